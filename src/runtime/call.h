@@ -1,0 +1,72 @@
+// Call: what travels with every operation: until when, on whose behalf, and who may stop it.
+//
+// By value, first parameter of every async operation. It can be narrowed, never widened. There is no
+// operation without one, so there is no wait without a deadline and none that cannot be stopped.
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+#include "base/error.h"
+#include "base/ulid.h"
+#include "base/units.h"
+
+namespace cairn {
+
+class CancelSource;
+
+// Per request: who and under which name in the logs. Owned by the request's scope.
+struct CallContext {
+  Ulid corr_id;
+  std::uint32_t tenant = 0;
+};
+
+class Call {
+ public:
+  Call(Instant deadline, CancelSource& cancel, const CallContext* context = nullptr) noexcept
+      : deadline_(deadline), cancel_(reinterpret_cast<std::uintptr_t>(&cancel)), context_(context) {}
+
+  Instant deadline() const noexcept { return deadline_; }
+  const CallContext* context() const noexcept { return context_; }
+  CancelSource& cancel() const noexcept { return *reinterpret_cast<CancelSource*>(cancel_ & ~shield_bit); }
+  bool shielded() const noexcept { return (cancel_ & shield_bit) != 0; }
+
+  // The earlier of both deadlines.
+  Call by(Instant deadline) const noexcept {
+    Call call = *this;
+    if (deadline < call.deadline_) call.deadline_ = deadline;
+    return call;
+  }
+  Call within(Duration span) const noexcept;  // from the current shard's now
+  // Ignores cancellation but not abort. For the few steps that must not stop half way; say why.
+  Call shield() const noexcept {
+    Call call = *this;
+    call.cancel_ |= shield_bit;
+    return call;
+  }
+  Call with_context(const CallContext& context) const noexcept {
+    Call call = *this;
+    call.context_ = &context;
+    return call;
+  }
+  // Stopped by `cancel` instead: a scope's tasks answer to their scope. `cancel` must be below this
+  // call's own source, or stopping would be widened.
+  Call under(CancelSource& cancel) const noexcept {
+    Call call = *this;
+    call.cancel_ = reinterpret_cast<std::uintptr_t>(&cancel) | (cancel_ & shield_bit);
+    return call;
+  }
+
+  // Has this call been stopped? For loops that compute without waiting.
+  bool stopped() const noexcept;
+  bool expired() const noexcept;
+
+ private:
+  static constexpr std::uintptr_t shield_bit = 1;
+  Instant deadline_;
+  std::uintptr_t cancel_;
+  const CallContext* context_;
+};
+static_assert(sizeof(Call) <= 32 && std::is_trivially_copyable_v<Call>);
+
+}  // namespace cairn
