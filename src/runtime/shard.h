@@ -62,6 +62,16 @@ class Shard {
   TaskInfo* current_task() const noexcept { return task_; }
   void set_current_task(TaskInfo* task) noexcept { task_ = task; }
 
+  // Back to the beginning of time, for a driver that runs many worlds one after another: keeps only the
+  // frame pool. Precondition: nothing is ready, armed or alive.
+  void rewind(std::uint64_t seed) noexcept {
+    CHECK(ready_.empty() && live_tasks == 0);
+    timers_.rewind();
+    now_ = {};
+    random_ = Random(seed);
+    inline_awaits_ = 0;
+  }
+
   // --- locks held by the running step; Guarded maintains it
   std::uint32_t held_locks = 0;
 

@@ -41,11 +41,18 @@ class TimerWheel {
     if (target > current_) current_ = target;
   }
 
+  // Back to tick zero, for a driver that runs many worlds one after another. Precondition: empty().
+  void rewind() noexcept {
+    CHECK(empty());
+    current_ = 0;
+  }
+
   // Exploration treats every armed timer as a possible next event.
   template <class F>
   void for_each(F visit) {
-    for (auto& level : slots_)
-      for (auto& slot : level) slot.for_each(visit);
+    for (std::size_t level = 0; level < slots_.size(); ++level)
+      for (std::uint64_t mask = occupied_[level]; mask != 0; mask &= mask - 1)
+        slots_[level][static_cast<std::size_t>(std::countr_zero(mask))].for_each(visit);
   }
 
  private:

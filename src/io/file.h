@@ -1,0 +1,56 @@
+// File and Disk: what services may do with a file system, real or simulated.
+//
+// Operations own their buffer: moved in, moved out. When a deadline ends the wait, the operation keeps the
+// buffer until it completes on its own (counted in io_orphaned); the caller must not assume that the write
+// did or did not happen. An error of sync_data or sync_directory is final: the data may be gone, and asking
+// again would lie.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "runtime/buffer.h"
+#include "runtime/task.h"
+
+namespace cairn::io {
+
+struct ReadDone {
+  Buffer buffer;  // filled by what was read; short only at the end of the file
+};
+
+class File {
+ public:
+  virtual ~File() = default;
+
+  // From the page cache only, never blocks: would-have-blocked is `busy`. Fills `into`'s room up to `count`.
+  virtual Result<std::size_t> try_read(std::uint64_t offset, std::size_t count, Buffer& into) noexcept = 0;
+  // Up to `count` bytes into `into`'s room. Cancel: partial — the operation ends by itself.
+  virtual Task<Result<Buffer>> read(Call call, std::uint64_t offset, std::size_t count, Buffer into) = 0;
+  // All of `from`, at `offset`. Cancel: partial — any part may have been written.
+  virtual Task<Result<Buffer>> write(Call call, std::uint64_t offset, Buffer from) = 0;
+  virtual Task<Result<>> sync_data(Call call) = 0;
+  virtual Task<Result<>> truncate(Call call, std::uint64_t size) = 0;
+  virtual Result<std::uint64_t> size() const noexcept = 0;
+  // Descriptor for sendfile between the real twins; -1 in simulation, where the stream copies instead.
+  virtual int descriptor() const noexcept = 0;
+};
+
+enum class OpenMode { read, write, create_new };
+
+class Disk {
+ public:
+  virtual ~Disk() = default;
+  virtual Task<Result<std::unique_ptr<File>>> open(Call call, std::string path, OpenMode mode) = 0;
+  virtual Task<Result<>> rename(Call call, std::string from, std::string to) = 0;
+  virtual Task<Result<>> unlink(Call call, std::string path) = 0;
+  virtual Task<Result<>> make_directory(Call call, std::string path) = 0;
+  // Names of a directory, sorted: the order of the file system is an accident.
+  virtual Task<Result<std::vector<std::string>>> list(Call call, std::string path) = 0;
+  virtual Task<Result<>> sync_directory(Call call, std::string path) = 0;
+  virtual Task<Result<std::uint64_t>> free_space(Call call, std::string path) = 0;
+};
+
+}  // namespace cairn::io

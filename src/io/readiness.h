@@ -1,0 +1,71 @@
+// Readiness: one direction of a stream or a listener: "an attempt may succeed now".
+//
+// Edge-triggered: the driver sets it, an attempt that would have blocked clears it. At most one task waits
+// on it (a connection has one reader and one writer), which is CHECKed.
+#pragma once
+
+#include "base/result.h"
+#include "runtime/shard.h"
+#include "runtime/waiter.h"
+
+namespace cairn::io {
+
+class Readiness {
+ public:
+  explicit Readiness(Shard& shard) noexcept : shard_(shard), identity_(shard.new_identity()) {}
+  ~Readiness() { CHECK(waiter_.empty()); }
+  Readiness(const Readiness&) = delete;
+  Readiness& operator=(const Readiness&) = delete;
+
+  bool ready() const noexcept { return ready_; }
+  void signal() noexcept {
+    shard_.trace(identity_, Access::write);
+    ready_ = true;
+    if (!waiter_.empty()) wake(waiter_.front());
+  }
+  void clear() noexcept { ready_ = false; }
+
+  // Until ready. Yields the turn now and then even when it is: a busy peer must not starve the others.
+  class Wait : public Waiter {
+   public:
+    Wait(Readiness& readiness, const Call& call) noexcept : Waiter(call), readiness_(readiness) {}
+    bool await_ready() noexcept {
+      readiness_.shard_.trace(readiness_.identity_, Access::write);
+      if (readiness_.ready_) {
+        yields_ = readiness_.shard_.turn_used_up();
+        already_ = true;
+        return !yields_;
+      }
+      return !may_wait();
+    }
+    void await_suspend(std::coroutine_handle<> handle) noexcept {
+      if (yields_) {
+        requeue(handle);
+        return;
+      }
+      CHECK(readiness_.waiter_.empty());
+      own(node_);
+      readiness_.waiter_.push_back(node_);
+      begin(handle);
+    }
+    Result<> await_resume() const noexcept {
+      if (already_ || why() == Wake::ready) return {};
+      return fail(error("wait for the peer"));
+    }
+
+   private:
+    Readiness& readiness_;
+    WaitNode node_;
+    bool already_ = false;
+    bool yields_ = false;
+  };
+  Wait wait(const Call& call) noexcept { return {*this, call}; }
+
+ private:
+  Shard& shard_;
+  std::uint64_t identity_;
+  bool ready_ = false;
+  WaitList waiter_;
+};
+
+}  // namespace cairn::io

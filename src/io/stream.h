@@ -1,0 +1,97 @@
+// Stream and Listener: a connection and where connections come from, real or simulated; TCP, Unix socket,
+// later TLS. Attempts never block; waiting is done on the Readiness of the direction.
+#pragma once
+
+#include <sys/uio.h>
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "base/bytes.h"
+#include "base/result.h"
+#include "io/readiness.h"
+#include "runtime/task.h"
+
+namespace cairn::io {
+
+class File;
+
+enum class IoStatus : std::uint8_t { done, would_block, eof, failed };
+struct Io {
+  IoStatus status;
+  std::size_t count = 0;
+};
+
+// Where a peer is. Counted per address by the connection caps; a Unix peer has a uid instead.
+struct PeerAddress {
+  std::uint8_t bytes[16] = {};  // IPv6, or IPv4 mapped
+  std::uint16_t port = 0;
+  bool local = false;  // a Unix socket
+  std::uint32_t uid = 0;
+  friend bool operator==(const PeerAddress&, const PeerAddress&) = default;
+};
+std::string format_peer(const PeerAddress& peer);
+
+class Stream {
+ public:
+  explicit Stream(Shard& shard) noexcept : readable(shard), writable(shard) {}
+  virtual ~Stream() = default;
+  Stream(const Stream&) = delete;
+  Stream& operator=(const Stream&) = delete;
+
+  // `done` with count > 0, or why not. would_block has cleared the readiness. A short read also clears
+  // `readable`: the kernel had no more, and the next edge will say when it has.
+  virtual Io try_read(MutableByteView into) noexcept = 0;
+  // Reads and throws away up to `count` bytes without copying them.
+  virtual Io try_discard(std::size_t count) noexcept = 0;
+  virtual Io try_writev(std::span<const iovec> parts) noexcept = 0;
+  virtual Io try_send_file(File& file, std::uint64_t offset, std::size_t count) noexcept = 0;
+  // Holds back partial segments until released (a head that a file range follows).
+  virtual void cork(bool on) noexcept = 0;
+  // No more will be sent; the peer sees the end.
+  virtual void shutdown_send() noexcept = 0;
+  // Ends the connection at once; `reset` with RST, so that nothing lingers. Idempotent.
+  virtual void close(bool reset = false) noexcept = 0;
+  virtual PeerAddress peer() const noexcept = 0;
+
+  Readiness readable;
+  Readiness writable;
+};
+
+class Listener {
+ public:
+  explicit Listener(Shard& shard) noexcept : acceptable(shard) {}
+  virtual ~Listener() = default;
+
+  struct Accepted {
+    IoStatus status;  // failed: out of descriptors or memory; wait before trying again
+    std::unique_ptr<Stream> stream;
+  };
+  virtual Accepted try_accept() noexcept = 0;
+  virtual void close() noexcept = 0;
+  virtual std::string local_address() const = 0;  // as bound: the port is known even if 0 was asked
+
+  Readiness acceptable;
+};
+
+// HOST:PORT with a numeric or to-be-resolved host, or unix:PATH.
+struct Endpoint {
+  std::string host;
+  std::uint16_t port = 0;
+  std::string path;  // Unix socket when not empty
+};
+Result<Endpoint> parse_endpoint(std::string_view text);
+std::string format_endpoint(const Endpoint& endpoint);
+
+class Network {
+ public:
+  virtual ~Network() = default;
+  // Numeric or loopback hosts only: a listener's address is never looked up.
+  virtual Result<std::unique_ptr<Listener>> listen(const Endpoint& endpoint) = 0;
+  // Cancel: clean.
+  virtual Task<Result<std::unique_ptr<Stream>>> connect(Call call, Endpoint endpoint) = 0;
+};
+
+}  // namespace cairn::io

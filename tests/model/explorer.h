@@ -1,0 +1,90 @@
+// The explorer: runs a small program of production primitives under every interleaving of its suspension
+// points. Time is abstract: any armed timer may fire next.
+//
+// Stateless: each schedule is a fresh run from the start along a recorded prefix of choices. Two steps that
+// touch no common object commute, so of all orders of such steps only one is run (sleep sets). What a step
+// touched is reported by the primitives themselves through Tracer.
+//
+// A failing schedule is its tape: the list of choices. `explorer MODEL --replay TAPE` runs it again.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "runtime/scope.h"
+#include "runtime/shard.h"
+
+namespace cairn::model {
+
+// What a model is built in. Objects made here or in its tasks get stable identities.
+struct World {
+  Shard& shard;
+  Scope& scope;  // root of every task of the model
+
+  // A named oracle says no. The first one ends the run.
+  void fail(const char* oracle, std::string detail) {
+    if (failure.empty()) {
+      failed_oracle = oracle;
+      failure = std::move(detail);
+    }
+  }
+  void expect(bool holds, const char* oracle, const char* detail) {
+    if (!holds) fail(oracle, detail);
+  }
+  std::string failed_oracle;
+  std::string failure;
+};
+
+class Model {
+ public:
+  virtual ~Model() = default;
+  // Holds after every step.
+  virtual void after_step() {}
+  // Judges a terminal state: nothing can run any more and no timer is armed.
+  virtual void at_end() = 0;
+  // May this task still be waiting at the end? By default none may: that is a deadlock.
+  virtual bool may_wait_at_end(const TaskInfo&) const { return false; }
+  // The terminal state as the model's observer sees it; reduction must reach the same set as brute force.
+  virtual std::string state() const = 0;
+};
+
+struct ModelSpec {
+  const char* name;
+  std::function<std::unique_ptr<Model>(World&)> make;
+};
+
+struct Options {
+  bool reduce = true;
+  std::uint64_t max_schedules = 50'000'000;
+  std::vector<std::uint16_t> replay;  // when not empty, one run along this tape
+  bool verbose = false;
+};
+
+struct Report {
+  std::uint64_t schedules = 0;  // complete runs
+  std::uint64_t pruned = 0;     // runs cut because an equivalent order was already run
+  std::uint64_t steps = 0;
+  std::size_t tasks = 0;   // most tasks alive at once
+  std::size_t awaits = 0;  // most steps in one schedule
+  bool exhausted = false;
+  double seconds = 0;
+  std::set<std::string> terminal_states;
+  std::string oracle;  // empty: no finding
+  std::string detail;
+  std::vector<std::uint16_t> tape;
+};
+
+Report explore(const ModelSpec& spec, const Options& options = {});
+
+// The number of schedules without reduction: the mean over random descents of the product of the branching
+// degrees (an unbiased estimate of the tree's leaves), for models too large to enumerate.
+double estimate_schedules(const ModelSpec& spec, int probes, std::uint64_t seed);
+
+std::string format_tape(const std::vector<std::uint16_t>& tape);
+std::vector<std::uint16_t> parse_tape(const std::string& text);
+
+}  // namespace cairn::model
