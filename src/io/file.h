@@ -34,6 +34,10 @@ class File {
   virtual Task<Result<>> sync_data(Call call) = 0;
   virtual Task<Result<>> truncate(Call call, std::uint64_t size) = 0;
   virtual Result<std::uint64_t> size() const noexcept = 0;
+  // Whether sending this range is unlikely to wait for the disk, and making it so. The simulated disk is
+  // always warm: its waits are in read().
+  virtual bool is_warm(std::uint64_t, std::size_t) noexcept { return true; }
+  virtual Task<Result<>> warm(Call, std::uint64_t, std::size_t) { co_return Result<>{}; }
   // Descriptor for sendfile between the real twins; -1 in simulation, where the stream copies instead.
   virtual int descriptor() const noexcept = 0;
 };

@@ -8,6 +8,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 
 #include "base/bytes.h"
 #include "base/result.h"
@@ -48,7 +49,8 @@ class Stream {
   virtual Io try_discard(std::size_t count) noexcept = 0;
   virtual Io try_writev(std::span<const iovec> parts) noexcept = 0;
   virtual Io try_send_file(File& file, std::uint64_t offset, std::size_t count) noexcept = 0;
-  // Holds back partial segments until released (a head that a file range follows).
+  // While on, what is written is known to be followed by more (a head that a file range follows), so that
+  // no part segment is sent for it. Costs no system call.
   virtual void cork(bool on) noexcept = 0;
   // No more will be sent; the peer sees the end.
   virtual void shutdown_send() noexcept = 0;
@@ -56,8 +58,25 @@ class Stream {
   virtual void close(bool reset = false) noexcept = 0;
   virtual PeerAddress peer() const noexcept = 0;
 
+  // `gone(argument)` is called, at most once, when the peer is seen to end its side or break the connection
+  // from now on. nullptr forgets it. Runs outside any task: it may only mark or cancel.
+  void on_peer_gone(void (*gone)(void*) noexcept, void* argument) noexcept {
+    gone_ = gone;
+    gone_argument_ = argument;
+  }
+
   Readiness readable;
   Readiness writable;
+
+ protected:
+  // For the twins.
+  void tell_peer_gone() noexcept {
+    if (auto* gone = std::exchange(gone_, nullptr)) gone(gone_argument_);
+  }
+
+ private:
+  void (*gone_)(void*) noexcept = nullptr;
+  void* gone_argument_ = nullptr;
 };
 
 class Listener {

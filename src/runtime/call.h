@@ -44,6 +44,13 @@ class Call {
     call.cancel_ |= shield_bit;
     return call;
   }
+  // Without deadline and stoppable only by abort: to wait for something that is itself about to end, and
+  // whose memory is ours. The only widening there is; never for work.
+  Call unbounded() const noexcept {
+    Call call = shield();
+    call.deadline_ = Instant::never();
+    return call;
+  }
   Call with_context(const CallContext& context) const noexcept {
     Call call = *this;
     call.context_ = &context;

@@ -1,0 +1,234 @@
+#include "codec/decode_guard.h"
+
+#include <gtest/gtest.h>
+#include <rapidcheck.h>
+#include <rapidcheck/gtest.h>
+#include <zlib.h>
+
+#include <vector>
+
+#include "base/check.h"
+
+namespace cairn::codec {
+namespace {
+
+constexpr int gzip_bits = 31;
+constexpr int zlib_bits = 15;
+constexpr int raw_bits = -15;
+
+std::string compress(std::string_view text, int bits, int level = 6) {
+  z_stream stream{};
+  CHECK(deflateInit2(&stream, level, Z_DEFLATED, bits, 8, Z_DEFAULT_STRATEGY) == Z_OK);
+  std::string out(deflateBound(&stream, text.size()) + 64, '\0');
+  stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(text.data()));
+  stream.avail_in = static_cast<uInt>(text.size());
+  stream.next_out = reinterpret_cast<Bytef*>(out.data());
+  stream.avail_out = static_cast<uInt>(out.size());
+  CHECK(deflate(&stream, Z_FINISH) == Z_STREAM_END);
+  out.resize(out.size() - stream.avail_out);
+  deflateEnd(&stream);
+  return out;
+}
+
+// Text that deflate cannot shrink much.
+std::string noise(std::size_t size) {
+  std::string text;
+  std::uint64_t state = 1;
+  while (text.size() < size) {
+    state = state * 6364136223846793005u + 1442695040888963407u;
+    text += static_cast<char>(state >> 56);
+  }
+  return text;
+}
+
+constexpr DecodeGuard open_guard{.ratio = 2000, .bytes = std::uint64_t{64} << 20};
+
+ErrorCode verdict(const Result<std::string>& decoded) {
+  return decoded ? ErrorCode::ok : decoded.error().code;
+}
+
+struct Outcome {
+  std::string output;
+  ErrorCode verdict = ErrorCode::ok;
+  bool operator==(const Outcome&) const = default;
+};
+
+// Feeds `body` in pieces of in_size into buffers of out_size and keeps what came out before an error.
+Outcome decode_in_pieces(std::string_view coding, std::string_view body, DecodeGuard guard,
+                         std::size_t in_size, std::size_t out_size) {
+  auto decoder = make_decoder(coding, guard);
+  CHECK(decoder.has_value());
+  Outcome outcome;
+  std::vector<std::byte> out(out_size);
+  ByteView rest = as_bytes(body);
+  for (bool drained = false; !rest.empty() || !drained;) {
+    auto progress = decoder->step(rest.first(std::min(in_size, rest.size())), out);
+    if (!progress) {
+      outcome.verdict = progress.error().code;
+      return outcome;
+    }
+    rest = rest.subspan(progress->consumed);
+    outcome.output += as_text(ByteView(out).first(progress->produced));
+    EXPECT_LE(decoder->produced(), guard.allowance(decoder->consumed()));
+    drained = progress->produced < out.size();
+  }
+  if (auto end = decoder->finish(); !end) outcome.verdict = end.error().code;
+  return outcome;
+}
+
+}  // namespace
+
+TEST(Decoder, every_supported_coding_decodes) {
+  std::string text = "hello, hello, hello, hello";
+  EXPECT_EQ(decode_body("identity", as_bytes(text), {}), text);
+  EXPECT_EQ(decode_body("gzip", as_bytes(compress(text, gzip_bits)), {}), text);
+  EXPECT_EQ(decode_body("x-gzip", as_bytes(compress(text, gzip_bits)), {}), text);
+  EXPECT_EQ(decode_body(" GZip\t", as_bytes(compress(text, gzip_bits)), {}), text);
+  EXPECT_EQ(decode_body("deflate", as_bytes(compress(text, zlib_bits)), {}), text);
+  EXPECT_EQ(decode_body("deflate", as_bytes(compress(text, raw_bits)), {}), text);
+  EXPECT_EQ(decode_body("deflate", as_bytes(compress(text, raw_bits, 0)), {}), text);  // stored blocks
+  EXPECT_EQ(decode_body("gzip", as_bytes(compress("", gzip_bits)), {}), "");
+  EXPECT_EQ(decode_body("identity", {}, {}), "");
+}
+
+TEST(Decoder, other_codings_and_more_than_one_are_unsupported) {
+  for (const char* coding : {"", "br", "zstd", "compress", "gzip, gzip", "gzip,identity", "identity, gzip",
+                             "gzip,", "gzip;q=1", "gz", "gzipp", "x-deflate", "*"}) {
+    auto decoder = make_decoder(coding, {});
+    ASSERT_FALSE(decoder) << coding;
+    EXPECT_EQ(decoder.error().code, ErrorCode::unsupported_type) << coding;
+  }
+}
+
+TEST(Decoder, every_truncation_is_malformed) {
+  for (auto [coding, bits] : {std::pair("gzip", gzip_bits), {"deflate", zlib_bits}, {"deflate", raw_bits}}) {
+    std::string body = compress("some text, some more text", bits);
+    for (std::size_t size = 0; size < body.size(); ++size)
+      EXPECT_EQ(verdict(decode_body(coding, as_bytes(body.substr(0, size)), {})), ErrorCode::malformed)
+          << size;
+  }
+}
+
+TEST(Decoder, anything_after_the_stream_is_malformed) {
+  for (auto [coding, bits] : {std::pair("gzip", gzip_bits), {"deflate", zlib_bits}, {"deflate", raw_bits}}) {
+    std::string body = compress("text", bits);
+    EXPECT_EQ(verdict(decode_body(coding, as_bytes(body + '\0'), {})), ErrorCode::malformed);
+    EXPECT_EQ(decode_in_pieces(coding, body + "x", {}, 1, 1), (Outcome{"text", ErrorCode::malformed}));
+  }
+}
+
+TEST(Decoder, a_second_gzip_member_is_malformed) {
+  std::string member = compress("text", gzip_bits);
+  EXPECT_EQ(verdict(decode_body("gzip", as_bytes(member + member), {})), ErrorCode::malformed);
+}
+
+TEST(Decoder, every_flipped_bit_of_a_gzip_trailer_or_magic_is_malformed) {
+  std::string body = compress("some text", gzip_bits);
+  std::vector<std::size_t> covered{0, 1, 2};
+  for (std::size_t i = body.size() - 8; i < body.size(); ++i) covered.push_back(i);
+  for (std::size_t i : covered)
+    for (int bit = 0; bit < 8; ++bit) {
+      std::string bad = body;
+      bad[i] = static_cast<char>(bad[i] ^ (1 << bit));
+      EXPECT_EQ(verdict(decode_body("gzip", as_bytes(bad), {})), ErrorCode::malformed) << i << "." << bit;
+    }
+}
+
+TEST(Decoder, a_preset_dictionary_is_malformed) {
+  std::string body("\x78\xBB\x00\x00\x00\x01\x00", 7);
+  EXPECT_EQ(verdict(decode_body("deflate", as_bytes(body), {})), ErrorCode::malformed);
+}
+
+TEST(DecodeGuard, the_allowance_is_grace_then_ratio_then_cap) {
+  DecodeGuard guard{.ratio = 10, .bytes = 100'000};
+  EXPECT_EQ(guard.allowance(0), 4096u);
+  EXPECT_EQ(guard.allowance(409), 4096u);
+  EXPECT_EQ(guard.allowance(410), 4100u);
+  EXPECT_EQ(guard.allowance(10'000), 100'000u);
+  EXPECT_EQ(guard.allowance(10'001), 100'000u);
+  EXPECT_EQ(guard.allowance(~std::uint64_t{0}), 100'000u);
+  EXPECT_EQ((DecodeGuard{.ratio = 10, .bytes = 100}.allowance(1000)), 100u);
+}
+
+TEST(DecodeGuard, a_bomb_is_stopped_at_the_ratio) {
+  std::string bomb = compress(std::string(10'000'000, '\0'), gzip_bits);
+  EXPECT_EQ(verdict(decode_body("gzip", as_bytes(bomb), {})), ErrorCode::decoded_ratio);
+  Outcome outcome = decode_in_pieces("gzip", bomb, {}, bomb.size(), 1 << 20);
+  EXPECT_EQ(outcome.verdict, ErrorCode::decoded_ratio);
+  EXPECT_EQ(outcome.output.size(), DecodeGuard::grace);
+}
+
+TEST(DecodeGuard, a_bomb_behind_honest_bytes_is_stopped_at_the_ratio) {
+  std::string bomb = compress(noise(20'000) + std::string(10'000'000, '\0'), gzip_bits);
+  Outcome outcome = decode_in_pieces("gzip", bomb, {}, bomb.size(), 1 << 20);
+  EXPECT_EQ(outcome.verdict, ErrorCode::decoded_ratio);
+  EXPECT_LE(outcome.output.size(), 10 * bomb.size());
+}
+
+TEST(DecodeGuard, small_outputs_are_never_refused_by_ratio) {
+  std::string text(DecodeGuard::grace, ' ');
+  EXPECT_EQ(decode_body("gzip", as_bytes(compress(text, gzip_bits)), {.ratio = 1}), text);
+  text += ' ';
+  EXPECT_EQ(verdict(decode_body("gzip", as_bytes(compress(text, gzip_bits)), {.ratio = 1})),
+            ErrorCode::decoded_ratio);
+}
+
+TEST(DecodeGuard, the_cap_is_exact) {
+  std::string text = noise(10'000);
+  for (auto [coding, body] : {std::pair("identity", text),
+                              {"gzip", compress(text, gzip_bits)},
+                              {"deflate", compress(text, raw_bits)},
+                              {"deflate", compress(text, raw_bits, 0)}}) {
+    EXPECT_EQ(decode_body(coding, as_bytes(body), {.bytes = 10'000}), text) << coding;
+    EXPECT_EQ(verdict(decode_body(coding, as_bytes(body), {.bytes = 9'999})), ErrorCode::decoded_cap)
+        << coding;
+    Outcome outcome = decode_in_pieces(coding, body, {.bytes = 9'999}, body.size(), 1 << 20);
+    EXPECT_EQ(outcome.output, text.substr(0, 9'999)) << coding;
+  }
+}
+
+TEST(DecodeGuard, an_error_stays) {
+  auto decoder = make_decoder("gzip", {});
+  std::array<std::byte, 16> out;
+  EXPECT_FALSE(decoder->step(as_bytes("garbage"), out));
+  EXPECT_FALSE(decoder->step(as_bytes(compress("fine", gzip_bits)), out));
+  EXPECT_FALSE(decoder->finish());
+}
+
+TEST(DecodeGuard, finishing_with_output_still_due_is_not_success) {
+  auto decoder = make_decoder("deflate", {});
+  std::string body = compress("text", raw_bits);
+  std::array<std::byte, 2> out;
+  ASSERT_TRUE(decoder->step(as_bytes(body), out));
+  EXPECT_FALSE(decoder->finish());
+}
+
+RC_GTEST_PROP(DecodeGuard, cuts_change_neither_output_nor_verdict, ()) {
+  // Runs and noise in turn, so that the ratio is crossed back and forth; sometimes damaged.
+  std::string text;
+  for (int size : *rc::gen::container<std::vector<int>>(rc::gen::inRange(0, 3000))) {
+    text += std::string(static_cast<std::size_t>(size), 'a');
+    text += noise(static_cast<std::size_t>(size % 150));
+  }
+  auto bits = *rc::gen::element(gzip_bits, zlib_bits, raw_bits);
+  std::string coding = bits == gzip_bits ? "gzip" : "deflate";
+  std::string body = compress(text, bits, *rc::gen::inRange(0, 10));
+  if (*rc::gen::arbitrary<bool>()) body[*rc::gen::inRange<std::size_t>(0, body.size())] ^= 0x10;
+  DecodeGuard guard{.ratio = *rc::gen::inRange<std::uint64_t>(1, 40),
+                    .bytes = *rc::gen::inRange<std::uint64_t>(0, 60'000)};
+  Outcome whole = decode_in_pieces(coding, body, guard, body.size(), 1 << 20);
+  auto in_size = *rc::gen::inRange<std::size_t>(1, 40);
+  auto out_size = *rc::gen::inRange<std::size_t>(1, 600);
+  RC_ASSERT(decode_in_pieces(coding, body, guard, in_size, out_size) == whole);
+  RC_ASSERT(decode_in_pieces(coding, body, guard, 1, 1 << 20) == whole);
+  if (whole.verdict == ErrorCode::decoded_ratio) RC_ASSERT(whole.output.size() >= DecodeGuard::grace);
+}
+
+RC_GTEST_PROP(Decoder, any_bytes_round_trip, (const std::string& text)) {
+  for (auto [coding, bits] : {std::pair("gzip", gzip_bits), {"deflate", zlib_bits}, {"deflate", raw_bits}}) {
+    auto decoded = decode_body(coding, as_bytes(compress(text, bits)), open_guard);
+    RC_ASSERT(decoded.has_value() && *decoded == text);
+  }
+}
+
+}  // namespace cairn::codec

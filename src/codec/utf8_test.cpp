@@ -1,0 +1,28 @@
+#include "codec/utf8.h"
+
+#include <gtest/gtest.h>
+
+namespace cairn::codec {
+
+TEST(Utf8, the_edges_of_each_length_are_accepted) {
+  for (const char* text : {"", "a", "\x7F", "\xC2\x80", "\xDF\xBF", "\xE0\xA0\x80", "\xED\x9F\xBF",
+                           "\xEE\x80\x80", "\xEF\xBF\xBF", "\xF0\x90\x80\x80", "\xF4\x8F\xBF\xBF"})
+    EXPECT_TRUE(is_utf8(text)) << text;
+  EXPECT_TRUE(is_utf8(std::string_view("\0", 1)));
+}
+
+TEST(Utf8, overlong_surrogate_too_large_and_cut_sequences_are_refused) {
+  for (const char* text : {"\x80", "\xBF", "\xC0\x80", "\xC1\xBF", "\xC2", "\xC2\x41", "\xE0\x9F\xBF",
+                           "\xE2\x82", "\xED\xA0\x80", "\xED\xBF\xBF", "\xF0\x8F\xBF\xBF", "\xF0\x9F\x98",
+                           "\xF4\x90\x80\x80", "\xF5\x80\x80\x80", "\xFF", "ok\xFE"})
+    EXPECT_FALSE(is_utf8(text)) << text;
+}
+
+TEST(Utf8, a_prefix_never_cuts_a_sequence) {
+  EXPECT_EQ(utf8_prefix("a\xE2\x82\xAC", 4), "a\xE2\x82\xAC");
+  EXPECT_EQ(utf8_prefix("a\xE2\x82\xAC", 3), "a");
+  EXPECT_EQ(utf8_prefix("a\xE2\x82\xAC", 1), "a");
+  EXPECT_EQ(utf8_prefix("\xE2\x82\xAC", 2), "");
+}
+
+}  // namespace cairn::codec

@@ -1,0 +1,276 @@
+#include "config/server_keys.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <optional>
+
+#include "base/check.h"
+#include "config/endpoint.h"
+#include "config/snapshot.h"
+
+namespace cairn::config {
+namespace {
+
+Check endpoint_check(bool may_be_empty) {
+  return {may_be_empty ? "HOST:PORT or empty" : "HOST:PORT", [=](const Value& value) {
+            const auto& text = std::get<std::string>(value);
+            return (may_be_empty && text.empty()) || parse_endpoint(text).has_value();
+          }};
+}
+
+Check socket_path_check() {
+  constexpr std::size_t longest = 107;  // what sockaddr_un holds, without its end
+  return {"at most 107 bytes",
+          [](const Value& value) { return std::get<std::string>(value).size() <= longest; }};
+}
+
+Check uid_list_check() {
+  return {"numeric user ids", [](const Value& value) {
+            return std::ranges::all_of(
+                std::get<std::vector<std::string>>(value), [](const std::string& text) {
+                  std::uint32_t uid = 0;
+                  const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), uid);
+                  return problem == std::errc{} && end == text.data() + text.size();
+                });
+          }};
+}
+
+void declare_server_table(Schema& schema, const ServerDefaults& defaults, ServerKeys& keys) {
+  keys.bind = schema.add<std::string>({.name = "server.bind",
+                                       .default_value = defaults.bind,
+                                       .doc = "Where the service listens. Other than loopback needs TLS or "
+                                              "safety.danger_ok.",
+                                       .check = endpoint_check(false)});
+  keys.metrics_addr =
+      schema.add<std::string>({.name = "server.metrics_addr",
+                               .default_value = "",
+                               .doc = "A listener of its own for health and metrics; empty: the "
+                                      "service's listener serves them.",
+                               .reload = Reload::restart,
+                               .check = endpoint_check(true)});
+  keys.max_conns = schema.add<std::int64_t>({.name = "server.max_conns",
+                                             .default_value = "1024",
+                                             .doc = "Open connections.",
+                                             .min = "1",
+                                             .max = "1048576",
+                                             .other_names = {{"max_conns"}},
+                                             .danger_above = "16384"});
+  keys.max_inflight =
+      schema.add<std::int64_t>({.name = "server.max_inflight",
+                                .default_value = "512",
+                                .doc = "Requests being worked on; beyond it 429 busy.",
+                                .min = "1",
+                                .max = "1048576",
+                                .other_names = {{"ingress.max_inflight"}, {"limits.inflight"}},
+                                .danger_above = "4096"});
+  keys.max_rps = schema.add<std::int64_t>(
+      {.name = "server.max_rps",
+       .default_value = "500",
+       .doc = "Requests per second, with a burst of one second; beyond it 429 quota.",
+       .min = "1",
+       .max = "10000000",
+       .other_names = {{"ingress.rps_limit"}, {"limits.rps"}, {"drr.rate_limit_rps"}},
+       .danger_above = "2000"});
+  keys.max_conns_per_ip = schema.add<std::int64_t>({.name = "server.max_conns_per_ip",
+                                                    .default_value = "256",
+                                                    .doc = "Open connections of one client address.",
+                                                    .min = "1",
+                                                    .max = "1048576",
+                                                    .other_names = {{"server.connection_limit_per_ip"}}});
+  keys.shards = schema.add<std::int64_t>({.name = "server.shards",
+                                          .default_value = "0",
+                                          .doc = "Event loops; 0 means one per core.",
+                                          .reload = Reload::restart,
+                                          .min = "0",
+                                          .max = "256"});
+  keys.memory_bytes = schema.add<Bytes>({.name = "server.memory_bytes",
+                                         .default_value = defaults.memory_bytes,
+                                         .doc = "Memory divided among buffers, caches and decoders.",
+                                         .reload = Reload::restart,
+                                         .min = "64MiB"});
+}
+
+void declare_limits_table(Schema& schema, const ServerDefaults& defaults, ServerKeys& keys) {
+  keys.max_body_bytes = schema.add<Bytes>({.name = "limits.max_body_bytes",
+                                           .default_value = "1MiB",
+                                           .doc = "Largest request body as sent.",
+                                           .min = "1B",
+                                           .max = "64GiB",
+                                           .other_names = {{"ingress.body_bytes"}},
+                                           .danger_above = "1MiB"});
+  keys.decoded_ratio = schema.add<double>({.name = "limits.decoded_ratio",
+                                           .default_value = "10",
+                                           .doc = "Largest expansion of a compressed body.",
+                                           .min = "1",
+                                           .max = "1000",
+                                           .other_names = {{"ingress.decompress_max_ratio"},
+                                                           {"limits.decode_ratio_max"},
+                                                           {"limits.decompress_ratio_cap"}},
+                                           .danger_above = "10"});
+  const auto wanted = parse_bytes(defaults.decoded_bytes);
+  CHECK(wanted.has_value());
+  keys.decoded_bytes =
+      schema.add<Bytes>({.name = "limits.decoded_bytes",
+                         .default_value = defaults.decoded_bytes,
+                         .doc = "Largest body after decompression.",
+                         .min = "1B",
+                         .max = "64GiB",
+                         .other_names = {{"ingress.decompress_abs_bytes"}, {"limits.decode_abs_cap_bytes"}},
+                         .danger_above = format_bytes(std::max(*wanted, Bytes::mib(8)))});
+  keys.max_header_bytes = schema.add<Bytes>({.name = "limits.max_header_bytes",
+                                             .default_value = "32KiB",
+                                             .doc = "Largest request head.",
+                                             .min = "1KiB",
+                                             .max = "64KiB"});
+}
+
+void declare_timeouts_table(Schema& schema, const ServerDefaults& defaults, ServerKeys& keys) {
+  const auto timeout = [&](std::string name, std::string value, std::string doc,
+                           std::vector<OtherName> others) {
+    return schema.add<Duration>({.name = "timeouts." + name,
+                                 .default_value = std::move(value),
+                                 .doc = std::move(doc),
+                                 .min = "10ms",
+                                 .max = "1h",
+                                 .other_names = std::move(others)});
+  };
+  keys.read_timeout =
+      timeout("read", "5s", "A head must be complete, and a body make progress, within this time.",
+              {{"read_timeout"}});
+  keys.write_timeout =
+      timeout("write", "5s", "An answer must make progress within this time.", {{"write_timeout"}});
+  keys.idle_timeout =
+      timeout("idle", "60s", "A connection without a request is closed after this time.", {{"idle_timeout"}});
+  keys.request_timeout =
+      timeout("request", defaults.request_timeout,
+              "The deadline from the parsed head to the response head; a client can only shorten it.",
+              {{"ingress.timeout_secs", Unit::seconds}, {"timeout_secs", Unit::seconds}});
+  keys.drain_timeout =
+      schema.add<Duration>({.name = "timeouts.drain",
+                            .default_value = "3s",
+                            .doc = "How long a shutdown lets work finish before it aborts it.",
+                            .min = "1s",
+                            .max = "5s",
+                            .other_names = {{"drain_deadline"}}});
+}
+
+void declare_planes(Schema& schema, ServerKeys& keys) {
+  keys.tls_enabled = schema.add<bool>({.name = "tls.enabled",
+                                       .default_value = "false",
+                                       .doc = "Speak TLS 1.3 on server.bind.",
+                                       .built = false});
+  keys.tls_cert = schema.add<std::string>({.name = "tls.cert",
+                                           .default_value = "",
+                                           .doc = "Certificate chain, a PEM file; read again at a reload.",
+                                           .built = false});
+  keys.tls_key = schema.add<std::string>({.name = "tls.key",
+                                          .default_value = "",
+                                          .doc = "Private key, a PEM file that others cannot read.",
+                                          .built = false});
+  keys.uds_path = schema.add<std::string>({.name = "uds.path",
+                                           .default_value = "",
+                                           .doc = "Also listen on this Unix socket; empty: none.",
+                                           .reload = Reload::restart,
+                                           .check = socket_path_check()});
+  keys.uds_allow_uids = schema.add<std::vector<std::string>>(
+      {.name = "uds.allow_uids",
+       .default_value = "",
+       .doc = "Users that may use the Unix socket; empty: only the service's own.",
+       .check = uid_list_check()});
+}
+
+void declare_the_rest(Schema& schema, ServerKeys& keys) {
+  keys.auth_reads = schema.add<ReadAccess>({.name = "auth.reads",
+                                            .default_value = "public",
+                                            .doc = "Whether reading needs a capability.",
+                                            .choices = {"public", "required"},
+                                            .built = false});
+  keys.work_queue = declare_queue_key(schema, "work", 512, {{"work_tx"}});
+  keys.log_format = schema.add<LogFormat>({.name = "log.format",
+                                           .default_value = "json",
+                                           .doc = "One JSON object a line, or text for people.",
+                                           .reload = Reload::restart,
+                                           .choices = {"json", "text"}});
+  keys.log_level = schema.add<LogLevel>({.name = "log.level",
+                                         .default_value = "info",
+                                         .doc = "The least that is logged.",
+                                         .choices = {"debug", "info", "warn", "error"}});
+  keys.tracing_endpoint = schema.add<std::string>({.name = "tracing.endpoint",
+                                                   .default_value = "",
+                                                   .doc = "Where spans are sent (OTLP over HTTP).",
+                                                   .built = false});
+  keys.tracing_sample_ratio = schema.add<double>({.name = "tracing.sample_ratio",
+                                                  .default_value = "0",
+                                                  .doc = "The part of traces started here that is sent.",
+                                                  .min = "0",
+                                                  .max = "1",
+                                                  .built = false});
+  keys.amnesia = schema.add<bool>({.name = "amnesia.enabled",
+                                   .default_value = "false",
+                                   .doc = "Keep everything in memory and write nothing to disk, ever.",
+                                   .reload = Reload::restart,
+                                   .built = false});
+  keys.danger_ok = schema.add<bool>({.name = "safety.danger_ok",
+                                     .default_value = "false",
+                                     .doc = "Permit values that weaken a safety default."});
+}
+
+void declare_rules(Schema& schema, const ServerKeys& keys) {
+  schema.set_danger_key(keys.danger_ok);
+  const auto exposed = [keys](Key<std::string> key) {
+    return [keys, key](const Snapshot& snapshot) -> std::optional<std::string> {
+      const auto endpoint = parse_endpoint(snapshot.get(key));
+      if (!endpoint || endpoint->is_loopback()) return std::nullopt;
+      if (snapshot.get(keys.tls_enabled) || snapshot.get(keys.danger_ok)) return std::nullopt;
+      return "an address that is not loopback needs TLS or safety.danger_ok = true";
+    };
+  };
+  schema.add_rule(keys.bind, "bind_is_loopback", exposed(keys.bind));
+  schema.add_rule(keys.metrics_addr, "metrics_addr_is_loopback", exposed(keys.metrics_addr));
+}
+
+}  // namespace
+
+ServerKeys declare_server_keys(Schema& schema, const ServerDefaults& defaults) {
+  ServerKeys keys;
+  declare_server_table(schema, defaults, keys);
+  declare_limits_table(schema, defaults, keys);
+  declare_timeouts_table(schema, defaults, keys);
+  declare_planes(schema, keys);
+  declare_the_rest(schema, keys);
+  declare_rules(schema, keys);
+  return keys;
+}
+
+Key<std::int64_t> declare_queue_key(Schema& schema, const std::string& name, std::int64_t capacity,
+                                    std::vector<OtherName> other_names) {
+  return schema.add<std::int64_t>({.name = "queues." + name,
+                                   .default_value = std::to_string(capacity),
+                                   .doc = fmt::format("Capacity of the queue `{}`.", name),
+                                   .reload = Reload::restart,
+                                   .min = "1",
+                                   .max = "65536",
+                                   .other_names = std::move(other_names)});
+}
+
+Key<std::int64_t> declare_pool_key(Schema& schema, const std::string& name, std::int64_t threads) {
+  return schema.add<std::int64_t>(
+      {.name = "pools." + name,
+       .default_value = std::to_string(threads),
+       .doc = fmt::format("Threads of the pool `{}`; 0: chosen by the service.", name),
+       .reload = Reload::restart,
+       .min = "0",
+       .max = "256"});
+}
+
+Key<std::string> declare_peer_key(Schema& schema, const std::string& name, const std::string& address) {
+  return schema.add<std::string>({.name = "peers." + name,
+                                  .default_value = address,
+                                  .doc = fmt::format("Where the {} service is; empty: none.", name),
+                                  .reload = Reload::restart,
+                                  .check = endpoint_check(true)});
+}
+
+}  // namespace cairn::config

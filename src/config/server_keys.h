@@ -1,0 +1,75 @@
+// The keys that every service has, declared once: the same key means the same thing in all five.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "config/key.h"
+#include "config/schema.h"
+
+namespace cairn::config {
+
+enum class ReadAccess : std::uint8_t { open, required };  // "public" in the text
+enum class LogFormat : std::uint8_t { json, text };
+enum class LogLevel : std::uint8_t { debug, info, warn, error };
+
+// Where services differ.
+struct ServerDefaults {
+  std::string bind = "127.0.0.1:0";
+  std::string decoded_bytes =
+      "8MiB";  // also the limit above which danger_ok is asked for, if larger than 8 MiB
+  std::string request_timeout = "5s";
+  std::string memory_bytes = "1GiB";
+};
+
+struct ServerKeys {
+  Key<std::string> bind;
+  Key<std::string> metrics_addr;  // empty: on the same listener
+  Key<std::int64_t> max_conns;
+  Key<std::int64_t> max_inflight;
+  Key<std::int64_t> max_rps;
+  Key<std::int64_t> max_conns_per_ip;
+  Key<std::int64_t> shards;  // 0: one per core
+  Key<Bytes> memory_bytes;
+
+  Key<Bytes> max_body_bytes;
+  Key<double> decoded_ratio;
+  Key<Bytes> decoded_bytes;
+  Key<Bytes> max_header_bytes;
+
+  Key<Duration> read_timeout;
+  Key<Duration> write_timeout;
+  Key<Duration> idle_timeout;
+  Key<Duration> request_timeout;
+  Key<Duration> drain_timeout;
+
+  Key<bool> tls_enabled;
+  Key<std::string> tls_cert;
+  Key<std::string> tls_key;
+  Key<std::string> uds_path;  // empty: none
+  Key<std::vector<std::string>> uds_allow_uids;
+
+  Key<ReadAccess> auth_reads;
+  Key<std::int64_t> work_queue;
+  Key<LogFormat> log_format;
+  Key<LogLevel> log_level;
+  Key<std::string> tracing_endpoint;
+  Key<double> tracing_sample_ratio;
+  Key<bool> amnesia;
+  Key<bool> danger_ok;
+};
+
+// Adds the shared keys and their rules. A service adds its own before or after.
+ServerKeys declare_server_keys(Schema& schema, const ServerDefaults& defaults);
+
+// What a service declares per queue, pool and peer of its own; names are without their table.
+Key<std::int64_t> declare_queue_key(Schema& schema, const std::string& name, std::int64_t capacity,
+                                    std::vector<OtherName> other_names = {});
+// A pool of 0 threads asks for the service's own choice.
+Key<std::int64_t> declare_pool_key(Schema& schema, const std::string& name, std::int64_t threads);
+// HOST:PORT, or empty for none.
+Key<std::string> declare_peer_key(Schema& schema, const std::string& name, const std::string& address);
+
+}  // namespace cairn::config

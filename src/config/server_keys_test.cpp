@@ -1,0 +1,170 @@
+#include "config/server_keys.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "config/load.h"
+
+namespace cairn::config {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+struct Service {
+  Schema schema;
+  ServerKeys keys;
+  explicit Service(const ServerDefaults& defaults = {}) : keys(declare_server_keys(schema, defaults)) {}
+
+  std::expected<SnapshotPtr, Problems> with(std::string toml) const {
+    Sources sources;
+    sources.file = File{"c.toml", std::move(toml)};
+    return load(schema, sources);
+  }
+  std::string problems(std::string toml) const {
+    const auto loaded = with(std::move(toml));
+    return loaded ? "" : format_problems(loaded.error());
+  }
+};
+
+TEST(ServerKeys, defaults_are_those_of_the_specification) {
+  Service service({.bind = "127.0.0.1:7410"});
+  const auto loaded = service.with("");
+  ASSERT_TRUE(loaded);
+  const Snapshot& s = **loaded;
+  const ServerKeys& k = service.keys;
+  EXPECT_EQ(s.get(k.bind), "127.0.0.1:7410");
+  EXPECT_EQ(s.get(k.metrics_addr), "");
+  EXPECT_EQ(s.get(k.max_conns), 1024);
+  EXPECT_EQ(s.get(k.max_inflight), 512);
+  EXPECT_EQ(s.get(k.max_rps), 500);
+  EXPECT_EQ(s.get(k.max_conns_per_ip), 256);
+  EXPECT_EQ(s.get(k.max_body_bytes), Bytes::mib(1));
+  EXPECT_EQ(s.get(k.decoded_ratio), 10.0);
+  EXPECT_EQ(s.get(k.decoded_bytes), Bytes::mib(8));
+  EXPECT_EQ(s.get(k.max_header_bytes), Bytes::kib(32));
+  EXPECT_EQ(s.get(k.read_timeout), Duration::seconds(5));
+  EXPECT_EQ(s.get(k.write_timeout), Duration::seconds(5));
+  EXPECT_EQ(s.get(k.idle_timeout), Duration::seconds(60));
+  EXPECT_EQ(s.get(k.request_timeout), Duration::seconds(5));
+  EXPECT_EQ(s.get(k.drain_timeout), Duration::seconds(3));
+  EXPECT_EQ(s.get(k.work_queue), 512);
+  EXPECT_EQ(s.get(k.log_format), LogFormat::json);
+  EXPECT_EQ(s.get(k.log_level), LogLevel::info);
+  EXPECT_EQ(s.get(k.auth_reads), ReadAccess::open);
+  EXPECT_FALSE(s.get(k.tls_enabled));
+  EXPECT_FALSE(s.get(k.amnesia));
+  EXPECT_FALSE(s.get(k.danger_ok));
+}
+
+TEST(ServerKeys, every_other_spelling_means_its_key) {
+  struct Case {
+    std::string spelling, value, key, effective;
+  };
+  const std::vector<Case> cases{
+      {"max_conns", "7", "server.max_conns", "7"},
+      {"ingress.max_inflight", "7", "server.max_inflight", "7"},
+      {"limits.inflight", "7", "server.max_inflight", "7"},
+      {"ingress.rps_limit", "7", "server.max_rps", "7"},
+      {"limits.rps", "7", "server.max_rps", "7"},
+      {"drr.rate_limit_rps", "7", "server.max_rps", "7"},
+      {"server.connection_limit_per_ip", "7", "server.max_conns_per_ip", "7"},
+      {"ingress.body_bytes", "4096", "limits.max_body_bytes", "4KiB"},
+      {"ingress.decompress_max_ratio", "7", "limits.decoded_ratio", "7"},
+      {"limits.decode_ratio_max", "7.5", "limits.decoded_ratio", "7.5"},
+      {"limits.decompress_ratio_cap", "7", "limits.decoded_ratio", "7"},
+      {"ingress.decompress_abs_bytes", "1048576", "limits.decoded_bytes", "1MiB"},
+      {"limits.decode_abs_cap_bytes", "\"2MiB\"", "limits.decoded_bytes", "2MiB"},
+      {"read_timeout", "\"7s\"", "timeouts.read", "7s"},
+      {"write_timeout", "\"7s\"", "timeouts.write", "7s"},
+      {"idle_timeout", "\"7s\"", "timeouts.idle", "7s"},
+      {"ingress.timeout_secs", "7", "timeouts.request", "7s"},
+      {"timeout_secs", "7", "timeouts.request", "7s"},
+      {"drain_deadline", "\"2s\"", "timeouts.drain", "2s"},
+      {"work_tx", "7", "queues.work", "7"},
+  };
+  Service service;
+  std::size_t declared = 0;
+  for (const Entry& entry : service.schema.entries()) declared += entry.spec.other_names.size();
+  EXPECT_EQ(declared, cases.size()) << "a spelling without a case here";
+  for (const Case& c : cases) {
+    const auto loaded = service.with(c.spelling + " = " + c.value + "\n");
+    ASSERT_TRUE(loaded) << format_problems(loaded.error());
+    const std::size_t index = service.schema.names().at(c.key).index;
+    EXPECT_EQ(format_value((*loaded)->at(index).value, {}), c.effective) << c.spelling;
+  }
+}
+
+TEST(ServerKeys, weakening_a_safety_default_needs_danger_ok) {
+  Service service;
+  struct Case {
+    std::string key, safe, dangerous;
+  };
+  for (const Case& c : std::vector<Case>{{"server.max_inflight", "4096", "4097"},
+                                         {"server.max_rps", "2000", "2001"},
+                                         {"server.max_conns", "16384", "16385"},
+                                         {"limits.max_body_bytes", "\"1MiB\"", "1048577"},
+                                         {"limits.decoded_bytes", "\"8MiB\"", "\"9MiB\""},
+                                         {"limits.decoded_ratio", "10", "10.5"},
+                                         {"server.bind", "\"[::1]:80\"", "\"0.0.0.0:80\""},
+                                         {"server.metrics_addr", "\"127.0.0.1:80\"", "\"[::]:80\""}}) {
+    EXPECT_EQ(service.problems(c.key + " = " + c.safe), "");
+    EXPECT_THAT(service.problems(c.key + " = " + c.dangerous), HasSubstr("safety.danger_ok = true")) << c.key;
+    EXPECT_EQ(service.problems(c.key + " = " + c.dangerous + "\nsafety.danger_ok = true\n"), "");
+  }
+}
+
+TEST(ServerKeys, the_edge_may_decode_ten_mebibytes) {
+  Service edge({.bind = "127.0.0.1:7440", .decoded_bytes = "10MiB"});
+  EXPECT_EQ((*edge.with(""))->get(edge.keys.decoded_bytes), Bytes::mib(10));
+  EXPECT_THAT(edge.problems("limits.decoded_bytes = \"11MiB\""), HasSubstr("above 10MiB needs"));
+}
+
+TEST(ServerKeys, what_is_not_built_is_refused) {
+  Service service;
+  for (const char* line :
+       {"tls.enabled = true", "tls.cert = \"x\"", "tls.key = \"x\"", "auth.reads = \"required\"",
+        "tracing.endpoint = \"http://x\"", "tracing.sample_ratio = 0.5", "amnesia.enabled = true"})
+    EXPECT_THAT(service.problems(line), HasSubstr("this feature is not built yet")) << line;
+}
+
+TEST(ServerKeys, values_out_of_their_rule_are_refused) {
+  Service service;
+  for (const char* line :
+       {"server.bind = \"localhost\"", "server.bind = \"\"", "server.max_conns = 0", "server.shards = -1",
+        "server.memory_bytes = \"1MiB\"", "limits.max_header_bytes = \"1MiB\"", "limits.decoded_ratio = 0.5",
+        "timeouts.drain = \"6s\"", "timeouts.drain = \"999ms\"", "timeouts.read = \"0s\"", "queues.work = 0",
+        "log.level = \"loud\"", "log.format = \"xml\"", "uds.allow_uids = [\"root\"]",
+        "uds.allow_uids = [\"-1\"]"})
+    EXPECT_THAT(service.problems(line), HasSubstr("must be")) << line;
+  EXPECT_EQ(service.problems("uds.path = \"/run/cairn.sock\"\nuds.allow_uids = [\"0\", \"1000\"]"), "");
+  EXPECT_THAT(service.problems("uds.path = \"/" + std::string(107, 'x') + "\""),
+              HasSubstr("at most 107 bytes"));
+}
+
+TEST(ServerKeys, reload_classes_are_those_of_the_specification) {
+  Service service;
+  std::vector<std::string> restart;
+  for (const Entry& entry : service.schema.entries())
+    if (entry.spec.reload == Reload::restart) restart.push_back(entry.spec.name);
+  EXPECT_THAT(restart, ElementsAre("server.metrics_addr", "server.shards", "server.memory_bytes", "uds.path",
+                                   "queues.work", "log.format", "amnesia.enabled"));
+}
+
+TEST(ServerKeys, a_service_adds_queues_pools_and_peers) {
+  Service service;
+  const auto sched = declare_queue_key(service.schema, "sched", 512, {{"sched_tx"}});
+  const auto cpu = declare_pool_key(service.schema, "cpu", 2);
+  const auto index = declare_peer_key(service.schema, "index", "127.0.0.1:7420");
+  const auto loaded = service.with("sched_tx = 9\n[pools]\ncpu = 0\n[peers]\nindex = \"\"\n");
+  ASSERT_TRUE(loaded) << format_problems(loaded.error());
+  EXPECT_EQ((*loaded)->get(sched), 9);
+  EXPECT_EQ((*loaded)->get(cpu), 0);
+  EXPECT_EQ((*loaded)->get(index), "");
+}
+
+}  // namespace
+}  // namespace cairn::config

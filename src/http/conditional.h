@@ -1,0 +1,34 @@
+// Conditional requests: If-Match, If-Unmodified-Since, If-None-Match, If-Modified-Since and If-Range in
+// the order of RFC 9110 section 13.2.2.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+#include "base/units.h"
+#include "http/fields.h"
+#include "http/method.h"
+
+namespace cairn::http {
+
+// The present state of the target. An absent one has exists = false and no other validator.
+struct Validators {
+  std::string_view etag;  // strong, with its quotes; empty: none
+  std::optional<WallTime> last_modified;
+  bool exists = true;
+};
+
+enum class Precondition : std::uint8_t { proceed, not_modified, failed };  // 304, 412
+
+struct Verdict {
+  Precondition outcome = Precondition::proceed;
+  bool range_applies = false;  // a GET with one Range whose If-Range, if any, holds
+};
+
+// A tag list that cannot be read never lets a write happen: If-Match fails always, If-None-Match for
+// every method but GET and HEAD, which then proceed. An unreadable If-Range gives the whole object;
+// unreadable or repeated dates count as absent.
+Verdict evaluate(const Fields& fields, Method method, const Validators& current) noexcept;
+
+}  // namespace cairn::http

@@ -1,0 +1,57 @@
+// Connection: the task of one HTTP/1.1 connection. Internal to the server.
+#pragma once
+
+#include <memory>
+
+#include "http/exchange.h"
+#include "http/server.h"
+
+namespace cairn::http {
+
+class Connection {
+ public:
+  Connection(Server& server, std::unique_ptr<io::Stream> stream, Handler::Admission admission) noexcept
+      : server_(server), stream_(std::move(stream)), admission_(admission) {}
+  ~Connection();
+
+  // Serves requests until the connection ends. Cancel: partial — the connection is broken.
+  static Task<> run(Call call, std::unique_ptr<Connection> self);
+
+ private:
+  friend class RequestBody;
+  enum class Read : std::uint8_t { got, ended, timed_out };
+
+  Task<> serve(Call call);
+  // Reads more of the head into input_; makes room first.
+  bool make_room();
+  void begin_request(std::size_t head_bytes) noexcept;
+  void drop_behind_head(std::size_t count) noexcept;
+  Task<> run_handler(Call call);
+  // The head of the answer, appended to out_. False when it does not fit (a bug: the connection breaks).
+  bool write_head() noexcept;
+  bool append_small_answer() noexcept;
+  Task<bool> send_answer(Call call);
+  Task<bool> send_file(Call call);
+  Task<bool> send_stream(Call call);
+  Task<bool> wait_writable(Call call);
+  Task<bool> flush(Call call, std::span<iovec> parts);
+  Task<> linger(Call call);
+  Task<Result<>> send_continue(Call call);
+  // Drops what is left of a body that is already here; false when more would have to be read.
+  bool skip_body() noexcept;
+
+  Task<Result<Buffer>> next_length(Call call, RequestBody& body);
+  Task<Result<Buffer>> next_chunked(Call call, RequestBody& body);
+  Task<Result<>> wait_body(Call call, RequestBody& body);
+
+  Server& server_;
+  std::unique_ptr<io::Stream> stream_;
+  Handler::Admission admission_;
+  bool fresh_ = true;  // no request was read yet
+  Buffer input_;       // bytes received and not yet used, from the current head's first byte on
+  Buffer chunks_;      // of a chunked body: what is behind the head, so that the head can stay where it is
+  Buffer out_;         // answers not yet sent
+  Exchange* exchange_ = nullptr;
+};
+
+}  // namespace cairn::http

@@ -1,0 +1,139 @@
+// Exchange: one request and its answer; the same type whatever carries it.
+//
+// It lives from the request's first byte to the last byte of the answer and comes from a pool of its
+// shard: an idle connection holds none. Handlers read `request` and `body`, and fill `response`.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "base/ulid.h"
+#include "base/units.h"
+#include "http/head.h"
+#include "http/parser.h"
+#include "http/request_body.h"
+#include "http/response_head.h"
+#include "http/route.h"
+#include "io/file.h"
+#include "io/stream.h"
+
+namespace cairn::http {
+
+// A response body made while it is sent. Cancel: clean.
+class BodySource {
+ public:
+  virtual ~BodySource() = default;
+  // The next part; an empty buffer is the end. An error breaks the connection: the peer must not take a
+  // part for the whole.
+  virtual Task<Result<Buffer>> next(Call call) = 0;
+};
+
+// What is to be sent. Exactly one kind of body; HEAD sends the head of it.
+struct Response {
+  enum class Body : std::uint8_t { none, view, text, file, stream };
+
+  int status = 200;
+  Body kind = Body::none;
+  bool close = false;  // the connection ends after this answer
+  std::string_view content_type;
+  std::string_view view;               // outlives the exchange (memory of the service)
+  std::string text;                    // owned; keeps its room from request to request
+  std::shared_ptr<io::File> file;      // [offset, offset + count)
+  std::uint64_t offset = 0, count = 0;
+  std::unique_ptr<BodySource> source;  // sent chunked, or until close to an HTTP/1.0 client
+
+  // Further field lines, ready to send. A line that does not fit is a bug of the route.
+  void add_field(std::string_view name, std::string_view value) noexcept;
+  void add_number(std::string_view name, std::uint64_t value) noexcept;
+  std::string_view lines() const noexcept { return {lines_.data(), lines_size_}; }
+
+  void answer_view(std::string_view type, std::string_view body) noexcept {
+    kind = Body::view;
+    content_type = type;
+    view = body;
+  }
+  void answer_text(std::string_view type) noexcept {  // `text` was filled by the caller
+    kind = Body::text;
+    content_type = type;
+  }
+  void answer_file(std::string_view type, std::shared_ptr<io::File> of, std::uint64_t at, std::uint64_t size) noexcept {
+    kind = Body::file;
+    content_type = type;
+    file = std::move(of);
+    offset = at;
+    count = size;
+  }
+  void answer_stream(std::string_view type, std::unique_ptr<BodySource> from) noexcept {
+    kind = Body::stream;
+    content_type = type;
+    source = std::move(from);
+  }
+  std::uint64_t size() const noexcept {
+    switch (kind) {
+      case Body::view: return view.size();
+      case Body::text: return text.size();
+      case Body::file: return count;
+      default: return 0;
+    }
+  }
+  void clear() noexcept;
+
+ private:
+  std::array<char, 1024> lines_;
+  std::size_t lines_size_ = 0;
+};
+
+struct Exchange {
+  explicit Exchange(HeadLimits limits) : parser(limits) {}
+
+  RequestParser parser;
+  const RequestHead& request() const noexcept { return parser.head; }
+  io::PeerAddress peer;
+  bool reserved = false;  // on one of the connections kept for health
+  std::size_t head_bytes = 0;  // of the input, from its front
+  Instant started{};      // the head was complete
+  Instant deadline{};     // of the response head
+  RouteMatch route;
+  RequestBody body;
+  Response response;
+  Ulid corr_id;
+  // The correlation id as it is echoed: the client's own text, or the ULID's.
+  std::array<char, 64> corr_text;
+  std::uint8_t corr_size = 0;
+  std::string path_text;  // room for a path that had escapes
+  std::string_view corr() const noexcept { return {corr_text.data(), corr_size}; }
+  // For the layer above, from begin to finished: what it has counted for this request.
+  std::uint32_t counted = 0;
+
+  void clear() noexcept;
+};
+
+// What the server asks of whoever answers. One per shard.
+class Handler {
+ public:
+  virtual ~Handler() = default;
+  enum class Next : std::uint8_t { answered, handle };
+
+  // A head is complete: answer at once if that needs no wait, or ask to be run as a task.
+  virtual Next begin(Exchange& exchange) = 0;
+  // Fills the response. The call is stopped when the client goes away.
+  virtual Task<> handle(Call call, Exchange& exchange) = 0;
+  // Something about this request failed before or beside the handler (framing, time, a bug).
+  virtual void refuse(Exchange& exchange, Error error) = 0;
+  // The answer was sent, or the connection broke first.
+  virtual void finished(Exchange& exchange, bool complete) = 0;
+  // A connection arrived: may it stay, and on whose account? `reserved` serves health only.
+  enum class Admission : std::uint8_t { welcome, reserved, refused };
+  virtual Admission admit(const io::PeerAddress& peer) = 0;
+  virtual void left(const io::PeerAddress& peer, Admission admission) = 0;
+  // Draining: the last listener was closed after its queue was taken in.
+  virtual void doors_closed() {}
+  // The peer was too slow to send or to take.
+  enum class Slow : std::uint8_t { read, write };
+  virtual void timed_out(Slow what) = 0;
+};
+
+}  // namespace cairn::http

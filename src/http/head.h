@@ -1,0 +1,54 @@
+// RequestHead: what the strict parser has understood of a request's head, as views into its buffer.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "http/fields.h"
+#include "http/method.h"
+
+namespace cairn::http {
+
+struct HeadLimits {
+  std::uint32_t head_bytes = 32 * 1024;  // at most 65535: offsets are 16 bits
+  std::uint32_t target_bytes = 8 * 1024;
+};
+
+// How the body is delimited. until_close exists in responses only.
+enum class BodyKind : std::uint8_t { none, length, chunked, until_close };
+
+struct RequestHead {
+  Method method = Method::get;
+  std::uint8_t minor = 1;  // HTTP/1.minor
+  BodyKind body = BodyKind::none;
+  bool keep_alive = true;
+  bool expect_continue = false;      // the client waits for 100 before it sends a body that is not empty
+  std::uint64_t content_length = 0;  // for BodyKind::length
+  Fields fields;
+
+  // As sent: origin-form, absolute-form or `*`.
+  std::string_view target() const noexcept { return view(target_at, target_size); }
+  // Still percent-encoded (http/path.h decodes); starts with '/', or is "*" for `OPTIONS *`.
+  std::string_view path() const noexcept { return view(path_at, path_size); }
+  // Without the '?'.
+  std::string_view query() const noexcept { return view(query_at, query_size); }
+  // The buffer has moved; all views made before are void.
+  void rebase(const char* new_base) noexcept {
+    base = new_base;
+    fields.rebase(new_base);
+  }
+
+  // Filled by the parser; offsets from the head's first byte.
+  const char* base = nullptr;
+  std::uint16_t target_at = 0, target_size = 0;
+  std::uint16_t path_at = 0, path_size = 0;
+  std::uint16_t query_at = 0, query_size = 0;
+  std::uint16_t authority_at = 0, authority_size = 0;  // of an absolute-form target
+
+ private:
+  std::string_view view(std::size_t at, std::size_t size) const noexcept {
+    return base == nullptr ? std::string_view{} : std::string_view{base + at, size};
+  }
+};
+
+}  // namespace cairn::http

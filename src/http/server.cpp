@@ -1,0 +1,122 @@
+#include "http/server.h"
+
+#include <cstring>
+
+#include "http/connection.h"
+#include "runtime/wait.h"
+
+namespace cairn::http {
+namespace {
+
+// Sent without a wait to a connection that is over every cap; whether it arrives is not our concern.
+constexpr std::string_view too_many_connections =
+    "HTTP/1.1 429 Too Many Requests\r\nContent-Type: application/json\r\nContent-Length: 84\r\n"
+    "X-Content-Type-Options: nosniff\r\nRetry-After: 1\r\nConnection: close\r\n\r\n"
+    "{\"error\":{\"code\":\"busy\",\"message\":\"too many connections\",\"corr_id\":\"\",\"retry_after\":1}}";
+
+constexpr Duration accept_pause = Duration::millis(100);
+constexpr std::size_t spare_exchanges = 64;
+
+}  // namespace
+
+Server::Server(io::Machine& machine, Handler& handler, ServerOptions options)
+    : machine_(machine), handler_(handler), options_(options) {}
+
+Server::~Server() { CHECK(connections_ == 0); }
+
+Result<> Server::listen(const io::Endpoint& endpoint) {
+  TRY(auto listener, machine_.network.listen(endpoint));
+  listeners_.push_back(std::move(listener));
+  return {};
+}
+
+std::vector<std::string> Server::addresses() const {
+  std::vector<std::string> all;
+  for (const auto& listener : listeners_) all.push_back(listener->local_address());
+  return all;
+}
+
+void Server::start(Scope& scope) {
+  scope_ = &scope;
+  accepting_ = std::make_unique<CancelSource>(machine_.shard, &scope.source());
+  idle_ = std::make_unique<CancelSource>(machine_.shard, &scope.source());
+  open_doors_ = listeners_.size();
+  for (const auto& listener : listeners_) scope.spawn("listener", accept(scope.call(), *listener));
+}
+
+void Server::drain() noexcept {
+  draining_ = true;
+  if (accepting_) accepting_->cancel(StopReason::draining);
+  if (idle_) idle_->cancel(StopReason::draining);
+}
+
+Task<> Server::accept(Call call, io::Listener& listener) {
+  const Call waits = call.under(*accepting_);
+  while (!draining_) {
+    if (!co_await listener.acceptable.wait(waits)) break;
+    while (take_one(call, listener)) {
+    }
+    // Out of descriptors: those waiting stay queued in the kernel while others finish.
+    if (listener.acceptable.ready() && !co_await sleep_for(waits, accept_pause)) break;
+  }
+  // What has already connected is served before the door closes.
+  if (draining_)
+    while (take_one(call, listener)) {
+    }
+  listener.close();
+  if (--open_doors_ == 0) handler_.doors_closed();
+}
+
+// False when nothing is queued, or accepting failed for want of resources.
+bool Server::take_one(Call call, io::Listener& listener) {
+  io::Listener::Accepted accepted = listener.try_accept();
+  if (accepted.status != io::IoStatus::done) return false;
+  welcome(call, std::move(accepted.stream));
+  return true;
+}
+
+void Server::welcome(Call call, std::unique_ptr<io::Stream> stream) {
+  const Handler::Admission admission = handler_.admit(stream->peer());
+  if (admission == Handler::Admission::refused) {
+    const iovec whole{const_cast<char*>(too_many_connections.data()), too_many_connections.size()};
+    (void)stream->try_writev({&whole, 1});
+    stream->close();
+    return;
+  }
+  ++connections_;
+  auto connection = std::make_unique<Connection>(*this, std::move(stream), admission);
+  scope_->spawn("connection", Connection::run(call, std::move(connection)));
+}
+
+Exchange* Server::borrow() {
+  if (spare_.empty()) return new Exchange(options_.head);
+  Exchange* exchange = spare_.back().release();
+  spare_.pop_back();
+  return exchange;
+}
+
+void Server::give_back(Exchange* exchange) noexcept {
+  exchange->clear();
+  if (spare_.size() < spare_exchanges)
+    spare_.emplace_back(exchange);
+  else
+    delete exchange;
+}
+
+std::string_view Server::date_line() noexcept {
+  constexpr std::string_view before = "Date: ";
+  constexpr std::string_view after = "\r\nX-Content-Type-Options: nosniff\r\n";
+  constexpr std::size_t size = before.size() + http_date_size + after.size();
+  static_assert(size <= sizeof date_line_);
+  const WallTime wall = machine_.shard.wall();
+  if (wall.ms / 1000 != date_second_) {
+    date_second_ = wall.ms / 1000;
+    char* at = date_line_.data();
+    std::memcpy(at, before.data(), before.size());
+    format_http_date_to(wall, at + before.size());
+    std::memcpy(at + before.size() + http_date_size, after.data(), after.size());
+  }
+  return {date_line_.data(), size};
+}
+
+}  // namespace cairn::http

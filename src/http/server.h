@@ -1,0 +1,79 @@
+// Server: HTTP/1.1 on one shard: accepts, reads heads strictly, hands exchanges to the Handler, writes
+// answers, and ends connections so that the answer arrives.
+//   [H-1] One task per connection; it is the only reader and writer of its stream.
+//   [H-2] An idle connection holds no buffer and no exchange.
+//   [H-3] A request whose head was read is answered, or its connection is broken; never silence.
+//   [H-4] Every wait for a peer is bounded by one of the timeouts below.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "http/exchange.h"
+#include "io/machine.h"
+#include "runtime/scope.h"
+
+namespace cairn::http {
+
+struct ServerTimeouts {
+  Duration head = Duration::seconds(5);   // from its first byte
+  Duration read = Duration::seconds(5);   // body without progress, and the window of the lowest rate
+  Duration write = Duration::seconds(5);  // answer without progress
+  Duration idle = Duration::seconds(60);
+  Duration linger = Duration::seconds(2);
+};
+
+struct ServerOptions {
+  ServerTimeouts timeouts;
+  HeadLimits head;
+  std::uint64_t linger_bytes = 2u << 20;
+  std::uint64_t lowest_rate = 1024;  // bytes a second, averaged over timeouts.read
+  unsigned pipelined = 16;           // answers gathered into one write at most
+};
+
+class Server {
+ public:
+  Server(io::Machine& machine, Handler& handler, ServerOptions options);
+  ~Server();
+
+  // Replaces the timeouts for requests that begin from now on.
+  void set_options(const ServerOptions& options) noexcept { options_ = options; }
+  const ServerOptions& options() const noexcept { return options_; }
+
+  Result<> listen(const io::Endpoint& endpoint);
+  std::vector<std::string> addresses() const;
+  // Starts accepting; every task belongs to `scope`.
+  void start(Scope& scope);
+  // Accepts what is queued on the listeners, closes them, ends idle connections; the rest answer what they
+  // have begun with `Connection: close`. The scope is empty when all have ended.
+  void drain() noexcept;
+  bool draining() const noexcept { return draining_; }
+  std::size_t connections() const noexcept { return connections_; }
+
+ private:
+  friend class Connection;
+  Task<> accept(Call call, io::Listener& listener);
+  bool take_one(Call call, io::Listener& listener);
+  void welcome(Call call, std::unique_ptr<io::Stream> stream);
+
+  Exchange* borrow();
+  void give_back(Exchange* exchange) noexcept;
+  std::string_view date_line() noexcept;
+
+  io::Machine& machine_;
+  Handler& handler_;
+  ServerOptions options_;
+  Scope* scope_ = nullptr;
+  bool draining_ = false;
+  std::size_t connections_ = 0;
+  std::size_t open_doors_ = 0;
+  std::vector<std::unique_ptr<io::Listener>> listeners_;
+  std::unique_ptr<CancelSource> accepting_;  // stopped when draining begins
+  std::unique_ptr<CancelSource> idle_;       // likewise; idle waits answer to it
+  std::vector<std::unique_ptr<Exchange>> spare_;
+  std::int64_t date_second_ = -1;
+  std::array<char, 80> date_line_;
+};
+
+}  // namespace cairn::http

@@ -1,0 +1,223 @@
+#include "io/disk.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+
+namespace cairn::io {
+namespace {
+
+Error error_of(int problem, const char* context) noexcept {
+  switch (problem) {
+    case ENOENT:
+    case ENOTDIR: return {ErrorCode::not_found, context};
+    case EEXIST: return {ErrorCode::conflict, context};
+    case ENOSPC:
+    case EDQUOT:
+    case EFBIG: return {ErrorCode::storage_full, context};
+    default: return {ErrorCode::io_failed, context};
+  }
+}
+std::unexpected<Error> failed(const char* context) noexcept { return fail(error_of(errno, context)); }
+
+// Owned by the File and by every operation still running on it: a descriptor is not closed under one.
+class Descriptor {
+ public:
+  explicit Descriptor(int number) noexcept : number_(number) {}
+  ~Descriptor() { ::close(number_); }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  int number() const noexcept { return number_; }
+
+ private:
+  int number_;
+};
+using SharedDescriptor = std::shared_ptr<Descriptor>;
+
+Result<Buffer> read_all(int descriptor, std::uint64_t offset, std::size_t count, Buffer into) {
+  count = std::min(count, into.room().size());
+  while (count > 0) {
+    const ssize_t got = pread(descriptor, into.room().data(), count, static_cast<off_t>(offset));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return failed("read");
+    if (got == 0) break;
+    into.fill(static_cast<std::size_t>(got));
+    offset += static_cast<std::uint64_t>(got);
+    count -= static_cast<std::size_t>(got);
+  }
+  return into;
+}
+
+Result<Buffer> write_all(int descriptor, std::uint64_t offset, Buffer from) {
+  ByteView left = from.bytes();
+  while (!left.empty()) {
+    const ssize_t put = pwrite(descriptor, left.data(), left.size(), static_cast<off_t>(offset));
+    if (put < 0 && errno == EINTR) continue;
+    if (put < 0) return failed("write");
+    if (put == 0) return fail(ErrorCode::io_failed, "write made no progress");
+    offset += static_cast<std::uint64_t>(put);
+    left = left.subspan(static_cast<std::size_t>(put));
+  }
+  return from;
+}
+
+class KernelFile final : public File {
+ public:
+  KernelFile(Pool& pool, int descriptor) : pool_(pool), descriptor_(std::make_shared<Descriptor>(descriptor)) {}
+
+  Result<std::size_t> try_read(std::uint64_t offset, std::size_t count, Buffer& into) noexcept override {
+    const MutableByteView room = into.room();
+    const iovec part{room.data(), std::min(count, room.size())};
+    const ssize_t got = preadv2(descriptor(), &part, 1, static_cast<off_t>(offset), RWF_NOWAIT);
+    if (got >= 0) {
+      into.fill(static_cast<std::size_t>(got));
+      return static_cast<std::size_t>(got);
+    }
+    if (errno == EAGAIN || errno == EOPNOTSUPP) return fail(ErrorCode::busy, "not in memory");
+    return failed("read");
+  }
+  Task<Result<Buffer>> read(Call call, std::uint64_t offset, std::size_t count, Buffer into) override {
+    return run(pool_, call, Lane::read, [file = descriptor_, offset, count, buffer = std::move(into)]() mutable {
+      return read_all(file->number(), offset, count, std::move(buffer));
+    });
+  }
+  Task<Result<Buffer>> write(Call call, std::uint64_t offset, Buffer from) override {
+    return run(pool_, call, Lane::commit, [file = descriptor_, offset, buffer = std::move(from)]() mutable {
+      return write_all(file->number(), offset, std::move(buffer));
+    });
+  }
+  Task<Result<>> sync_data(Call call) override {
+    return run(pool_, call, Lane::commit, [file = descriptor_]() -> Result<> {
+      if (fdatasync(file->number()) != 0) return failed("sync");
+      return {};
+    });
+  }
+  Task<Result<>> truncate(Call call, std::uint64_t size) override {
+    return run(pool_, call, Lane::commit, [file = descriptor_, size]() -> Result<> {
+      if (ftruncate(file->number(), static_cast<off_t>(size)) != 0) return failed("truncate");
+      return {};
+    });
+  }
+  Result<std::uint64_t> size() const noexcept override {
+    struct stat is{};
+    if (fstat(descriptor(), &is) != 0) return failed("stat");
+    return static_cast<std::uint64_t>(is.st_size);
+  }
+  // Asked once a second per file: the probe costs a system call, and memory does not cool that fast.
+  bool is_warm(std::uint64_t offset, std::size_t count) noexcept override {
+    const Instant now = current_shard()->now();
+    if (now < warm_until_ && offset >= warm_from_ && offset + count <= warm_to_) return true;
+    std::byte last;
+    const iovec part{&last, 1};
+    if (preadv2(descriptor(), &part, 1, static_cast<off_t>(offset + count - 1), RWF_NOWAIT) < 0) return false;
+    keep_warm(offset, count);
+    return true;
+  }
+  Task<Result<>> warm(Call call, std::uint64_t offset, std::size_t count) override {
+    CO_TRY_VOID(co_await run(pool_, call, Lane::read, [file = descriptor_, offset, count]() -> Result<> {
+      if (::readahead(file->number(), static_cast<off64_t>(offset), count) != 0) return failed("readahead");
+      std::byte last;
+      if (pread(file->number(), &last, 1, static_cast<off_t>(offset + count - 1)) < 0) return failed("read");
+      return {};
+    }));
+    keep_warm(offset, count);
+    co_return Result<>{};
+  }
+  int descriptor() const noexcept override { return descriptor_->number(); }
+
+ private:
+  void keep_warm(std::uint64_t offset, std::size_t count) noexcept {
+    warm_from_ = offset;
+    warm_to_ = offset + count;
+    warm_until_ = current_shard()->now() + Duration::seconds(1);
+  }
+  Pool& pool_;
+  SharedDescriptor descriptor_;
+  std::uint64_t warm_from_ = 0, warm_to_ = 0;
+  Instant warm_until_{};
+};
+
+int flags_of(OpenMode mode) noexcept {
+  switch (mode) {
+    case OpenMode::read: return O_RDONLY;
+    case OpenMode::write: return O_RDWR;
+    case OpenMode::create_new: return O_RDWR | O_CREAT | O_EXCL;
+  }
+  return O_RDONLY;
+}
+
+Result<> checked(int outcome, const char* context) noexcept {
+  if (outcome != 0) return failed(context);
+  return {};
+}
+
+}  // namespace
+
+Task<Result<std::unique_ptr<File>>> KernelDisk::open(Call call, std::string path, OpenMode mode) {
+  // A waiter that left must not leak what was opened for it: the descriptor closes with the job.
+  CO_TRY(auto opened, co_await run(pool_, call, Lane::read, [this, path = std::move(path), mode]() -> Result<std::unique_ptr<File>> {
+    const int descriptor = ::open(path.c_str(), flags_of(mode) | O_CLOEXEC, 0600);
+    if (descriptor < 0) return failed("open");
+    struct stat is{};
+    if (fstat(descriptor, &is) != 0 || !S_ISREG(is.st_mode)) {
+      ::close(descriptor);
+      return fail(ErrorCode::not_found, "not a file");
+    }
+    return std::make_unique<KernelFile>(pool_, descriptor);
+  }));
+  co_return std::move(opened);
+}
+
+Task<Result<>> KernelDisk::rename(Call call, std::string from, std::string to) {
+  return run(pool_, call, Lane::commit,
+             [from = std::move(from), to = std::move(to)] { return checked(::rename(from.c_str(), to.c_str()), "rename"); });
+}
+
+Task<Result<>> KernelDisk::unlink(Call call, std::string path) {
+  return run(pool_, call, Lane::commit, [path = std::move(path)] { return checked(::unlink(path.c_str()), "unlink"); });
+}
+
+Task<Result<>> KernelDisk::make_directory(Call call, std::string path) {
+  return run(pool_, call, Lane::commit, [path = std::move(path)] { return checked(::mkdir(path.c_str(), 0700), "mkdir"); });
+}
+
+Task<Result<std::vector<std::string>>> KernelDisk::list(Call call, std::string path) {
+  return run(pool_, call, Lane::read, [path = std::move(path)]() -> Result<std::vector<std::string>> {
+    DIR* directory = opendir(path.c_str());
+    if (directory == nullptr) return failed("list");
+    std::vector<std::string> names;
+    while (const dirent* entry = readdir(directory)) {
+      std::string name = entry->d_name;
+      if (name != "." && name != "..") names.push_back(std::move(name));
+    }
+    closedir(directory);
+    std::sort(names.begin(), names.end());
+    return names;
+  });
+}
+
+Task<Result<>> KernelDisk::sync_directory(Call call, std::string path) {
+  return run(pool_, call, Lane::commit, [path = std::move(path)]() -> Result<> {
+    const int descriptor = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (descriptor < 0) return failed("open directory");
+    const Result<> synced = checked(fsync(descriptor), "sync directory");
+    ::close(descriptor);
+    return synced;
+  });
+}
+
+Task<Result<std::uint64_t>> KernelDisk::free_space(Call call, std::string path) {
+  return run(pool_, call, Lane::read, [path = std::move(path)]() -> Result<std::uint64_t> {
+    struct statvfs is{};
+    if (statvfs(path.c_str(), &is) != 0) return failed("free space");
+    return std::uint64_t{is.f_bavail} * is.f_frsize;
+  });
+}
+
+}  // namespace cairn::io

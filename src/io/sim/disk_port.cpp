@@ -1,0 +1,157 @@
+// The interfaces of a disk and its files, as coroutines over SimDisk's operations.
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+#include "io/sim/disk.h"
+#include "runtime/wait.h"
+
+namespace cairn::io::sim {
+
+// An operation from its submission to its result. Leaving without the result abandons it.
+class DiskTicket {
+ public:
+  DiskTicket(SimDisk& disk, DiskCall call) : disk_(disk), operation_(disk.begin(call)) {}
+  ~DiskTicket() {
+    if (operation_.finished || !submitted_) {
+      disk_.release(operation_);
+      return;
+    }
+    operation_.abandoned = true;
+    ++disk_.orphans_;
+    disk_.clockwork_.probes.hit("disk.orphan");
+  }
+  DiskTicket(const DiskTicket&) = delete;
+  DiskTicket& operator=(const DiskTicket&) = delete;
+
+  SimDisk::Operation* operator->() noexcept { return &operation_; }
+
+  // Nothing is submitted for a call that is already over.
+  bool submit(const Call& call) {
+    if (call.stopped() || call.expired()) return false;
+    submitted_ = true;
+    disk_.submit(operation_);
+    return true;
+  }
+  ListWait done(const Call& call, const char* context) noexcept { return {call, operation_.waiters, context}; }
+
+ private:
+  SimDisk& disk_;
+  SimDisk::Operation& operation_;
+  bool submitted_ = false;
+};
+
+namespace {
+
+// Submits and waits; the operation's own failure becomes the caller's.
+Task<Result<>> run(Call call, DiskTicket& ticket, const char* context) {
+  (void)ticket.submit(call);
+  CO_TRY_VOID(co_await ticket.done(call, context));
+  co_return ticket->outcome;
+}
+
+}  // namespace
+
+Task<Result<std::unique_ptr<File>>> DiskPort::open(Call call, std::string path, OpenMode mode) {
+  DiskTicket ticket(disk_, DiskCall::open);
+  ticket->path = Image::normalise(path);
+  ticket->mode = mode;
+  CO_TRY_VOID(co_await run(call, ticket, "open"));
+  // Between completion and here the file may have been unlinked; its inode is gone then.
+  if (disk_.view_.data(ticket->inode) == nullptr) co_return fail(ErrorCode::not_found, "open");
+  co_return std::make_unique<SimFile>(disk_, ticket->inode);
+}
+
+Task<Result<>> DiskPort::on_path(Call call, DiskCall kind, std::string path, std::string from) {
+  DiskTicket ticket(disk_, kind);
+  ticket->path = Image::normalise(path);
+  ticket->from = Image::normalise(from);
+  co_return co_await run(call, ticket, "disk");
+}
+
+Task<Result<>> DiskPort::rename(Call call, std::string from, std::string to) {
+  return on_path(call, DiskCall::rename, std::move(to), std::move(from));
+}
+Task<Result<>> DiskPort::unlink(Call call, std::string path) {
+  return on_path(call, DiskCall::unlink, std::move(path), {});
+}
+Task<Result<>> DiskPort::make_directory(Call call, std::string path) {
+  return on_path(call, DiskCall::make_directory, std::move(path), {});
+}
+Task<Result<>> DiskPort::sync_directory(Call call, std::string path) {
+  return on_path(call, DiskCall::sync_directory, std::move(path), {});
+}
+
+Task<Result<std::vector<std::string>>> DiskPort::list(Call call, std::string path) {
+  DiskTicket ticket(disk_, DiskCall::list);
+  ticket->path = Image::normalise(path);
+  CO_TRY_VOID(co_await run(call, ticket, "list"));
+  co_return std::move(ticket->names);
+}
+
+Task<Result<std::uint64_t>> DiskPort::free_space(Call call, std::string path) {
+  DiskTicket ticket(disk_, DiskCall::free_space);
+  ticket->path = Image::normalise(path);
+  CO_TRY_VOID(co_await run(call, ticket, "free space"));
+  co_return ticket->number;
+}
+
+SimFile::SimFile(SimDisk& disk, std::uint64_t inode) noexcept : disk_(disk), inode_(inode) { ++disk_.open_[inode_]; }
+SimFile::~SimFile() { disk_.close(inode_); }
+
+Result<std::size_t> SimFile::copy_out(std::uint64_t offset, MutableByteView into) noexcept {
+  if (!disk_.powered()) return fail(ErrorCode::io_failed, "read");
+  DiskFailure how{};
+  if (disk_.forced(DiskCall::read, how)) return fail(ErrorCode::io_failed, "read");
+  return disk_.read_now(inode_, offset, into);
+}
+
+Result<std::size_t> SimFile::try_read(std::uint64_t offset, std::size_t count, Buffer& into) noexcept {
+  if (disk_.clockwork_.chance(disk_.faults.cold, "disk.cold") || disk_.stalled_until_ > disk_.clockwork_.now) {
+    disk_.clockwork_.probes.hit("disk.cold_read");
+    return fail(ErrorCode::busy, "read");
+  }
+  const MutableByteView room = into.room();
+  TRY(const std::size_t got, copy_out(offset, room.first(std::min(count, room.size()))));
+  into.fill(got);
+  return got;
+}
+
+Task<Result<Buffer>> SimFile::read(Call call, std::uint64_t offset, std::size_t count, Buffer into) {
+  DiskTicket ticket(disk_, DiskCall::read);
+  ticket->inode = inode_;
+  ticket->offset = offset;
+  ticket->count = count;
+  ticket->buffer = std::move(into);
+  CO_TRY_VOID(co_await run(call, ticket, "read"));
+  co_return std::move(ticket->buffer);
+}
+
+Task<Result<Buffer>> SimFile::write(Call call, std::uint64_t offset, Buffer from) {
+  DiskTicket ticket(disk_, DiskCall::write);
+  ticket->inode = inode_;
+  ticket->offset = offset;
+  ticket->buffer = std::move(from);
+  CO_TRY_VOID(co_await run(call, ticket, "write"));
+  co_return std::move(ticket->buffer);
+}
+
+Task<Result<>> SimFile::sync_data(Call call) {
+  DiskTicket ticket(disk_, DiskCall::sync_data);
+  ticket->inode = inode_;
+  co_return co_await run(call, ticket, "sync");
+}
+
+Task<Result<>> SimFile::truncate(Call call, std::uint64_t size) {
+  DiskTicket ticket(disk_, DiskCall::truncate);
+  ticket->inode = inode_;
+  ticket->offset = size;
+  co_return co_await run(call, ticket, "truncate");
+}
+
+Result<std::uint64_t> SimFile::size() const noexcept {
+  if (!disk_.powered()) return fail(ErrorCode::io_failed, "size");
+  return disk_.size_of(inode_);
+}
+
+}  // namespace cairn::io::sim

@@ -1,0 +1,116 @@
+#include "io/sim/node.h"
+
+#include <cstdio>
+
+#include "base/check.h"
+
+namespace cairn::io::sim {
+namespace {
+
+// Worlds begin on 2026-01-01: a plausible date, the same in every run.
+constexpr std::int64_t epoch_ms = 1'767'225'600'000;
+
+std::uint64_t draw_seed(Clockwork& clockwork) { return clockwork.choices.pick(0xffff'ffffu, "world.seed"); }
+
+}  // namespace
+
+Node::Place::Traced::Traced(Place& place) noexcept {
+  place.tracer.watch(place.shard);
+  place.shard.set_tracer(&place.tracer);
+}
+
+Node::Place::Place(Clockwork& clockwork, SimNetwork& net, Node& node, unsigned index)
+    : tracer(clockwork, 1 + node.index_ + 64 * index + 256 * std::uint64_t{node.lives_}),
+      shard(index, draw_seed(clockwork)),
+      entropy(draw_seed(clockwork) + (std::uint64_t{node.lives_} << 40)),
+      network(net, shard, node.index_),
+      disk(node.disk_),
+      mailbox([] {}),
+      pool(clockwork, mailbox, node.pool_faults, {on_pool, &node, (std::uint64_t{node.lives_} << 32) | index}),
+      traced(*this),
+      scope(shard),
+      next_timer(Instant::never().ns) {
+  shard.set_now(clockwork.now);
+  shard.set_wall_offset(epoch_ms + node.skew_ms_);
+}
+
+Node::Node(Clockwork& clockwork, SimNetwork& network, std::string name, unsigned shards, Boot boot)
+    : clockwork_(clockwork),
+      network_(network),
+      name_(std::move(name)),
+      index_(network.add_node(name_)),
+      shard_count_(shards),
+      boot_(std::move(boot)),
+      disk_(clockwork) {
+  CHECK(shards >= 1 && shards <= 3);
+}
+
+Node::~Node() { CHECK(places_.empty()); }
+
+Node::Place& Node::place(unsigned shard) noexcept {
+  CHECK(shard < places_.size());
+  return *places_[shard];
+}
+
+Machine Node::machine(unsigned shard) noexcept {
+  Place& at = place(shard);
+  return {at.shard, at.slab, at.network, at.disk, at.entropy};
+}
+
+std::size_t Node::live_tasks() const noexcept {
+  std::size_t sum = 0;
+  for (const auto& place : places_) sum += place->shard.live_tasks;
+  return sum;
+}
+
+void Node::start() {
+  CHECK(places_.empty());
+  ++lives_;
+  paused_ = false;
+  for (unsigned i = 0; i < shard_count_; ++i) places_.push_back(std::make_unique<Place>(clockwork_, network_, *this, i));
+  if (!boot_) return;
+  ShardScope here(places_.front()->shard);
+  boot_(*this);
+}
+
+void Node::on_pool(void* self, std::uint64_t place, std::uint64_t what) {
+  auto& node = *static_cast<Node*>(self);
+  if (!node.up() || node.lives_ != place >> 32) return;
+  node.places_[static_cast<std::uint32_t>(place)]->pool.turn(what);
+}
+
+void Node::tear_down() {
+  for (auto& place : places_) {
+    ShardScope here(place->shard);
+    place->scope.abort();
+  }
+  // An aborted wait ends at once, so this is bounded by the code between the waits.
+  constexpr std::size_t patience = 10'000'000;
+  std::size_t steps = 0;
+  for (bool ran = true; ran;) {
+    ran = false;
+    for (auto& place : places_)
+      for (place->pool.hurry(); place->ready(); ran = true) {
+        CHECK(++steps < patience);
+        if (!place->shard.idle()) {
+          place->shard.run_one();
+          continue;
+        }
+        ShardScope here(place->shard);
+        place->mailbox.drain();
+      }
+  }
+  for (auto& place : places_)
+    place->scope.for_each_task([&](const TaskInfo& task) {
+      std::fprintf(stderr, "%s: task '%s' outlived its abort\n", name_.c_str(), task.name);
+    });
+  CHECK(live_tasks() == 0);
+  {
+    ShardScope here(places_.front()->shard);
+    while (!kept_.empty()) kept_.pop_back();
+  }
+  disk_.abandon_operations();
+  places_.clear();
+}
+
+}  // namespace cairn::io::sim

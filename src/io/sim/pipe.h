@@ -1,0 +1,109 @@
+// Pipe: one direction of a simulated connection: what was written and not yet read, of which a part has
+// arrived at the reader's side.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/check.h"
+
+namespace cairn::io::sim {
+
+// A growing ring: an idle connection holds no memory, a busy one as much as it ever needed.
+class ByteRing {
+ public:
+  std::size_t size() const noexcept { return size_; }
+  void push(ByteView bytes) {
+    if (size_ + bytes.size() > storage_.size()) grow(size_ + bytes.size());
+    const std::size_t mask = storage_.size() - 1;
+    const std::size_t at = (head_ + size_) & mask;
+    const std::size_t first = std::min(bytes.size(), storage_.size() - at);
+    if (first != 0) std::memcpy(storage_.data() + at, bytes.data(), first);
+    if (bytes.size() > first) std::memcpy(storage_.data(), bytes.data() + first, bytes.size() - first);
+    size_ += bytes.size();
+  }
+  void pop(MutableByteView into) noexcept {
+    const std::size_t first = std::min(into.size(), storage_.size() - head_);
+    if (first != 0) std::memcpy(into.data(), storage_.data() + head_, first);
+    if (into.size() > first) std::memcpy(into.data() + first, storage_.data(), into.size() - first);
+    drop(into.size());
+  }
+  void drop(std::size_t count) noexcept {
+    CHECK(count <= size_);
+    if (count == 0) return;
+    head_ = (head_ + count) & (storage_.size() - 1);
+    size_ -= count;
+  }
+  void clear() noexcept { head_ = size_ = 0; }
+
+ private:
+  void grow(std::size_t needed) {
+    std::size_t capacity = std::max<std::size_t>(storage_.size(), 512);
+    while (capacity < needed) capacity *= 2;
+    std::vector<std::byte> larger(capacity);
+    const std::size_t count = size_;
+    if (count != 0) pop({larger.data(), count});
+    storage_ = std::move(larger);
+    head_ = 0;
+    size_ = count;
+  }
+  std::vector<std::byte> storage_;
+  std::size_t head_ = 0;
+  std::size_t size_ = 0;
+};
+
+// Lengths of the segments under way, oldest first; 0 is the end of the stream.
+class SegmentQueue {
+ public:
+  bool empty() const noexcept { return head_ == lengths_.size(); }
+  void push(std::uint32_t length) { lengths_.push_back(length); }
+  std::uint32_t pop() noexcept {
+    const std::uint32_t length = lengths_[head_++];
+    if (empty()) clear();
+    return length;
+  }
+  void clear() noexcept {
+    lengths_.clear();
+    head_ = 0;
+  }
+
+ private:
+  std::vector<std::uint32_t> lengths_;
+  std::size_t head_ = 0;
+};
+
+struct Pipe {
+  ByteRing bytes;          // written and not yet read
+  SegmentQueue segments;   // under way
+  std::size_t unsent = 0;  // of `bytes`, at the end: held back by a cork
+  std::size_t arrived = 0; // of `bytes`, at the front: readable
+  std::size_t owed = 0;    // read, but a slow reader has not given the room back yet
+  std::size_t window = 0;
+  std::uint32_t held = 0;  // segments that came while the way was cut
+  std::int64_t last_due = 0;
+  bool corked = false;
+  bool blocked = false;    // the writer waits for room
+  bool slow = false;
+  bool finished = false;   // the writer sent its end
+  bool ended = false;      // which has arrived
+
+  std::size_t room() const noexcept {
+    const std::size_t used = bytes.size() + owed;
+    return used < window ? window - used : 0;
+  }
+  void reset(std::size_t new_window) noexcept {
+    bytes.clear();
+    segments.clear();
+    unsent = arrived = owed = 0;
+    window = new_window;
+    held = 0;
+    last_due = 0;
+    corked = blocked = slow = finished = ended = false;
+  }
+};
+
+}  // namespace cairn::io::sim

@@ -1,0 +1,297 @@
+#include "io/tcp.h"
+
+#include <arpa/inet.h>
+#include <netdb.h>
+#include <netinet/tcp.h>
+#include <sys/epoll.h>
+#include <sys/sendfile.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "io/file.h"
+
+namespace cairn::io {
+namespace {
+
+struct SocketAddress {
+  sockaddr_storage storage{};
+  socklen_t size = sizeof(sockaddr_storage);
+  sockaddr* get() noexcept { return reinterpret_cast<sockaddr*>(&storage); }
+};
+
+PeerAddress peer_of(const sockaddr_storage& from, int descriptor) noexcept {
+  PeerAddress peer;
+  if (from.ss_family == AF_INET) {
+    const auto& v4 = reinterpret_cast<const sockaddr_in&>(from);
+    peer.bytes[10] = peer.bytes[11] = 0xff;
+    std::memcpy(peer.bytes + 12, &v4.sin_addr, 4);
+    peer.port = ntohs(v4.sin_port);
+  } else if (from.ss_family == AF_INET6) {
+    const auto& v6 = reinterpret_cast<const sockaddr_in6&>(from);
+    std::memcpy(peer.bytes, &v6.sin6_addr, 16);
+    peer.port = ntohs(v6.sin6_port);
+  } else {
+    ucred who{};
+    socklen_t size = sizeof who;
+    peer.local = true;
+    peer.uid = getsockopt(descriptor, SOL_SOCKET, SO_PEERCRED, &who, &size) == 0 ? who.uid : ~0u;
+  }
+  return peer;
+}
+
+bool would_block(int problem) noexcept { return problem == EAGAIN || problem == EWOULDBLOCK; }
+
+class TcpStream final : public Stream, public Pollable {
+ public:
+  TcpStream(Loop& loop, int descriptor, PeerAddress peer) noexcept
+      : Stream(loop.shard()), descriptor_(descriptor), peer_(peer) {}
+  ~TcpStream() override { close(false); }
+
+  void on_events(std::uint32_t events) noexcept override {
+    if ((events & (EPOLLIN | EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0) readable.signal();
+    if ((events & (EPOLLOUT | EPOLLHUP | EPOLLERR)) != 0) writable.signal();
+    if ((events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0) tell_peer_gone();
+  }
+
+  Io try_read(MutableByteView into) noexcept override { return receive(into.data(), into.size(), 0); }
+  Io try_discard(std::size_t count) noexcept override { return receive(nullptr, count, MSG_TRUNC); }
+
+  Io try_writev(std::span<const iovec> parts) noexcept override {
+    const int flags = MSG_NOSIGNAL | (corked_ ? MSG_MORE : 0);
+    ssize_t sent = 0;
+    if (parts.size() == 1) {
+      sent = ::send(descriptor_, parts[0].iov_base, parts[0].iov_len, flags);
+    } else {
+      msghdr message{};
+      message.msg_iov = const_cast<iovec*>(parts.data());
+      message.msg_iovlen = parts.size();
+      sent = ::sendmsg(descriptor_, &message, flags);
+    }
+    return written(sent);
+  }
+
+  Io try_send_file(File& file, std::uint64_t offset, std::size_t count) noexcept override {
+    auto at = static_cast<off_t>(offset);
+    const ssize_t sent = ::sendfile(descriptor_, file.descriptor(), &at, count);
+    // Zero is the end of a file that was longer when its size was asked.
+    if (sent == 0 && count > 0) return {IoStatus::failed};
+    return written(sent);
+  }
+
+  void cork(bool on) noexcept override { corked_ = on; }
+  void shutdown_send() noexcept override { ::shutdown(descriptor_, SHUT_WR); }
+  void close(bool reset) noexcept override {
+    if (descriptor_ < 0) return;
+    if (reset) {
+      const linger now{.l_onoff = 1, .l_linger = 0};
+      setsockopt(descriptor_, SOL_SOCKET, SO_LINGER, &now, sizeof now);
+    }
+    ::close(descriptor_);
+    descriptor_ = -1;
+  }
+  PeerAddress peer() const noexcept override { return peer_; }
+
+ private:
+  Io receive(void* into, std::size_t count, int flags) noexcept {
+    const ssize_t got = ::recv(descriptor_, into, count, flags);
+    if (got > 0) {
+      const auto size = static_cast<std::size_t>(got);
+      if (size < count) readable.clear();
+      return {IoStatus::done, size};
+    }
+    if (got == 0) return {IoStatus::eof};
+    if (would_block(errno)) {
+      readable.clear();
+      return {IoStatus::would_block};
+    }
+    return {IoStatus::failed};
+  }
+  Io written(ssize_t sent) noexcept {
+    if (sent >= 0) return {IoStatus::done, static_cast<std::size_t>(sent)};
+    if (would_block(errno)) {
+      writable.clear();
+      return {IoStatus::would_block};
+    }
+    return {IoStatus::failed};
+  }
+
+  int descriptor_;
+  bool corked_ = false;
+  PeerAddress peer_;
+};
+
+class TcpListener final : public Listener, public Pollable {
+ public:
+  TcpListener(Loop& loop, int descriptor) noexcept : Listener(loop.shard()), loop_(loop), descriptor_(descriptor) {}
+  ~TcpListener() override { close(); }
+
+  void on_events(std::uint32_t) noexcept override { acceptable.signal(); }
+
+  Accepted try_accept() noexcept override {
+    SocketAddress from;
+    const int descriptor = accept4(descriptor_, from.get(), &from.size, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    if (descriptor < 0) {
+      if (would_block(errno)) {
+        acceptable.clear();
+        return {IoStatus::would_block, nullptr};
+      }
+      // The peer gave up while queued: there may be others behind it.
+      if (errno == ECONNABORTED || errno == EINTR || errno == EPROTO || errno == EPERM) return try_accept();
+      return {IoStatus::failed, nullptr};
+    }
+    auto stream = std::make_unique<TcpStream>(loop_, descriptor, peer_of(from.storage, descriptor));
+    if (!loop_.watch(descriptor, *stream)) return {IoStatus::failed, nullptr};
+    return {IoStatus::done, std::move(stream)};
+  }
+
+  void close() noexcept override {
+    if (descriptor_ < 0) return;
+    ::close(descriptor_);
+    descriptor_ = -1;
+    if (!path_.empty()) ::unlink(path_.c_str());
+  }
+
+  std::string local_address() const override {
+    if (!path_.empty()) return "unix:" + path_;
+    SocketAddress at;
+    if (getsockname(descriptor_, at.get(), &at.size) != 0) return "";
+    char host[INET6_ADDRSTRLEN] = "";
+    if (at.storage.ss_family == AF_INET) {
+      const auto& v4 = reinterpret_cast<const sockaddr_in&>(at.storage);
+      inet_ntop(AF_INET, &v4.sin_addr, host, sizeof host);
+      return std::string(host) + ":" + std::to_string(ntohs(v4.sin_port));
+    }
+    const auto& v6 = reinterpret_cast<const sockaddr_in6&>(at.storage);
+    inet_ntop(AF_INET6, &v6.sin6_addr, host, sizeof host);
+    return "[" + std::string(host) + "]:" + std::to_string(ntohs(v6.sin6_port));
+  }
+  void set_path(std::string path) { path_ = std::move(path); }
+
+ private:
+  Loop& loop_;
+  int descriptor_;
+  std::string path_;
+};
+
+bool to_address(const Endpoint& endpoint, SocketAddress& out) noexcept {
+  if (!endpoint.path.empty()) {
+    auto& un = reinterpret_cast<sockaddr_un&>(out.storage);
+    if (endpoint.path.size() >= sizeof un.sun_path) return false;
+    un.sun_family = AF_UNIX;
+    std::memcpy(un.sun_path, endpoint.path.c_str(), endpoint.path.size() + 1);
+    out.size = sizeof un;
+    return true;
+  }
+  const std::string host = endpoint.host == "localhost" ? "127.0.0.1" : endpoint.host;
+  auto& v4 = reinterpret_cast<sockaddr_in&>(out.storage);
+  if (inet_pton(AF_INET, host.c_str(), &v4.sin_addr) == 1) {
+    v4.sin_family = AF_INET;
+    v4.sin_port = htons(endpoint.port);
+    out.size = sizeof v4;
+    return true;
+  }
+  auto& v6 = reinterpret_cast<sockaddr_in6&>(out.storage);
+  if (inet_pton(AF_INET6, host.c_str(), &v6.sin6_addr) != 1) return false;
+  v6.sin6_family = AF_INET6;
+  v6.sin6_port = htons(endpoint.port);
+  out.size = sizeof v6;
+  return true;
+}
+
+// Inherited by every accepted connection, which saves four system calls for each.
+void tune(int descriptor) noexcept {
+  const int on = 1, idle = 60;
+  setsockopt(descriptor, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+  setsockopt(descriptor, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+  setsockopt(descriptor, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof idle);
+}
+
+Result<SocketAddress> look_up(const Endpoint& endpoint) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* found = nullptr;
+  if (getaddrinfo(endpoint.host.c_str(), nullptr, &hints, &found) != 0 || found == nullptr)
+    return fail(ErrorCode::connection_lost, "name look-up", Side::upstream);
+  SocketAddress address;
+  std::memcpy(&address.storage, found->ai_addr, found->ai_addrlen);
+  address.size = found->ai_addrlen;
+  freeaddrinfo(found);
+  if (address.storage.ss_family == AF_INET)
+    reinterpret_cast<sockaddr_in&>(address.storage).sin_port = htons(endpoint.port);
+  else
+    reinterpret_cast<sockaddr_in6&>(address.storage).sin6_port = htons(endpoint.port);
+  return address;
+}
+
+Result<> private_directory(const std::string& path) {
+  const std::size_t slash = path.rfind('/');
+  if (slash == std::string::npos) return fail(ErrorCode::invalid, "the socket's path needs a directory");
+  const std::string directory = path.substr(0, slash);
+  if (mkdir(directory.c_str(), 0700) != 0 && errno != EEXIST) return fail(ErrorCode::io_failed, "socket directory");
+  struct stat is{};
+  if (stat(directory.c_str(), &is) != 0) return fail(ErrorCode::io_failed, "socket directory");
+  if ((is.st_mode & 0077) != 0) return fail(ErrorCode::invalid, "the socket's directory must be 0700");
+  return {};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Listener>> TcpNetwork::listen(const Endpoint& endpoint) {
+  const bool local = !endpoint.path.empty();
+  SocketAddress address;
+  if (!to_address(endpoint, address)) return fail(ErrorCode::invalid, "listen needs a numeric address");
+  if (local) {
+    TRY_VOID(private_directory(endpoint.path));
+    ::unlink(endpoint.path.c_str());
+  }
+  const int descriptor = socket(address.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+  if (descriptor < 0) return fail(ErrorCode::io_failed, "socket");
+  auto listener = std::make_unique<TcpListener>(loop_, descriptor);
+  if (!local) {
+    const int on = 1;
+    setsockopt(descriptor, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    setsockopt(descriptor, SOL_SOCKET, SO_REUSEPORT, &on, sizeof on);
+    tune(descriptor);
+  }
+  if (bind(descriptor, address.get(), address.size) != 0)
+    return fail(errno == EADDRINUSE ? ErrorCode::conflict : ErrorCode::io_failed, "bind");
+  if (local) {
+    listener->set_path(endpoint.path);
+    if (chmod(endpoint.path.c_str(), 0600) != 0) return fail(ErrorCode::io_failed, "socket mode");
+  }
+  if (::listen(descriptor, 4096) != 0) return fail(ErrorCode::io_failed, "listen");
+  TRY_VOID(loop_.watch(descriptor, *listener));
+  return listener;
+}
+
+Task<Result<std::unique_ptr<Stream>>> TcpNetwork::connect(Call call, Endpoint endpoint) {
+  SocketAddress address;
+  if (!to_address(endpoint, address)) {
+    CO_TRY(address, co_await run(pool_, call, Lane::dns, [endpoint] { return look_up(endpoint); }));
+  }
+  const int descriptor = socket(address.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+  if (descriptor < 0) co_return fail(ErrorCode::io_failed, "socket");
+  const bool local = address.storage.ss_family == AF_UNIX;
+  if (!local) tune(descriptor);
+  auto stream = std::make_unique<TcpStream>(loop_, descriptor, peer_of(address.storage, descriptor));
+  const bool started = ::connect(descriptor, address.get(), address.size) == 0;
+  if (!started && errno != EINPROGRESS)
+    co_return fail(ErrorCode::connection_lost, "connect", Side::upstream);
+  CO_TRY_VOID(loop_.watch(descriptor, *stream));
+  if (!started) {
+    stream->writable.clear();
+    CO_TRY_VOID(co_await stream->writable.wait(call));
+    int problem = 0;
+    socklen_t size = sizeof problem;
+    getsockopt(descriptor, SOL_SOCKET, SO_ERROR, &problem, &size);
+    if (problem != 0) co_return fail(ErrorCode::connection_lost, "connect", Side::upstream);
+  }
+  co_return std::unique_ptr<Stream>(std::move(stream));
+}
+
+}  // namespace cairn::io

@@ -1,0 +1,77 @@
+#include "runtime/supervisor.h"
+
+#include <array>
+#include <exception>
+
+#include "runtime/backoff.h"
+#include "runtime/wait.h"
+
+namespace cairn {
+
+// The times of the latest restarts of one task.
+struct Supervisor::Restarts {
+  std::array<Instant, restarts_max> times{};
+  unsigned made = 0;
+
+  Instant oldest() const noexcept { return times[made % restarts_max]; }
+  Instant newest() const noexcept { return times[(made - 1) % restarts_max]; }
+  bool used_up(Instant now) const noexcept {
+    return made >= restarts_max && now - oldest() < restarts_window;
+  }
+  bool quiet(Instant now) const noexcept { return made > 0 && now - newest() >= restarts_window; }
+  void note(Instant now) noexcept { times[made++ % restarts_max] = now; }
+};
+
+Result<> Supervisor::start(TaskSpec spec, Factory factory) {
+  if (stopping()) return fail(ErrorCode::draining, "start task");
+  ShardScope here(scope_.shard());
+  scope_.spawn(spec.name, keep(spec, std::move(factory)));
+  return {};
+}
+
+void Supervisor::abort() noexcept {
+  aborted_ = true;
+  scope_.abort();
+}
+
+// True when the task returned, false when it ended with an exception.
+Task<bool> Supervisor::run_once(TaskSpec spec, const Factory& factory) {
+  events_.spawned(spec.kind, spec.name);
+  try {
+    co_await factory(scope_.call());
+    co_return true;
+  } catch (const std::exception& exception) {
+    events_.panicked(spec.kind, spec.name, exception.what());
+  } catch (...) {
+    events_.panicked(spec.kind, spec.name, "not a std::exception");
+  }
+  co_return false;
+}
+
+Task<> Supervisor::keep(TaskSpec spec, Factory factory) {
+  Shard& shard = scope_.shard();
+  Backoff backoff({restart_base, restart_cap, 0});
+  Restarts restarts;
+  // The stop is looked at right before each start, with no suspension in between: a restart whose wait
+  // ended in the same turn as the stop must not win.
+  while (!stopping()) {
+    if (co_await run_once(spec, factory)) break;
+    if (stopping()) break;
+    const Instant now = shard.now();
+    if (spec.restart == Restart::never || restarts.used_up(now)) {
+      healthy_ = false;
+      events_.unhealthy(spec.kind, spec.name);
+      co_return;
+    }
+    if (restarts.quiet(now)) backoff.reset();
+    restarts.note(now);
+    if (!co_await sleep_for(scope_.call(), *backoff.next(shard.random()))) break;
+  }
+  if (!stopping()) co_return;
+  if (aborted_)
+    events_.aborted(spec.kind, spec.name);
+  else
+    events_.cancelled(spec.kind, spec.name);
+}
+
+}  // namespace cairn

@@ -1,0 +1,80 @@
+// Supervisor: keeps a shard's named background tasks running and ends them in order.
+//   [U-1] After a stop was requested (drain, abort, or the parent's) no task is started or restarted, not
+//         even by a restart whose wait had already ended.
+//   [U-2] A task that ends with an exception is restarted after a jittered wait (100 ms doubling to 5 s). A
+//         task that would need more than 5 restarts in 60 s stays down and healthy() is false from then on.
+//   [U-3] A task that returns is done and is not restarted.
+//   [U-4] When join() has succeeded, no task is alive.
+// The one place, besides the connection boundary, that catches exceptions.
+#pragma once
+
+#include <functional>
+
+#include "runtime/scope.h"
+
+namespace cairn {
+
+// What metrics and logs hear of tasks. Called on the shard; must not wait or throw.
+class TaskEvents {
+ public:
+  virtual ~TaskEvents() = default;
+  virtual void spawned(const char* /*kind*/, const char* /*name*/) noexcept {}
+  virtual void cancelled(const char* /*kind*/, const char* /*name*/) noexcept {}
+  virtual void aborted(const char* /*kind*/, const char* /*name*/) noexcept {}
+  virtual void panicked(const char* /*kind*/, const char* /*name*/, const char* /*what*/) noexcept {}
+  virtual void unhealthy(const char* /*kind*/, const char* /*name*/) noexcept {}
+};
+
+enum class Restart : std::uint8_t { on_exception, never };
+
+struct TaskSpec {
+  const char* name;  // literals
+  const char* kind;
+  Restart restart = Restart::on_exception;
+};
+
+class Supervisor {
+ public:
+  static constexpr unsigned restarts_max = 5;
+  static constexpr Duration restarts_window = Duration::seconds(60);
+  static constexpr Duration restart_base = Duration::millis(100);
+  static constexpr Duration restart_cap = Duration::seconds(5);
+
+  using Factory = std::function<Task<>(Call)>;
+
+  explicit Supervisor(Shard& shard, TaskEvents* events = nullptr) noexcept
+      : events_(events != nullptr ? *events : silent_), scope_(shard) {}
+  // Below `parent`: stopping that stops this.
+  Supervisor(Shard& shard, const Call& parent, TaskEvents* events = nullptr) noexcept
+      : events_(events != nullptr ? *events : silent_), scope_(shard, parent) {}
+
+  // The task is factory(call); the call has no deadline and is stopped with the supervisor. The factory is
+  // kept until the task is done. `draining` when a stop was already requested.
+  Result<> start(TaskSpec spec, Factory factory);
+
+  // Cancels every task; each returns through its own code.
+  void drain(StopReason reason) noexcept { scope_.cancel(reason); }
+  // Cancels also what is shielded.
+  void abort() noexcept;
+  // Waits until every task has ended. Cancel: clean (tasks may remain; join again).
+  Task<Result<>> join(Call call) { return scope_.join(call); }
+
+  // The gate: false once some task stays down.
+  bool healthy() const noexcept { return healthy_; }
+  bool stopping() noexcept { return scope_.call().stopped(); }
+  std::size_t size() const noexcept { return scope_.size(); }
+  Scope& scope() noexcept { return scope_; }
+
+ private:
+  struct Restarts;
+  Task<> keep(TaskSpec spec, Factory factory);
+  Task<bool> run_once(TaskSpec spec, const Factory& factory);
+
+  TaskEvents silent_;
+  TaskEvents& events_;
+  bool healthy_ = true;
+  bool aborted_ = false;
+  Scope scope_;
+};
+
+}  // namespace cairn

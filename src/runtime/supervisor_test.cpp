@@ -1,0 +1,173 @@
+#include "runtime/supervisor.h"
+
+#include <gtest/gtest.h>
+
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "runtime/driven_shard.h"
+#include "runtime/wait.h"
+
+namespace cairn {
+namespace {
+
+struct Counts : TaskEvents {
+  int spawned_count = 0, cancelled_count = 0, aborted_count = 0, panicked_count = 0, unhealthy_count = 0;
+  std::string last_what;
+  void spawned(const char*, const char*) noexcept override { ++spawned_count; }
+  void cancelled(const char*, const char*) noexcept override { ++cancelled_count; }
+  void aborted(const char*, const char*) noexcept override { ++aborted_count; }
+  void panicked(const char*, const char*, const char* what) noexcept override {
+    ++panicked_count;
+    last_what = what;
+  }
+  void unhealthy(const char*, const char*) noexcept override { ++unhealthy_count; }
+};
+
+Task<> throws_at_once() {
+  throw std::runtime_error("broken");
+  co_return;
+}
+Task<> waits_for_stop(Call call) { (void)co_await sleep_until(call, Instant::never()); }
+Task<> waits_shielded(Call call) { (void)co_await sleep_until(call.shield(), Instant::never()); }
+Task<> lives_then_throws(Call call, Duration life) {
+  CHECK((co_await sleep_for(call, life)).has_value());
+  throw std::runtime_error("late");
+}
+
+TEST(Supervisor, a_task_that_returns_is_done) {
+  DrivenShard d;
+  Counts counts;
+  Supervisor supervisor(d.shard, &counts);
+  int runs = 0;
+  auto body = [](int* n) -> Task<> {
+    ++*n;
+    co_return;
+  };
+  ASSERT_TRUE(supervisor.start({"a", "worker"}, [&](Call) { return body(&runs); }).has_value());
+  d.run();
+  EXPECT_EQ(runs, 1);
+  EXPECT_TRUE(supervisor.healthy());
+  EXPECT_EQ(supervisor.size(), 0u);
+  EXPECT_EQ(counts.cancelled_count, 0);
+}
+
+TEST(Supervisor, an_exception_restarts_with_growing_waits) {
+  DrivenShard d;
+  Counts counts;
+  Supervisor supervisor(d.shard, &counts);
+  std::vector<std::int64_t> starts;
+  ASSERT_TRUE(supervisor
+                  .start({"a", "worker"},
+                         [&](Call call) {
+                           starts.push_back(d.shard.now().ns / 1'000'000);
+                           return starts.size() <= 3 ? throws_at_once() : waits_for_stop(call);
+                         })
+                  .has_value());
+  d.run_for(Duration::seconds(30));
+  ASSERT_EQ(starts.size(), 4u);
+  for (std::size_t i = 1; i < starts.size(); ++i) {
+    const std::int64_t window = 100 << (i - 1);
+    EXPECT_GE(starts[i] - starts[i - 1], window / 2);
+    EXPECT_LE(starts[i] - starts[i - 1], window + 1);
+  }
+  EXPECT_EQ(counts.panicked_count, 3);
+  EXPECT_EQ(counts.last_what, "broken");
+  EXPECT_TRUE(supervisor.healthy());
+  supervisor.drain(StopReason::draining);
+  d.run();
+  EXPECT_EQ(counts.cancelled_count, 1);
+}
+
+TEST(Supervisor, more_than_five_restarts_in_a_minute_are_unhealthy) {
+  DrivenShard d;
+  Counts counts;
+  Supervisor supervisor(d.shard, &counts);
+  ASSERT_TRUE(supervisor.start({"a", "worker"}, [](Call) { return throws_at_once(); }).has_value());
+  d.run();
+  EXPECT_EQ(counts.spawned_count, 6);
+  EXPECT_EQ(counts.unhealthy_count, 1);
+  EXPECT_FALSE(supervisor.healthy());
+  EXPECT_EQ(supervisor.size(), 0u);
+}
+
+TEST(Supervisor, restarts_spread_over_time_stay_healthy) {
+  DrivenShard d;
+  Counts counts;
+  Supervisor supervisor(d.shard, &counts);
+  ASSERT_TRUE(
+      supervisor
+          .start({"a", "worker"}, [](Call call) { return lives_then_throws(call, Duration::seconds(20)); })
+          .has_value());
+  d.run_for(Duration::seconds(1'000));
+  EXPECT_GT(counts.panicked_count, 30);
+  EXPECT_TRUE(supervisor.healthy());
+  supervisor.drain(StopReason::draining);
+  d.settle();
+}
+
+TEST(Supervisor, a_restart_never_wins_against_a_stop) {
+  DrivenShard d;
+  Counts counts;
+  Supervisor supervisor(d.shard, &counts);
+  ASSERT_TRUE(supervisor.start({"a", "worker"}, [](Call) { return throws_at_once(); }).has_value());
+  d.settle();
+  ASSERT_EQ(counts.spawned_count, 1);
+  // Up to the end of the wait before the restart, but not into the restart itself.
+  while (d.shard.idle()) d.shard.advance(d.shard.timers().next_due());
+  supervisor.drain(StopReason::draining);
+  d.run();
+  EXPECT_EQ(counts.spawned_count, 1);
+  EXPECT_EQ(supervisor.size(), 0u);
+  EXPECT_EQ(supervisor.start({"b", "worker"}, [](Call) { return throws_at_once(); }).error().code,
+            ErrorCode::draining);
+}
+
+TEST(Supervisor, a_task_not_yet_begun_at_the_stop_is_not_begun) {
+  DrivenShard d;
+  Counts counts;
+  Supervisor supervisor(d.shard, d.call(), &counts);
+  ASSERT_TRUE(supervisor.start({"a", "worker"}, [](Call call) { return waits_for_stop(call); }).has_value());
+  d.scope.cancel(StopReason::draining);  // the parent's stop
+  d.run();
+  EXPECT_EQ(counts.spawned_count, 0);
+  EXPECT_EQ(supervisor.size(), 0u);
+}
+
+TEST(Supervisor, abort_ends_what_a_drain_leaves) {
+  DrivenShard d;
+  Counts counts;
+  Supervisor supervisor(d.shard, &counts);
+  ASSERT_TRUE(supervisor.start({"a", "worker"}, [](Call call) { return waits_shielded(call); }).has_value());
+  ASSERT_TRUE(supervisor.start({"b", "worker"}, [](Call call) { return waits_for_stop(call); }).has_value());
+  d.settle();
+  supervisor.drain(StopReason::draining);
+  d.settle();
+  EXPECT_EQ(supervisor.size(), 1u);
+  Result<> joined;
+  auto join = [](Supervisor* s, Call call, Result<>* out) -> Task<> { *out = co_await s->join(call); };
+  d.scope.spawn("j", join(&supervisor, d.call().within(Duration::seconds(1)), &joined));
+  d.run_for(Duration::seconds(2));
+  EXPECT_EQ(joined.error().code, ErrorCode::timeout);
+  supervisor.abort();
+  d.scope.spawn("j", join(&supervisor, d.call(), &joined));
+  d.run();
+  EXPECT_TRUE(joined.has_value());
+  EXPECT_EQ(counts.cancelled_count, 1);
+  EXPECT_EQ(counts.aborted_count, 1);
+}
+
+TEST(Supervisor, one_that_must_not_restart_makes_the_service_unhealthy_at_once) {
+  DrivenShard d;
+  Counts counts;
+  Supervisor supervisor(d.shard, &counts);
+  ASSERT_TRUE(
+      supervisor.start({"a", "worker", Restart::never}, [](Call) { return throws_at_once(); }).has_value());
+  d.run();
+  EXPECT_EQ(counts.spawned_count, 1);
+  EXPECT_FALSE(supervisor.healthy());
+}
+
+}  // namespace
+}  // namespace cairn

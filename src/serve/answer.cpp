@@ -1,0 +1,31 @@
+#include "serve/answer.h"
+
+#include "codec/json_writer.h"
+
+namespace cairn::serve {
+
+ErrorCode public_code(const Error& error) noexcept {
+  if (status_of(error.code) != 0) return error.code;
+  if (error.code != ErrorCode::cancelled) return ErrorCode::internal;
+  return error.stop == StopReason::deadline ? ErrorCode::timeout : ErrorCode::draining;
+}
+
+void answer_error(http::Exchange& exchange, const Error& error, std::optional<unsigned> retry_after) {
+  http::Response& response = exchange.response;
+  const ErrorCode code = public_code(error);
+  if (!retry_after && Error(code, "").retry() == Retry::later && status_of(code) != 408 && status_of(code) != 504)
+    retry_after = 1;
+  response.status = status_of(code);
+  response.text.clear();
+  codec::JsonWriter json(response.text);
+  json.begin_object().key("error").begin_object();
+  json.field("code", name_of(code)).field("message", std::string_view(error.context)).field("corr_id", exchange.corr());
+  if (retry_after) {
+    json.field("retry_after", *retry_after);
+    response.add_number("Retry-After", *retry_after);
+  }
+  json.end_object().end_object().finish();
+  response.answer_text("application/json");
+}
+
+}  // namespace cairn::serve

@@ -1,0 +1,20 @@
+// The one place that turns an Error into a status and a body.
+#pragma once
+
+#include <optional>
+#include <string_view>
+
+#include "base/error.h"
+#include "http/exchange.h"
+
+namespace cairn::serve {
+
+// Writes {"error":{"code","message","corr_id","retry_after"?}} and its headers. `retry_after` in seconds is
+// given exactly when waiting helps. An error without an HTTP answer of its own becomes the one a client can
+// act on: a deadline 504, a stop 503, everything else 500.
+void answer_error(http::Exchange& exchange, const Error& error, std::optional<unsigned> retry_after = {});
+
+// What a client is told this error is.
+ErrorCode public_code(const Error& error) noexcept;
+
+}  // namespace cairn::serve

@@ -1,0 +1,13 @@
+// How long a client is willing to wait: Request-Timeout (seconds), Deadline (RFC 3339), X-Deadline-Ms.
+#pragma once
+
+#include "base/units.h"
+#include "http/fields.h"
+
+namespace cairn::serve {
+
+// The end of the request's time: `longest` from now, or earlier if the client says so. A header that does
+// not parse is ignored: it can only ever shorten.
+Instant request_deadline(const http::Fields& fields, Instant now, WallTime wall, Duration longest) noexcept;
+
+}  // namespace cairn::serve

@@ -1,0 +1,48 @@
+// Health: named gates that decide whether reads and writes are served.
+//
+// Gates are opened and closed by their owners on any shard; readiness is computed when asked. Writes become
+// unready first: a write needs every gate, a read only those that reads depend on.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace cairn::serve {
+
+struct GateDeclaration {
+  std::string_view name;
+  bool reads = true;  // false: only writes need it
+};
+
+struct Readiness {
+  bool ready = false;        // reads are served
+  bool write_ready = false;  // writes too
+  bool degraded = false;     // something is missing or shed, though reads are served
+  std::vector<std::string_view> missing;
+};
+
+class Health {
+ public:
+  static constexpr std::size_t gates_max = 32;
+
+  explicit Health(std::vector<GateDeclaration> gates);
+
+  // Gates are closed until opened. The name must be declared.
+  void set(std::string_view gate, bool open) noexcept;
+  void set_draining() noexcept { draining_.store(true, std::memory_order_relaxed); }
+  bool draining() const noexcept { return draining_.load(std::memory_order_relaxed); }
+  Readiness check() const;
+
+ private:
+  std::vector<GateDeclaration> gates_;
+  std::array<std::atomic<bool>, gates_max> open_{};
+  std::atomic<bool> draining_{false};
+};
+
+// {"ready","write_ready","degraded","missing":[…],"retry_after"?}
+void write_readiness(const Readiness& readiness, std::string& out);
+
+}  // namespace cairn::serve

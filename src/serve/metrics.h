@@ -1,0 +1,62 @@
+// The metrics every service has, declared once.
+#pragma once
+
+#include <array>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "http/method.h"
+#include "observe/metric.h"
+#include "runtime/supervisor.h"
+#include "runtime/topology.h"
+
+namespace cairn::serve {
+
+// Why a request was turned away before any work, in the order of the checks.
+enum class Rejected : std::uint8_t { connections, head, inflight, rate, unauthorized, body_cap, decode, queue, draining };
+enum class IoOp : std::uint8_t { read, write, connect, fill, commit, rpc };
+
+struct Metrics {
+  // `routes` are the patterns, by RouteId; the last value is for requests that matched none.
+  Metrics(observe::Registry& registry, std::span<const std::string_view> routes, const ServiceDeclaration& declaration);
+
+  observe::CounterFamily requests;    // route, method, status
+  observe::HistogramFamily latency;   // route, method
+  observe::GaugeFamily inflight;      // route
+  observe::CounterFamily rejected;    // reason
+  observe::CounterFamily busy;        // endpoint
+  observe::GaugeFamily queue_depth;         // queue
+  observe::CounterFamily queue_dropped;
+  observe::CounterFamily tasks_spawned, tasks_aborted, tasks_canceled, tasks_panicked;  // kind
+  observe::CounterFamily io_timeouts;
+  observe::CounterFamily backoff_retries;
+  observe::CounterFamily bus_lagged;
+  observe::CounterFamily config_reload;
+
+  std::size_t unmatched;  // the route index of a request without a route
+  static std::size_t status_index(int status) noexcept;
+  std::size_t kind_index(std::string_view kind) const noexcept;
+
+ private:
+  std::vector<std::string> kinds_;
+};
+
+// Counts a shard's background tasks.
+class CountedTasks : public TaskEvents {
+ public:
+  CountedTasks(const Metrics& metrics, observe::Slot slot) noexcept : metrics_(metrics), slot_(slot) {}
+  void spawned(const char* kind, const char*) noexcept override { metrics_.tasks_spawned.at(index(kind)).add(slot_); }
+  void cancelled(const char* kind, const char*) noexcept override { metrics_.tasks_canceled.at(index(kind)).add(slot_); }
+  void aborted(const char* kind, const char*) noexcept override { metrics_.tasks_aborted.at(index(kind)).add(slot_); }
+  void panicked(const char* kind, const char*, const char*) noexcept override {
+    metrics_.tasks_panicked.at(index(kind)).add(slot_);
+  }
+
+ private:
+  std::size_t index(const char* kind) const noexcept { return metrics_.kind_index(kind); }
+  const Metrics& metrics_;
+  observe::Slot slot_;
+};
+
+}  // namespace cairn::serve

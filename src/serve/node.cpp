@@ -1,0 +1,153 @@
+#include "serve/node.h"
+
+#include "codec/json_writer.h"
+
+namespace cairn::serve {
+namespace {
+
+std::vector<RouteSpec> all_routes(const Service& service) {
+  std::vector<RouteSpec> specs(service.routes().begin(), service.routes().end());
+  for (std::size_t i = 0; i < specs.size(); ++i) CHECK(specs[i].route.id == i);
+  for (RouteSpec spec : shared_routes()) {
+    spec.route.id = static_cast<http::RouteId>(specs.size());
+    specs.push_back(spec);
+  }
+  return specs;
+}
+
+std::vector<http::Route> plain_routes(std::span<const RouteSpec> specs) {
+  std::vector<http::Route> routes;
+  for (const RouteSpec& spec : specs) routes.push_back(spec.route);
+  return routes;
+}
+
+std::vector<std::string_view> patterns(std::span<const RouteSpec> specs) {
+  std::vector<std::string_view> names;
+  for (const RouteSpec& spec : specs) names.push_back(spec.route.pattern);
+  return names;
+}
+
+std::string write_version(std::string_view service, const BuildInfo& build) {
+  std::string out;
+  codec::JsonWriter json(out);
+  json.begin_object().field("service", service).field("version", build.version).field("git", build.git).field("build", build.build);
+  json.key("features").begin_array().value("http/1.1").end_array().end_object().finish();
+  return out;
+}
+
+constexpr Duration worker_grace = Duration::seconds(1);
+
+}  // namespace
+
+// Members die in reverse: connections before the pipeline that answers them, tasks before what they use.
+struct Node::ShardPart {
+  ShardPart(Shared& shared, io::Machine& m, const Settings& settings, observe::Logger log, std::size_t workers)
+      : machine(m),
+        events(shared.metrics, m.shard.index()),
+        drain(m.shard),
+        pipeline(shared, m, drain, settings, log, workers),
+        server(machine, pipeline, settings.server),
+        background(m.shard, &events),
+        connections(m.shard),
+        control(m.shard) {}
+
+  io::Machine& machine;
+  CountedTasks events;
+  Drain drain;
+  Pipeline pipeline;
+  http::Server server;
+  Supervisor background;
+  Scope connections;
+  Scope control;
+};
+
+Node::Node(Service& service, config::SnapshotPtr snapshot, const config::ServerKeys& keys, observe::Log& log, BuildInfo build,
+           unsigned shards, std::size_t workers)
+    : service_(service),
+      keys_(keys),
+      settings_(read_settings(*snapshot, keys)),
+      log_(log),
+      workers_(workers),
+      registry_(shards),
+      specs_(all_routes(service)),
+      routes_(plain_routes(specs_)),
+      metrics_(registry_, patterns(specs_), service.declaration()),
+      health_(service.gates()),
+      admission_(settings_),
+      work_(static_cast<std::uint64_t>(snapshot->get(keys.work_queue))),
+      version_json_(write_version(service.declaration().name, build)),
+      shared_{service_, routes_, specs_, admission_, work_, health_, metrics_, registry_, version_json_, {}} {
+  shared_.topology_json = [this](std::string& out) {
+    out += format_topology_json(service_.declaration(), [this](std::string_view queue) -> std::optional<std::uint64_t> {
+      if (queue != "work") return std::nullopt;
+      return static_cast<std::uint64_t>(metrics_.queue_depth.at(0).value());
+    });
+  };
+  service.declare_metrics(registry_);
+  log.declare_metrics(registry_);
+  registry_.observed_gauge("amnesia_mode", "1 while nothing is written to disk.", [] { return 0.0; });
+  auto info = registry_.gauges({"build_info", "Always 1; what was built is in the labels.",
+                                {{"version", {std::string(build.version)}}, {"git", {std::string(build.git)}}}});
+  info.at(0, 0).set(0, 1);
+}
+
+Node::~Node() = default;
+
+void Node::attach(io::Machine& machine) {
+  ShardScope here(machine.shard);
+  observe::Logger log(log_, machine.shard.index(), service_.declaration().name);
+  CHECK(parts_.size() == machine.shard.index());
+  parts_.push_back(std::make_unique<ShardPart>(shared_, machine, settings_, log, workers_));
+}
+
+Result<std::string> Node::listen(unsigned shard, const io::Endpoint& endpoint) {
+  TRY_VOID(parts_[shard]->server.listen(endpoint));
+  return parts_[shard]->server.addresses().back();
+}
+
+void Node::start(unsigned shard) {
+  ShardPart& part = *parts_[shard];
+  ShardScope here(part.machine.shard);
+  part.pipeline.start(part.background);
+  part.server.start(part.connections);
+}
+
+std::size_t Node::connections(unsigned shard) const noexcept { return parts_[shard]->server.connections(); }
+
+void Node::apply_limits(const config::Snapshot& snapshot) {
+  settings_ = read_settings(snapshot, keys_);
+  admission_.apply(settings_);
+}
+
+void Node::apply(unsigned shard, const config::SnapshotPtr& snapshot) {
+  ShardPart& part = *parts_[shard];
+  const Settings settings = read_settings(*snapshot, keys_);
+  part.server.set_options(settings.server);
+  part.pipeline.apply(*snapshot, settings);
+}
+
+void Node::drain(unsigned shard, Instant deadline, std::function<void(DrainResult)> done) {
+  ShardPart& part = *parts_[shard];
+  health_.set_draining();
+  part.drain.begin(deadline);
+  part.server.drain();
+  part.control.spawn("drain", drain_shard(part.control.call(), part, std::move(done)));
+}
+
+void Node::abort(unsigned shard) noexcept { parts_[shard]->drain.abort_now(); }
+
+Task<> Node::drain_shard(Call call, ShardPart& part, std::function<void(DrainResult)> done) {
+  DrainResult result = co_await part.drain.finish(call, part.connections);
+  for (std::size_t i = 0; i < result.aborted; ++i) metrics_.tasks_aborted.at(metrics_.kind_index("connection")).add(part.machine.shard.index());
+  // Nobody can send any more: workers end when they have emptied the queue.
+  part.pipeline.close();
+  if (!co_await part.background.join(call.within(worker_grace))) {
+    part.background.abort();
+    (void)co_await part.background.join(call.within(worker_grace));
+    result.aborted += part.background.size();
+    part.background.scope().for_each_task([&](const TaskInfo& task) { result.still_alive.emplace_back(task.name); });
+  }
+  done(std::move(result));
+}
+
+}  // namespace cairn::serve

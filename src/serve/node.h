@@ -1,0 +1,72 @@
+// Node: one instance of a service: what its shards share, and each shard's part. The same for real
+// processes and simulated ones; whoever owns the machines drives it.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "config/server_keys.h"
+#include "observe/log.h"
+#include "serve/pipeline.h"
+
+namespace cairn::serve {
+
+struct BuildInfo {
+  std::string_view version, git, build;
+};
+
+class Node {
+ public:
+  // `service`, `log` and the snapshot's schema outlive the node.
+  Node(Service& service, config::SnapshotPtr snapshot, const config::ServerKeys& keys, observe::Log& log, BuildInfo build,
+       unsigned shards, std::size_t workers);
+  ~Node();
+  Node(const Node&) = delete;
+  Node& operator=(const Node&) = delete;
+
+  // --- before the shards run, or on the shard itself
+  void attach(io::Machine& machine);
+  Result<std::string> listen(unsigned shard, const io::Endpoint& endpoint);  // the bound address
+  void start(unsigned shard);
+
+  // --- on the shard
+  // Stops admission and lets work end until `deadline`; `done` is called on the shard when all has ended, or
+  // a second after the rest was aborted.
+  void drain(unsigned shard, Instant deadline, std::function<void(DrainResult)> done);
+  void abort(unsigned shard) noexcept;  // the second signal
+  void apply(unsigned shard, const config::SnapshotPtr& snapshot);
+
+  // --- from any thread
+  Health& health() noexcept { return health_; }
+  Metrics& metrics() noexcept { return metrics_; }
+  observe::Registry& registry() noexcept { return registry_; }
+  // Process-wide limits take effect for every shard.
+  void apply_limits(const config::Snapshot& snapshot);
+  const Settings& settings() const noexcept { return settings_; }
+  std::size_t connections(unsigned shard) const noexcept;
+
+ private:
+  struct ShardPart;
+  Task<> drain_shard(Call call, ShardPart& part, std::function<void(DrainResult)> done);
+
+  Service& service_;
+  config::ServerKeys keys_;
+  Settings settings_;
+  observe::Log& log_;
+  std::size_t workers_;
+  observe::Registry registry_;
+  std::vector<RouteSpec> specs_;
+  http::RouteTable routes_;
+  Metrics metrics_;
+  Health health_;
+  Admission admission_;
+  Permits work_;
+  std::string version_json_;
+  Shared shared_;
+  std::vector<std::unique_ptr<ShardPart>> parts_;
+};
+
+}  // namespace cairn::serve

@@ -1,0 +1,330 @@
+#include "serve/pipeline.h"
+
+#include <algorithm>
+
+#include "http/path.h"
+#include "observe/exposition.h"
+#include "runtime/wait.h"
+#include "serve/answer.h"
+#include "serve/deadline.h"
+
+namespace cairn::serve {
+namespace {
+
+using http::Method;
+
+enum SharedRoute : std::size_t { healthz, readyz, version, metrics, topology };
+
+constexpr RouteSpec shared_specs[shared_route_count] = {
+    {{0, Method::get | Method::head, "/healthz"}, Run::at_once, false, ""},
+    {{0, Method::get | Method::head, "/readyz"}, Run::at_once, false, ""},
+    {{0, Method::get | Method::head, "/version"}, Run::at_once, false, ""},
+    {{0, Method::get | Method::head, "/metrics"}, Run::at_once, false, ""},
+    {{0, Method::get | Method::head, "/debug/topology"}, Run::at_once, false, ""},
+};
+
+// What is to be undone when a request is finished; bits of Exchange::counted.
+constexpr std::uint32_t counted_inflight = 1;
+constexpr std::uint32_t counted_route = 2;
+
+bool is_corr_char(char c) noexcept {
+  return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || c == '_' || c == '-';
+}
+
+unsigned whole_seconds(Duration duration) noexcept {
+  return static_cast<unsigned>(std::max<std::int64_t>(1, (duration.ns + 999'999'999) / 1'000'000'000));
+}
+
+}  // namespace
+
+std::span<const RouteSpec> shared_routes() { return shared_specs; }
+
+// One queued request. Lives in the frame that waits for it.
+struct Pipeline::Job {
+  Call call;
+  http::Exchange& exchange;
+  bool started = false;
+  bool done = false;
+  WaitList waiters;
+};
+// A place in the queue. The request may leave it (deadline, client gone) before a worker comes.
+struct Pipeline::Slot {
+  Job* job = nullptr;
+};
+
+Pipeline::Pipeline(Shared& shared, io::Machine& machine, Drain& drain, const Settings& settings,
+                   observe::Logger log, std::size_t workers)
+    : shared_(shared),
+      machine_(machine),
+      drain_(drain),
+      door_(std::move(*drain.try_enter())),
+      settings_(settings),
+      log_(log),
+      service_(shared.service.make_shard({machine, log, shared.health})),
+      slot_(machine.shard.index()),
+      workers_(workers),
+      queue_(machine.shard, static_cast<std::size_t>(shared.work.limit())) {
+  for (std::uint64_t i = 0; i < shared.work.limit(); ++i) {
+    slots_.push_back(std::make_unique<Slot>());
+    free_slots_.push_back(slots_.back().get());
+  }
+}
+
+Pipeline::~Pipeline() = default;
+
+void Pipeline::start(Supervisor& supervisor) {
+  for (std::size_t i = 0; i < workers_; ++i)
+    CHECK(supervisor.start({"worker", "worker"}, [this](Call call) { return worker(call); }).has_value());
+}
+
+void Pipeline::apply(const config::Snapshot& snapshot, const Settings& settings) {
+  settings_ = settings;
+  service_->apply(snapshot);
+}
+
+http::Handler::Admission Pipeline::admit(const io::PeerAddress& peer) {
+  const Admission verdict = shared_.admission.connect(peer);
+  if (verdict == Admission::refused)
+    shared_.metrics.rejected.at(Rejected::connections).add(slot_);
+  else
+    inside_.push_back(drain_.enter(door_));
+  return verdict;
+}
+
+void Pipeline::left(const io::PeerAddress& peer, Admission admission) {
+  shared_.admission.disconnect(peer, admission);
+  inside_.pop_back();
+}
+
+void Pipeline::timed_out(Slow what) {
+  shared_.metrics.io_timeouts.at(what == Slow::read ? IoOp::read : IoOp::write).add(slot_);
+}
+
+// The client's own id when it is fit to be logged, else a fresh ULID.
+void Pipeline::take_corr_id(http::Exchange& exchange) noexcept {
+  const std::string_view given = exchange.request().fields.get(http::FieldName::x_corr_id);
+  if (given.size() >= 8 && given.size() <= 64 && std::all_of(given.begin(), given.end(), is_corr_char)) {
+    std::copy(given.begin(), given.end(), exchange.corr_text.begin());
+    exchange.corr_size = static_cast<std::uint8_t>(given.size());
+    return;
+  }
+  Random& random = machine_.shard.random();
+  exchange.corr_id = make_ulid(machine_.shard.wall(), random.next(), random.next());
+  format_ulid_to(exchange.corr_id, exchange.corr_text.data());
+  exchange.corr_size = ulid_text_size;
+}
+
+Error Pipeline::match_route(http::Exchange& exchange) {
+  const std::string_view path = exchange.request().path();
+  if (path == "*") return {ErrorCode::not_found, "OPTIONS * is not answered", Side::client};
+  if (path.find('%') != std::string_view::npos) exchange.path_text.resize(path.size());
+  auto decoded = http::decode_path(path, exchange.path_text);
+  if (!decoded) return decoded.error();
+  exchange.route = shared_.routes.match(*decoded, exchange.request().method);
+  switch (exchange.route.outcome) {
+    case http::RouteMatch::Outcome::matched: return {ErrorCode::ok, ""};
+    case http::RouteMatch::Outcome::malformed: return {ErrorCode::malformed, "the path's parameter does not parse", Side::client};
+    case http::RouteMatch::Outcome::not_found: return {ErrorCode::not_found, "no such path", Side::client};
+    case http::RouteMatch::Outcome::method_not_allowed: break;
+  }
+  std::array<char, http::allow_size_max> room;
+  exchange.response.add_field("Allow", http::format_allow(exchange.route.allow, room));
+  return {ErrorCode::method_not_allowed, "method not allowed here", Side::client};
+}
+
+std::size_t Pipeline::route_of(const http::Exchange& exchange) const noexcept {
+  return exchange.route.outcome == http::RouteMatch::Outcome::matched ? exchange.route.id : shared_.metrics.unmatched;
+}
+
+void Pipeline::reject(http::Exchange& exchange, Rejected why, const Error& error, unsigned retry_after) {
+  shared_.metrics.rejected.at(why).add(slot_);
+  if (error.code == ErrorCode::busy) shared_.metrics.busy.at(route_of(exchange)).add(slot_);
+  if (error.retry() == Retry::later)
+    answer_error(exchange, error, retry_after);
+  else
+    answer_error(exchange, error);
+}
+
+http::Handler::Next Pipeline::begin(http::Exchange& exchange) {
+  take_corr_id(exchange);
+  if (Error error = match_route(exchange); error.code != ErrorCode::ok) {
+    answer_error(exchange, error);
+    return Next::answered;
+  }
+  const std::size_t own = shared_.specs.size() - shared_route_count;
+  if (exchange.route.id >= own && exchange.route.id != own + topology) {
+    answer_shared(exchange, exchange.route.id - own);
+    return Next::answered;
+  }
+  if (exchange.reserved) {
+    exchange.response.close = true;
+    reject(exchange, Rejected::connections, {ErrorCode::busy, "too many connections", Side::client});
+    return Next::answered;
+  }
+  // The rate first: it holds nothing that would have to be given back.
+  if (const RateVerdict rate = shared_.admission.rate.try_take(exchange.started); !rate) {
+    reject(exchange, Rejected::rate, {ErrorCode::quota, "request rate over its limit", Side::client},
+           whole_seconds(rate.retry_after));
+    return Next::answered;
+  }
+  if (!shared_.admission.inflight.try_take()) {
+    reject(exchange, Rejected::inflight, {ErrorCode::busy, "too many requests in flight", Side::client});
+    return Next::answered;
+  }
+  exchange.counted |= counted_inflight;
+  const RouteSpec& spec = shared_.specs[exchange.route.id];
+  if (Error error = admit_request(exchange, spec); error.code != ErrorCode::ok) return Next::answered;
+  if (exchange.route.id == own + topology) {
+    answer_shared(exchange, topology);
+    return Next::answered;
+  }
+  exchange.deadline = request_deadline(exchange.request().fields, exchange.started, machine_.shard.wall(), settings_.request_timeout);
+  shared_.metrics.inflight.at(exchange.route.id).add(slot_, 1);
+  exchange.counted |= counted_route;
+  if (spec.run == Run::at_once && service_->try_answer(exchange)) return Next::answered;
+  return Next::handle;
+}
+
+// Capability, body cap, decode guard. Answers and returns the error when one of them says no.
+Error Pipeline::admit_request(http::Exchange& exchange, const RouteSpec& spec) {
+  if (!spec.op.empty())
+    if (auto allowed = service_->authorize(exchange, spec.op); !allowed) {
+      reject(exchange, Rejected::unauthorized, allowed.error());
+      return allowed.error();
+    }
+  const http::RequestHead& head = exchange.request();
+  exchange.body.set_cap(settings_.max_body);
+  if (head.content_length > settings_.max_body) {
+    const Error error(ErrorCode::body_cap, "body over its cap", Side::client);
+    reject(exchange, Rejected::body_cap, error);
+    return error;
+  }
+  if (spec.body && head.fields.has(http::FieldName::content_encoding)) {
+    const bool repeated = head.fields.repeated(http::FieldName::content_encoding);
+    auto decoder = codec::make_decoder(head.fields.get(http::FieldName::content_encoding), settings_.decode);
+    if (repeated || !decoder) {
+      const Error error(ErrorCode::unsupported_type, "content coding not supported", Side::client);
+      reject(exchange, Rejected::decode, error);
+      return error;
+    }
+  }
+  return {ErrorCode::ok, ""};
+}
+
+Task<> Pipeline::handle(Call call, http::Exchange& exchange) {
+  auto permit = shared_.work.try_hold();
+  if (!permit || free_slots_.empty()) {
+    shared_.metrics.queue_dropped.at(0).add(slot_);
+    reject(exchange, Rejected::queue, {ErrorCode::busy, "work queue is full"});
+    co_return;
+  }
+  Slot* slot = free_slots_.back();
+  Job job{call, exchange, false, false, {}};
+  slot->job = &job;
+  if (auto sent = queue_.try_send(std::move(slot)); !sent) {
+    slot->job = nullptr;
+    const bool full = sent.error().code == ErrorCode::busy;
+    if (full) shared_.metrics.queue_dropped.at(0).add(slot_);
+    reject(exchange, full ? Rejected::queue : Rejected::draining,
+           full ? Error{ErrorCode::busy, "work queue is full"} : Error{ErrorCode::draining, "shutting down"});
+    co_return;
+  }
+  free_slots_.pop_back();
+  show_depth();
+  const Result<> waited = co_await ListWait(call, job.waiters, "work queue");
+  if (job.done) co_return;
+  if (!job.started) {
+    // Never started: leave the place empty for the worker that finds it.
+    slot->job = nullptr;
+    answer_error(exchange, waited.error());
+    co_return;
+  }
+  // Started: its waits have the same deadline and stop, so it is about to end; until then it uses our memory.
+  while (!job.done)
+    if (!co_await ListWait(call.unbounded(), job.waiters, "work")) co_await yield(call);
+}
+
+Task<> Pipeline::worker(Call call) {
+  while (auto slot = co_await queue_.recv(call.shield())) {
+    Job* job = (*slot)->job;
+    (*slot)->job = nullptr;
+    free_slots_.push_back(*slot);
+    show_depth();
+    if (job != nullptr) co_await run_job(*job);
+  }
+}
+
+void Pipeline::show_depth() noexcept { shared_.metrics.queue_depth.at(0).set(slot_, static_cast<std::int64_t>(queue_.depth())); }
+
+Task<> Pipeline::run_job(Job& job) {
+  job.started = true;
+  Result<> outcome;
+  bool threw = false;
+  try {
+    outcome = co_await service_->handle(job.call, job.exchange);
+  } catch (const std::exception& problem) {
+    threw = true;
+    log_.error("a handler failed", {{"corr_id", job.exchange.corr()}, {"what", problem.what()}});
+  }
+  http::Exchange& exchange = job.exchange;
+  if (threw) {
+    exchange.response.clear();
+    answer_error(exchange, {ErrorCode::internal, "internal error"});
+  } else if (!outcome) {
+    exchange.response.clear();
+    answer_error(exchange, outcome.error());
+  }
+  job.done = true;
+  while (!job.waiters.empty()) wake(job.waiters.front());
+}
+
+void Pipeline::refuse(http::Exchange& exchange, Error error) {
+  if (exchange.corr_size == 0) take_corr_id(exchange);
+  if (exchange.request().method != Method::get && status_of(error.code) < 500) shared_.metrics.rejected.at(Rejected::head).add(slot_);
+  exchange.response.close = true;
+  answer_error(exchange, error);
+}
+
+void Pipeline::finished(http::Exchange& exchange, bool complete) {
+  const std::size_t route = route_of(exchange);
+  if ((exchange.counted & counted_inflight) != 0) shared_.admission.inflight.give();
+  if ((exchange.counted & counted_route) != 0) shared_.metrics.inflight.at(route).add(slot_, -1);
+  const auto method = static_cast<std::size_t>(exchange.request().method);
+  // 499: the connection broke before the answer was out; nobody saw that status.
+  const int status = complete ? exchange.response.status : 499;
+  shared_.metrics.requests.at(route, method, Metrics::status_index(status)).add(slot_);
+  shared_.metrics.latency.at(route, method).observe(slot_, machine_.shard.precise_now() - exchange.started);
+}
+
+void Pipeline::answer_shared(http::Exchange& exchange, std::size_t which) {
+  http::Response& response = exchange.response;
+  response.text.clear();
+  switch (which) {
+    case healthz:
+      response.answer_view("text/plain; charset=utf-8", "ok\n");
+      return;
+    case readyz: {
+      const Readiness readiness = shared_.health.check();
+      write_readiness(readiness, response.text);
+      if (!readiness.ready) {
+        response.status = 503;
+        response.add_number("Retry-After", 1);
+      }
+      response.add_field("Cache-Control", "no-store");
+      response.answer_text("application/json");
+      return;
+    }
+    case version:
+      response.answer_view("application/json", shared_.version_json);
+      return;
+    case metrics:
+      shared_.registry.expose(response.text);
+      response.answer_text(observe::exposition_type);
+      return;
+    default:
+      shared_.topology_json(response.text);
+      response.answer_text("application/json");
+  }
+}
+
+}  // namespace cairn::serve

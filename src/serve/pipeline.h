@@ -1,0 +1,93 @@
+// Pipeline: what every request of every service goes through, in the same order, on its shard:
+//   connection caps → head limits → admission (reserved, inflight, rate) → capability → body cap → decode
+//   guard → answer at once, or the bounded `work` queue → worker → answer.
+//   [V-1] A refused request has cost no work, no queue place and no body.
+//   [V-2] What is still queued when its deadline passes is answered 504 and never started.
+//   [V-3] Health, readiness, version and metrics pass by every limit.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "http/route.h"
+#include "http/server.h"
+#include "runtime/drain.h"
+#include "runtime/mpsc.h"
+#include "runtime/supervisor.h"
+#include "serve/admission.h"
+#include "serve/metrics.h"
+#include "serve/service.h"
+
+namespace cairn::serve {
+
+// One per process and service; what the shards share.
+struct Shared {
+  Service& service;
+  const http::RouteTable& routes;
+  std::span<const RouteSpec> specs;  // by RouteId: the service's, then the ones every service has
+  Admission& admission;
+  Permits& work;
+  Health& health;
+  Metrics& metrics;
+  observe::Registry& registry;
+  std::string_view version_json;
+  std::function<void(std::string& out)> topology_json;  // with live depths
+};
+
+// The routes every service has; their ids follow the service's own.
+inline constexpr std::size_t shared_route_count = 5;
+std::span<const RouteSpec> shared_routes();
+
+class Pipeline final : public http::Handler {
+ public:
+  Pipeline(Shared& shared, io::Machine& machine, Drain& drain, const Settings& settings, observe::Logger log,
+           std::size_t workers);
+  ~Pipeline() override;
+
+  void start(Supervisor& supervisor);
+  void apply(const config::Snapshot& snapshot, const Settings& settings);
+  // No more work will come: workers end when the queue is empty.
+  void close() noexcept { queue_.close(); }
+  std::size_t depth() const noexcept { return queue_.depth(); }
+
+  Next begin(http::Exchange& exchange) override;
+  Task<> handle(Call call, http::Exchange& exchange) override;
+  void refuse(http::Exchange& exchange, Error error) override;
+  void finished(http::Exchange& exchange, bool complete) override;
+  Admission admit(const io::PeerAddress& peer) override;
+  void left(const io::PeerAddress& peer, Admission admission) override;
+  void timed_out(Slow what) override;
+  void doors_closed() override { door_ = DrainGuard(); }
+
+ private:
+  struct Job;
+  struct Slot;
+
+  void take_corr_id(http::Exchange& exchange) noexcept;
+  Error match_route(http::Exchange& exchange);
+  Error admit_request(http::Exchange& exchange, const RouteSpec& spec);
+  void answer_shared(http::Exchange& exchange, std::size_t which);
+  void reject(http::Exchange& exchange, Rejected why, const Error& error, unsigned retry_after = 1);
+  Task<> worker(Call call);
+  void show_depth() noexcept;
+  Task<> run_job(Job& job);
+  std::size_t route_of(const http::Exchange& exchange) const noexcept;
+
+  Shared& shared_;
+  io::Machine& machine_;
+  Drain& drain_;
+  // Draining waits for whoever is inside: the open door, and each connection that came through it.
+  DrainGuard door_;
+  std::vector<DrainGuard> inside_;
+  Settings settings_;
+  observe::Logger log_;
+  std::unique_ptr<ServiceShard> service_;
+  observe::Slot slot_;
+  std::size_t workers_;
+  std::vector<std::unique_ptr<Slot>> slots_;
+  std::vector<Slot*> free_slots_;
+  Mpsc<Slot*> queue_;
+};
+
+}  // namespace cairn::serve

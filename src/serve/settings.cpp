@@ -1,0 +1,24 @@
+#include "serve/settings.h"
+
+namespace cairn::serve {
+
+Settings read_settings(const config::Snapshot& snapshot, const config::ServerKeys& keys) {
+  Settings settings{};
+  settings.max_conns = static_cast<std::uint64_t>(snapshot.get(keys.max_conns));
+  settings.max_conns_per_ip = static_cast<std::uint64_t>(snapshot.get(keys.max_conns_per_ip));
+  settings.max_inflight = static_cast<std::uint64_t>(snapshot.get(keys.max_inflight));
+  settings.max_rps = static_cast<std::uint64_t>(snapshot.get(keys.max_rps));
+  settings.max_body = snapshot.get(keys.max_body_bytes).count;
+  settings.decode.ratio = static_cast<std::uint64_t>(snapshot.get(keys.decoded_ratio));
+  settings.decode.bytes = snapshot.get(keys.decoded_bytes).count;
+  settings.request_timeout = snapshot.get(keys.request_timeout);
+  settings.drain_timeout = snapshot.get(keys.drain_timeout);
+  http::ServerTimeouts& timeouts = settings.server.timeouts;
+  timeouts.head = timeouts.read = snapshot.get(keys.read_timeout);
+  timeouts.write = snapshot.get(keys.write_timeout);
+  timeouts.idle = snapshot.get(keys.idle_timeout);
+  settings.server.head.head_bytes = static_cast<std::uint32_t>(snapshot.get(keys.max_header_bytes).count);
+  return settings;
+}
+
+}  // namespace cairn::serve

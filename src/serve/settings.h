@@ -1,0 +1,23 @@
+// Settings: the shared configuration keys of one snapshot, read once per load and then only copied.
+#pragma once
+
+#include <cstdint>
+
+#include "codec/decode_guard.h"
+#include "config/server_keys.h"
+#include "config/snapshot.h"
+#include "http/server.h"
+
+namespace cairn::serve {
+
+struct Settings {
+  std::uint64_t max_conns, max_conns_per_ip, max_inflight, max_rps;
+  std::uint64_t max_body;
+  codec::DecodeGuard decode;
+  Duration request_timeout, drain_timeout;
+  http::ServerOptions server;
+};
+
+Settings read_settings(const config::Snapshot& snapshot, const config::ServerKeys& keys);
+
+}  // namespace cairn::serve

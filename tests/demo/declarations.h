@@ -1,0 +1,73 @@
+// Everything the demo declares: settings, routes, tasks, queues, locks, gates. Each once.
+#pragma once
+
+#include "config/schema.h"
+#include "config/server_keys.h"
+#include "runtime/topology.h"
+#include "serve/service.h"
+
+namespace cairn::demo {
+
+struct Keys {
+  config::ServerKeys server;
+  config::Key<std::string> files;
+};
+
+inline Keys declare_keys(config::Schema& schema) {
+  Keys keys;
+  config::ServerDefaults defaults;
+  defaults.bind = "127.0.0.1:7499";
+  keys.server = config::declare_server_keys(schema, defaults);
+  keys.files = schema.add<std::string>({.name = "demo.files",
+                                        .default_value = "",
+                                        .doc = "Directory whose files `/file/{name}` serves; empty: none.",
+                                        .reload = config::Reload::restart});
+  return keys;
+}
+
+enum RouteIds : http::RouteId { mem, file, echo, job, stream };
+
+inline constexpr serve::RouteSpec routes[] = {
+    {{mem, http::Method::get | http::Method::head, "/mem/{name:Segment}"}, serve::Run::at_once, false, ""},
+    {{file, http::Method::get | http::Method::head, "/file/{name:Name}"}, serve::Run::at_once, false, ""},
+    {{echo, http::Method::post | http::Method::put, "/echo"}, serve::Run::queued, true, ""},
+    {{job, http::Method::post | http::Method::get, "/job/{ms:Int}"}, serve::Run::queued, true, ""},
+    {{stream, http::Method::get, "/stream/{parts:Int}"}, serve::Run::queued, false, ""},
+};
+
+inline constexpr TaskDeclaration tasks[] = {
+    {"supervisor", "supervisor", "one per shard", Criticality::essential, "starts workers, restarts them, ends them in order", "the process"},
+    {"listener", "listener", "one per shard", Criticality::essential, "accepts connections within the caps", "the shard's connection scope"},
+    {"connection", "connection", "one per connection", Criticality::essential, "reads heads, admits, answers", "the shard's connection scope"},
+    {"worker", "worker", "8 per shard", Criticality::essential, "runs what was queued", "supervisor"},
+};
+
+inline constexpr QueueDeclaration queues[] = {
+    {"work", QueueKind::mpsc, 512, {"connection"}, {"worker"}, OverflowPolicy::refuse, "queue_depth"},
+    {"shutdown", QueueKind::watch, 1, {"supervisor"}, {"listener", "connection", "worker"}, OverflowPolicy::keep_latest, ""},
+    {"config", QueueKind::watch, 1, {"supervisor"}, {"connection", "worker"}, OverflowPolicy::keep_latest, ""},
+};
+
+inline constexpr LockDeclaration locks[] = {
+    {"addresses", 10, "connections counted per address (16 stripes)"},
+};
+
+inline constexpr WriterDeclaration writers[] = {
+    {"a connection's stream", "its connection task"},
+    {"an exchange's response", "connection, then the worker it was handed to"},
+    {"metric cells of a shard", "that shard"},
+};
+
+inline constexpr ServiceDeclaration declaration{
+    .name = "demo",
+    .purpose = "A small service that uses everything services share, for tests and benchmarks.",
+    .owner = "cairn maintainers",
+    .last_reviewed = "2026-11-15",
+    .drain = Duration::seconds(3),
+    .tasks = tasks,
+    .queues = queues,
+    .locks = locks,
+    .writers = writers,
+};
+
+}  // namespace cairn::demo

@@ -1,0 +1,192 @@
+#include "demo/service.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <unordered_map>
+
+#include "demo/declarations.h"
+#include "http/conditional.h"
+#include "http/range.h"
+#include "runtime/wait.h"
+
+namespace cairn::demo {
+namespace {
+
+using http::Exchange;
+
+std::string make_kilobyte() {
+  std::string text(1024, '\0');
+  for (std::size_t i = 0; i < text.size(); ++i) text[i] = static_cast<char>('a' + i % 26);
+  return text;
+}
+
+// Parts of one kilobyte, each after a wait.
+class Ticks : public http::BodySource {
+ public:
+  Ticks(Slab& slab, std::uint64_t parts) : slab_(slab), left_(parts) {}
+  Task<Result<Buffer>> next(Call call) override {
+    if (left_ == 0) co_return Buffer();
+    --left_;
+    CO_TRY_VOID(co_await sleep_for(call, Duration::millis(5)));
+    Buffer part = slab_.take(1024);
+    std::fill_n(part.room().begin(), 1024, std::byte{'.'});
+    part.fill(1024);
+    co_return part;
+  }
+
+ private:
+  Slab& slab_;
+  std::uint64_t left_;
+};
+
+class EchoSource : public http::BodySource {
+ public:
+  explicit EchoSource(std::vector<Buffer> parts) : parts_(std::move(parts)) {}
+  Task<Result<Buffer>> next(Call) override {
+    if (at_ == parts_.size()) co_return Buffer();
+    co_return std::move(parts_[at_++]);
+  }
+
+ private:
+  std::vector<Buffer> parts_;
+  std::size_t at_ = 0;
+};
+
+// An open file kept for a second, as long as nobody else needs its place.
+struct OpenFile {
+  std::shared_ptr<io::File> file;
+  std::uint64_t size = 0;
+  std::string etag;
+  Instant until{};
+};
+
+class DemoShard : public serve::ServiceShard {
+ public:
+  DemoShard(serve::ShardContext context, std::string files)
+      : machine_(context.machine), files_(std::move(files)), kilobyte_(make_kilobyte()) {}
+
+  bool try_answer(Exchange& exchange) override {
+    if (exchange.route.id == mem) {
+      exchange.response.answer_view("application/octet-stream", kilobyte_);
+      return true;
+    }
+    auto found = open_.find(exchange.route.at[0].text);
+    if (found == open_.end() || found->second.until <= machine_.shard.now()) return false;
+    answer_file(exchange, found->second);
+    return true;
+  }
+
+  Task<Result<>> handle(Call call, Exchange& exchange) override {
+    switch (exchange.route.id) {
+      case file: return serve_file(call, exchange);
+      case echo: return serve_echo(call, exchange);
+      case job: return serve_job(call, exchange);
+      default: return serve_stream(exchange);
+    }
+  }
+  void apply(const config::Snapshot&) override {}
+
+ private:
+  static constexpr std::size_t open_files_max = 256;
+
+  Task<Result<>> serve_file(Call call, Exchange& exchange) {
+    if (files_.empty()) co_return fail(ErrorCode::not_found, "no such file", Side::client);
+    const std::string name(exchange.route.at[0].text);
+    CO_TRY(std::unique_ptr<io::File> opened, co_await machine_.disk.open(call, files_ + "/" + name, io::OpenMode::read));
+    OpenFile entry;
+    CO_TRY(entry.size, opened->size());
+    entry.file = std::move(opened);
+    entry.etag = fmt::format("\"{}-{}\"", name, entry.size);
+    entry.until = machine_.shard.now() + Duration::seconds(10);
+    if (open_.size() >= open_files_max) open_.clear();
+    answer_file(exchange, open_[name] = std::move(entry));
+    co_return Result<>{};
+  }
+
+  static void answer_file(Exchange& exchange, const OpenFile& entry) {
+    http::Response& response = exchange.response;
+    const auto& fields = exchange.request().fields;
+    response.add_field("ETag", entry.etag);
+    response.add_field("Accept-Ranges", "bytes");
+    const http::Verdict verdict = http::evaluate(fields, exchange.request().method, {.etag = entry.etag, .last_modified = {}, .exists = true});
+    if (verdict.outcome == http::Precondition::not_modified) {
+      response.status = 304;
+      return;
+    }
+    std::array<char, http::content_range_size_max> room;
+    if (verdict.range_applies) {
+      const http::RangeSet ranges = http::parse_range(fields.get(http::FieldName::range), entry.size);
+      if (ranges.kind == http::RangeSet::Kind::unsatisfiable) {
+        response.status = 416;
+        response.add_field("Content-Range", http::format_unsatisfied_range(entry.size, room));
+        return;
+      }
+      if (ranges.kind == http::RangeSet::Kind::ranges && ranges.count == 1) {
+        response.status = 206;
+        response.add_field("Content-Range", http::format_content_range(ranges.at[0], entry.size, room));
+        response.answer_file("application/octet-stream", entry.file, ranges.at[0].first, ranges.at[0].size());
+        return;
+      }
+    }
+    response.answer_file("application/octet-stream", entry.file, 0, entry.size);
+  }
+
+  Task<Result<>> serve_echo(Call call, Exchange& exchange) {
+    serve::Body body(exchange, machine_.slab, {});
+    std::vector<Buffer> parts;
+    for (;;) {
+      CO_TRY(Buffer part, co_await body.next(call));
+      if (part.empty()) break;
+      parts.push_back(std::move(part));
+    }
+    exchange.response.answer_stream("application/octet-stream", std::make_unique<EchoSource>(std::move(parts)));
+    co_return Result<>{};
+  }
+
+  Task<Result<>> serve_job(Call call, Exchange& exchange) {
+    const auto ms = static_cast<std::int64_t>(std::min<std::uint64_t>(exchange.route.at[0].number, 60'000));
+    CO_TRY_VOID(co_await sleep_for(call, Duration::millis(ms)));
+    ++jobs_done_;
+    exchange.response.text = fmt::format("{{\"slept_ms\":{},\"jobs_done\":{}}}\n", ms, jobs_done_);
+    exchange.response.answer_text("application/json");
+    co_return Result<>{};
+  }
+
+  Task<Result<>> serve_stream(Exchange& exchange) {
+    const std::uint64_t parts = std::min<std::uint64_t>(exchange.route.at[0].number, 100'000);
+    exchange.response.answer_stream("text/plain", std::make_unique<Ticks>(machine_.slab, parts));
+    co_return Result<>{};
+  }
+
+  struct NameHash {
+    using is_transparent = void;
+    std::size_t operator()(std::string_view text) const noexcept { return std::hash<std::string_view>()(text); }
+  };
+
+  io::Machine& machine_;
+  std::string files_;
+  std::string kilobyte_;
+  std::unordered_map<std::string, OpenFile, NameHash, std::equal_to<>> open_;
+  std::uint64_t jobs_done_ = 0;
+};
+
+class DemoService : public serve::Service {
+ public:
+  explicit DemoService(std::string files) : files_(std::move(files)) {}
+  const ServiceDeclaration& declaration() const override { return demo::declaration; }
+  std::span<const serve::RouteSpec> routes() const override { return demo::routes; }
+  std::vector<serve::GateDeclaration> gates() const override { return {{"config"}, {"listener"}}; }
+  std::unique_ptr<serve::ServiceShard> make_shard(serve::ShardContext context) override {
+    return std::make_unique<DemoShard>(context, files_);
+  }
+
+ private:
+  std::string files_;
+};
+
+}  // namespace
+
+std::unique_ptr<serve::Service> make_service(std::string files) { return std::make_unique<DemoService>(std::move(files)); }
+
+}  // namespace cairn::demo
