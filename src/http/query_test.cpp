@@ -9,21 +9,21 @@ namespace cairn::http {
 namespace {
 
 // The room is exactly what the contract asks for, so that a sanitizer sees a byte too many.
-struct Parsed {
-  explicit Parsed(std::string_view text) : raw(text), room(text.size()), query(parse_query(raw, room)) {}
+struct Sample {
+  explicit Sample(std::string_view text) : raw(text), room(text.size()), query(parse_query(raw, room)) {}
   std::string raw;
   std::vector<char> room;
   Result<Query> query;
 };
 
 bool refused(std::string_view raw) {
-  const Parsed parsed(raw);
+  const Sample parsed(raw);
   return !parsed.query && parsed.query.error().code == ErrorCode::malformed &&
          parsed.query.error().side == Side::client;
 }
 
 TEST(Query, pairs_are_found_by_name) {
-  const Parsed parsed("limit=10&after=b3%3Aff&empty=");
+  const Sample parsed("limit=10&after=b3%3Aff&empty=");
   ASSERT_TRUE(parsed.query.has_value());
   EXPECT_EQ(parsed.query->size(), 3u);
   EXPECT_EQ(parsed.query->find("limit"), "10");
@@ -33,20 +33,20 @@ TEST(Query, pairs_are_found_by_name) {
 }
 
 TEST(Query, an_empty_query_has_no_pairs) {
-  const Parsed parsed("");
+  const Sample parsed("");
   ASSERT_TRUE(parsed.query.has_value());
   EXPECT_EQ(parsed.query->size(), 0u);
 }
 
 TEST(Query, escapes_are_decoded_in_names_and_values) {
-  const Parsed parsed("%6eame=%C3%A9%26%3d%25&x=%2f%2F");
+  const Sample parsed("%6eame=%C3%A9%26%3d%25&x=%2f%2F");
   ASSERT_TRUE(parsed.query.has_value());
   EXPECT_EQ(parsed.query->find("name"), "\xc3\xa9&=%");
   EXPECT_EQ(parsed.query->find("x"), "//");
 }
 
 TEST(Query, plus_is_not_a_blank_and_equals_may_be_in_a_value) {
-  const Parsed parsed("a=1+2&b=YQ==");
+  const Sample parsed("a=1+2&b=YQ==");
   ASSERT_TRUE(parsed.query.has_value());
   EXPECT_EQ(parsed.query->find("a"), "1+2");
   EXPECT_EQ(parsed.query->find("b"), "YQ==");
@@ -79,14 +79,14 @@ TEST(Query, control_characters_and_broken_text_are_refused) {
 TEST(Query, thirty_two_pairs_are_enough) {
   std::string raw;
   for (int i = 0; i < 32; ++i) raw += (i == 0 ? "k" : "&k") + std::to_string(i) + "=" + std::to_string(i);
-  const Parsed full(raw);
+  const Sample full(raw);
   ASSERT_TRUE(full.query.has_value());
   EXPECT_EQ(full.query->find("k31"), "31");
   EXPECT_TRUE(refused(raw + "&k32=32"));
 }
 
 TEST(Query, unknown_names_are_told) {
-  const Parsed parsed("limit=1&after=2");
+  const Sample parsed("limit=1&after=2");
   ASSERT_TRUE(parsed.query.has_value());
   EXPECT_TRUE(parsed.query->allow_only({"after", "limit", "prefix"}).has_value());
   EXPECT_EQ(parsed.query->allow_only({"limit"}).error().code, ErrorCode::malformed);

@@ -10,9 +10,10 @@ namespace {
 
 // Sent without a wait to a connection that is over every cap; whether it arrives is not our concern.
 constexpr std::string_view too_many_connections =
-    "HTTP/1.1 429 Too Many Requests\r\nContent-Type: application/json\r\nContent-Length: 84\r\n"
+    "HTTP/1.1 429 Too Many Requests\r\nContent-Type: application/json\r\nContent-Length: 87\r\n"
     "X-Content-Type-Options: nosniff\r\nRetry-After: 1\r\nConnection: close\r\n\r\n"
     "{\"error\":{\"code\":\"busy\",\"message\":\"too many connections\",\"corr_id\":\"\",\"retry_after\":1}}";
+static_assert(too_many_connections.size() - too_many_connections.find("\r\n\r\n") - 4 == 87);
 
 constexpr Duration accept_pause = Duration::millis(100);
 constexpr std::size_t spare_exchanges = 64;

@@ -39,25 +39,26 @@ constexpr Duration worker_grace = Duration::seconds(1);
 
 }  // namespace
 
-// Members die in reverse: connections before the pipeline that answers them, tasks before what they use.
+// Members die in reverse; by then no task is alive. The server's stop switches hang below the scope of its
+// connections, so it goes first.
 struct Node::ShardPart {
   ShardPart(Shared& shared, io::Machine& m, const Settings& settings, observe::Logger log, std::size_t workers)
       : machine(m),
         events(shared.metrics, m.shard.index()),
         drain(m.shard),
         pipeline(shared, m, drain, settings, log, workers),
+        connections(m.shard),
         server(machine, pipeline, settings.server),
         background(m.shard, &events),
-        connections(m.shard),
         control(m.shard) {}
 
   io::Machine& machine;
   CountedTasks events;
   Drain drain;
   Pipeline pipeline;
+  Scope connections;
   http::Server server;
   Supervisor background;
-  Scope connections;
   Scope control;
 };
 

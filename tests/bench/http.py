@@ -46,7 +46,7 @@ class Bench:
             for name in NAMES:
                 (self.root / folder / name).write_bytes(os.urandom(size))
             self.paths(folder).write_text("".join(f"/{folder}/{name}\n" for name in NAMES))
-        self.paths("echo").write_text("/echo\n")
+        self.paths("job").write_text("/job/0\n")
         pairs, seconds, warmup = (2, 1.0, 0.2) if args.quick else (args.pairs, args.seconds, 0.5)
         self.load = measure.Load(args.build, pairs, seconds, warmup)
 
@@ -128,7 +128,7 @@ def reject_429(bench):
     served_fresh = {**served, "header": "Connection: close"}
     # The bucket refills with one request a second, so a handful are served even here.
     refused = {"paths": bench.paths("mem"), "expect-status": "429,200"}
-    refused_body = {"paths": bench.paths("echo"), "method": "POST", "body-bytes": BODY_BYTES,
+    refused_body = {"paths": bench.paths("job"), "method": "POST", "body-bytes": BODY_BYTES,
                     "expect-status": "429,200"}
     with bench.demo() as open_server, bench.demo({"server.max_rps": "1"}) as shut_server:
         plain, base = bench.load.rounds([(shut_server, refused), (open_server, served)])

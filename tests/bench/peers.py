@@ -16,7 +16,7 @@ import time
 DEMO = "cairn-demo"
 DEMO_FLAGS = {
     "server.shards": "1",
-    "server.max_rps": "1000000000",
+    "server.max_rps": "10000000",
     "server.max_inflight": "4096",
     "safety.danger_ok": "true",
 }

@@ -22,7 +22,8 @@ constexpr std::uint64_t hash_text(const char* text) noexcept {
 struct Tag {
   const char* name;
   std::uint64_t hash;
-  consteval Tag(const char* literal) noexcept : name(literal), hash(hash_text(literal)) {}  // NOLINT: implicit on purpose
+  consteval Tag(const char* literal) noexcept
+      : name(literal), hash(hash_text(literal)) {}  // NOLINT: implicit on purpose
 };
 
 class ChoiceSource {

@@ -29,14 +29,16 @@ unsigned number_of(std::string_view host) noexcept {
 
 }  // namespace
 
-Result<SimNetwork::Address> SimNetwork::resolve(const Endpoint& endpoint, unsigned self, bool to_listen) const {
+Result<SimNetwork::Address> SimNetwork::resolve(const Endpoint& endpoint, unsigned self,
+                                                bool to_listen) const {
   if (!endpoint.path.empty()) return Address{self, 0, endpoint.path};
   if (is_self(endpoint.host)) return Address{self, endpoint.port, {}};
   unsigned node = static_cast<unsigned>(hosts_.size());
   if (const unsigned number = number_of(endpoint.host); number != 0) node = number - 1;
   for (unsigned i = 0; i < hosts_.size(); ++i)
     if (hosts_[i].name == endpoint.host) node = i;
-  if (node >= hosts_.size()) return fail(to_listen ? Error(ErrorCode::invalid, "listen needs an own address")
+  if (node >= hosts_.size())
+    return fail(to_listen ? Error(ErrorCode::invalid, "listen needs an own address")
                           : Error(ErrorCode::connection_lost, "name look-up", Side::upstream));
   if (to_listen && node != self) return fail(ErrorCode::invalid, "listen on another node");
   return Address{node, endpoint.port, {}};
@@ -133,7 +135,8 @@ void SimNetwork::end_dial(Dial& dial) noexcept {
 void SimNetwork::on_syn(void* self, std::uint64_t index, std::uint64_t generation) {
   auto& network = *static_cast<SimNetwork*>(self);
   Dial& dial = network.dials_[index];
-  if (dial.live && dial.generation == generation && network.hosts_[dial.port->node()].running) network.syn(dial);
+  if (dial.live && dial.generation == generation && network.hosts_[dial.port->node()].running)
+    network.syn(dial);
 }
 
 void SimNetwork::syn(Dial& dial) {
@@ -216,7 +219,8 @@ Task<Result<std::unique_ptr<Stream>>> NetworkPort::connect(Call call, Endpoint e
   CO_TRY_VOID(dial->outcome);
   const std::uint64_t connection = std::exchange(dial->connection, 0);
   const SimNetwork::Connection* made = network_.find(connection);
-  if (made == nullptr || made->ends[0].closed) co_return fail(ErrorCode::connection_lost, "connect", Side::upstream);
+  if (made == nullptr || made->ends[0].closed)
+    co_return fail(ErrorCode::connection_lost, "connect", Side::upstream);
   co_return std::make_unique<SimStream>(network_, shard_, connection, 0u);
 }
 

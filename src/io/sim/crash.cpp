@@ -56,9 +56,15 @@ class Settling {
     }
     if (dropped_) hit("disk.reordered");
     switch (change.kind) {
-      case Change::Kind::create: out_.names[change.path] = {false, change.inode}; break;
-      case Change::Kind::make_directory: out_.names[change.path] = {true, 0}; break;
-      case Change::Kind::unlink: out_.names.erase(change.path); break;
+      case Change::Kind::create:
+        out_.names[change.path] = {false, change.inode};
+        break;
+      case Change::Kind::make_directory:
+        out_.names[change.path] = {true, 0};
+        break;
+      case Change::Kind::unlink:
+        out_.names.erase(change.path);
+        break;
       default:
         // By inode: the old name may never have reached the disk.
         if (const Image::Entry* old = out_.find(change.from); old != nullptr && old->inode == change.inode)
@@ -90,20 +96,30 @@ class Settling {
     const std::uint64_t before = file.size();
     const std::uint64_t middle = change.offset + (change.bytes->size() + 1) / 2;
     switch (fate) {
-      case Fate::head: keep_exactly(file, cache, {change.offset / sector_size * sector_size, middle}); break;
-      case Fate::tail: keep_exactly(file, cache, {middle, end}); break;
+      case Fate::head:
+        keep_exactly(file, cache, {change.offset / sector_size * sector_size, middle});
+        break;
+      case Fate::tail:
+        keep_exactly(file, cache, {middle, end});
+        break;
       case Fate::grown:
       case Fate::grown_garbage:
         hit("disk.size_without_data");
         if (fate == Fate::grown_garbage && end > before) garble(file, {std::max(before, change.offset), end});
         break;
-      case Fate::scattered: scatter(file, cache, {change.offset, end}); break;
-      default: keep(file, cache, {change.offset, end}); break;
+      case Fate::scattered:
+        scatter(file, cache, {change.offset, end});
+        break;
+      default:
+        keep(file, cache, {change.offset, end});
+        break;
     }
     if (fate == Fate::head || fate == Fate::tail) hit("disk.torn_write");
     if (fate == Fate::garbled) {
-      const auto sectors = static_cast<std::uint32_t>((end - 1) / sector_size - change.offset / sector_size + 1);
-      garble(file, within({change.offset, end}, change.offset / sector_size + choices_.pick(sectors, "crash.sector")));
+      const auto sectors =
+          static_cast<std::uint32_t>((end - 1) / sector_size - change.offset / sector_size + 1);
+      garble(file, within({change.offset, end},
+                          change.offset / sector_size + choices_.pick(sectors, "crash.sector")));
     }
     file.grow(fate == Fate::head ? middle : end);
   }
@@ -115,8 +131,9 @@ class Settling {
   // Writes back the whole sectors of `range`, with what else the cache holds in them. What lies beyond the
   // end of the file stays invisible.
   void keep(FileData& file, const FileData& cache, Range range) {
-    keep_exactly(file, cache, {range.begin / sector_size * sector_size,
-                               (range.end + sector_size - 1) / sector_size * sector_size});
+    keep_exactly(
+        file, cache,
+        {range.begin / sector_size * sector_size, (range.end + sector_size - 1) / sector_size * sector_size});
   }
   void keep_exactly(FileData& file, const FileData& cache, Range range) {
     if (range.begin >= range.end) return;
@@ -182,7 +199,8 @@ class Enumeration {
         subset([&](std::size_t i) { return ((mask >> i) & 1) != 0; });
     } else {
       Random random(options_.seed);
-      for (std::size_t n = 0; n < options_.random; ++n) subset([&](std::size_t) { return random.chance(1, 2); });
+      for (std::size_t n = 0; n < options_.random; ++n)
+        subset([&](std::size_t) { return random.chance(1, 2); });
     }
     return visited_;
   }
@@ -198,7 +216,8 @@ class Enumeration {
     }
     emit();
     if (!options_.tears || last == fates_.size()) return;
-    for (const Fate tear : {Fate::head, Fate::tail, Fate::garbled, Fate::grown, Fate::grown_garbage, Fate::scattered}) {
+    for (const Fate tear :
+         {Fate::head, Fate::tail, Fate::garbled, Fate::grown, Fate::grown_garbage, Fate::scattered}) {
       fates_[last] = tear;
       emit();
     }
@@ -224,7 +243,8 @@ class Enumeration {
 
 }  // namespace
 
-Image settle(const DiskSnapshot& snapshot, std::span<const Fate> fates, ChoiceSource& choices, Probes* probes) {
+Image settle(const DiskSnapshot& snapshot, std::span<const Fate> fates, ChoiceSource& choices,
+             Probes* probes) {
   CHECK(fates.size() == snapshot.pending.size());
   Settling settling(snapshot, choices, probes);
   for (std::size_t i = 0; i < fates.size(); ++i) settling.apply(snapshot.pending[i], fates[i]);

@@ -42,12 +42,12 @@ struct Change {
 enum class Fate : std::uint8_t {
   dropped,
   kept,
-  head,          // its first half, cut inside a sector
-  tail,          // its second half
-  garbled,       // kept, but one sector of it is garbage
-  grown,         // the file has its new size, with zeros where the data should be
-  grown_garbage, // the same with garbage
-  scattered,     // each sector on its own: kept, dropped, or partly or wholly garbage
+  head,           // its first half, cut inside a sector
+  tail,           // its second half
+  garbled,        // kept, but one sector of it is garbage
+  grown,          // the file has its new size, with zeros where the data should be
+  grown_garbage,  // the same with garbage
+  scattered,      // each sector on its own: kept, dropped, or partly or wholly garbage
 };
 
 struct DiskSnapshot {

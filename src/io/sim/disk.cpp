@@ -7,11 +7,27 @@
 namespace cairn::io::sim {
 
 SimDisk::SimDisk(Clockwork& clockwork, std::uint64_t capacity) : clockwork_(clockwork), capacity_(capacity) {
-  clockwork_.probes.declare(
-      {"disk.lost_write", "disk.lost_name", "disk.torn_write", "disk.garbled_sector", "disk.size_without_data",
-       "disk.reordered", "disk.inflight_kept", "disk.inflight_lost", "disk.sync_failed", "disk.sync_evicted",
-       "disk.read_error", "disk.write_error", "disk.rot", "disk.misdirected_read", "disk.misdirected_write",
-       "disk.stale_read", "disk.cold_read", "disk.full", "disk.stall", "disk.nth_call", "disk.orphan"});
+  clockwork_.probes.declare({"disk.lost_write",
+                             "disk.lost_name",
+                             "disk.torn_write",
+                             "disk.garbled_sector",
+                             "disk.size_without_data",
+                             "disk.reordered",
+                             "disk.inflight_kept",
+                             "disk.inflight_lost",
+                             "disk.sync_failed",
+                             "disk.sync_evicted",
+                             "disk.read_error",
+                             "disk.write_error",
+                             "disk.rot",
+                             "disk.misdirected_read",
+                             "disk.misdirected_write",
+                             "disk.stale_read",
+                             "disk.cold_read",
+                             "disk.full",
+                             "disk.stall",
+                             "disk.nth_call",
+                             "disk.orphan"});
 }
 
 SimDisk::~SimDisk() {
@@ -66,8 +82,9 @@ void SimDisk::complete(void* self, std::uint64_t index, std::uint64_t generation
   operation.outcome = disk.perform(operation);
   operation.finished = true;
   if (inode != 0) disk.close(inode);
-  disk.clockwork_.fold((index << 8) ^ static_cast<std::uint64_t>(operation.call) ^
-                       (operation.outcome ? 0 : static_cast<std::uint64_t>(operation.outcome.error().code) << 4));
+  disk.clockwork_.fold(
+      (index << 8) ^ static_cast<std::uint64_t>(operation.call) ^
+      (operation.outcome ? 0 : static_cast<std::uint64_t>(operation.outcome.error().code) << 4));
   if (operation.abandoned)
     disk.release(operation);
   else if (!operation.waiters.empty())
@@ -130,7 +147,8 @@ void SimDisk::lose_unsynced() {
     if (clockwork_.chance(faults.crash_drop, "disk.crash_drop"))
       fate = Fate::dropped;
     else if (change.kind == Change::Kind::write && clockwork_.chance(faults.crash_tear, "disk.crash_tear"))
-      fate = static_cast<Fate>(static_cast<std::uint32_t>(Fate::head) + clockwork_.choices.pick(6, "disk.crash_fate"));
+      fate = static_cast<Fate>(static_cast<std::uint32_t>(Fate::head) +
+                               clockwork_.choices.pick(6, "disk.crash_fate"));
     fates.push_back(fate);
   }
   durable_ = settle(snapshot(), fates, clockwork_.choices, &clockwork_.probes);
@@ -181,8 +199,10 @@ bool SimDisk::rot_somewhere() {
   for (const auto& [path, entry] : view_.names)
     if (!entry.directory && size_of(entry.inode) != 0) paths.push_back(&path);
   if (paths.empty()) return false;
-  const std::string path = *paths[clockwork_.choices.pick(static_cast<std::uint32_t>(paths.size()), "disk.rot_file")];
-  const auto size = static_cast<std::uint32_t>(std::min<std::uint64_t>(size_of(view_.find(path)->inode), 0xffff'ffffu));
+  const std::string path =
+      *paths[clockwork_.choices.pick(static_cast<std::uint32_t>(paths.size()), "disk.rot_file")];
+  const auto size =
+      static_cast<std::uint32_t>(std::min<std::uint64_t>(size_of(view_.find(path)->inode), 0xffff'ffffu));
   const std::uint64_t offset = clockwork_.choices.pick(size, "disk.rot_offset");
   return rot(path, offset, static_cast<std::byte>(1u << clockwork_.choices.pick(8, "disk.rot_bit")));
 }
@@ -228,11 +248,21 @@ void SimDisk::close(std::uint64_t inode) noexcept {
 
 void SimDisk::commit(const Change& change) {
   switch (change.kind) {
-    case Change::Kind::write: durable_.own(change.inode).write(change.offset, *change.bytes); break;
-    case Change::Kind::resize: durable_.own(change.inode).resize(change.offset); break;
-    case Change::Kind::create: durable_.names[change.path] = {false, change.inode}; break;
-    case Change::Kind::make_directory: durable_.names[change.path] = {true, 0}; break;
-    case Change::Kind::unlink: durable_.names.erase(change.path); break;
+    case Change::Kind::write:
+      durable_.own(change.inode).write(change.offset, *change.bytes);
+      break;
+    case Change::Kind::resize:
+      durable_.own(change.inode).resize(change.offset);
+      break;
+    case Change::Kind::create:
+      durable_.names[change.path] = {false, change.inode};
+      break;
+    case Change::Kind::make_directory:
+      durable_.names[change.path] = {true, 0};
+      break;
+    case Change::Kind::unlink:
+      durable_.names.erase(change.path);
+      break;
     case Change::Kind::rename:
       if (const Image::Entry* old = durable_.find(change.from); old != nullptr && old->inode == change.inode)
         durable_.names.erase(change.from);

@@ -1,5 +1,5 @@
-// SimDisk: the disk of a simulated node. Programs see the volatile view (the page cache); a crash goes back to
-// the durable image plus whatever it pleases of the changes since (crash.h).
+// SimDisk: the disk of a simulated node. Programs see the volatile view (the page cache); a crash goes back
+// to the durable image plus whatever it pleases of the changes since (crash.h).
 //
 // Every operation takes simulated time and takes effect when it completes, so that concurrent ones finish in
 // any order. Whoever stops waiting leaves its operation behind: it still happens (counted in orphans()).
@@ -23,7 +23,17 @@
 namespace cairn::io::sim {
 
 enum class DiskCall : std::uint8_t {
-  open, read, write, sync_data, truncate, rename, unlink, make_directory, list, sync_directory, free_space
+  open,
+  read,
+  write,
+  sync_data,
+  truncate,
+  rename,
+  unlink,
+  make_directory,
+  list,
+  sync_directory,
+  free_space
 };
 inline constexpr std::size_t disk_calls = 11;
 
@@ -80,8 +90,8 @@ class SimDisk {
   // No operation has an effect or completes any more.
   void cut() noexcept { powered_ = false; }
   bool powered() const noexcept { return powered_; }
-  // Forgets the operations under way (their buffers return to their slabs). Those of a process that was killed
-  // had reached the kernel, or not.
+  // Forgets the operations under way (their buffers return to their slabs). Those of a process that was
+  // killed had reached the kernel, or not.
   void abandon_operations();
   // The durable image takes what the fault model keeps of the pending changes; the rest is gone.
   void lose_unsynced();
@@ -110,7 +120,7 @@ class SimDisk {
     DiskCall call = DiskCall::read;
     std::uint32_t index = 0;
     std::uint32_t generation = 0;
-    bool busy = false;       // in use
+    bool busy = false;  // in use
     bool finished = false;
     bool abandoned = false;
     bool forced = false;

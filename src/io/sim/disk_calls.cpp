@@ -16,24 +16,36 @@ Error failed(DiskFailure how, const char* context) noexcept {
 Result<> SimDisk::perform(Operation& operation) {
   // Reads, writes and syncs have their own way to fail; the others fail without an effect.
   switch (operation.call) {
-    case DiskCall::read: return perform_read(operation);
-    case DiskCall::write: return perform_write(operation);
-    case DiskCall::sync_data: return perform_sync(operation);
-    case DiskCall::sync_directory: return perform_sync_directory(operation);
-    default: break;
+    case DiskCall::read:
+      return perform_read(operation);
+    case DiskCall::write:
+      return perform_write(operation);
+    case DiskCall::sync_data:
+      return perform_sync(operation);
+    case DiskCall::sync_directory:
+      return perform_sync_directory(operation);
+    default:
+      break;
   }
   if (operation.forced) return fail(failed(operation.failure, "injected"));
   switch (operation.call) {
-    case DiskCall::open: return perform_open(operation);
-    case DiskCall::truncate: return perform_truncate(operation);
-    case DiskCall::rename: return perform_rename(operation);
-    case DiskCall::unlink: return perform_unlink(operation);
-    case DiskCall::make_directory: return perform_make_directory(operation);
+    case DiskCall::open:
+      return perform_open(operation);
+    case DiskCall::truncate:
+      return perform_truncate(operation);
+    case DiskCall::rename:
+      return perform_rename(operation);
+    case DiskCall::unlink:
+      return perform_unlink(operation);
+    case DiskCall::make_directory:
+      return perform_make_directory(operation);
     case DiskCall::list:
       if (!view_.has_directory(operation.path)) return fail(ErrorCode::not_found, "list");
       operation.names = view_.list(operation.path);
       return {};
-    default: operation.number = used_ < capacity_ ? capacity_ - used_ : 0; return {};
+    default:
+      operation.number = used_ < capacity_ ? capacity_ - used_ : 0;
+      return {};
   }
 }
 
@@ -76,7 +88,8 @@ Result<std::size_t> SimDisk::read_now(std::uint64_t inode, std::uint64_t offset,
   const std::size_t count = file->read(offset, into);
   if (count == 0) return count;
   if (clockwork_.chance(faults.rot, "disk.rot")) {
-    const std::uint64_t at = offset + clockwork_.choices.pick(static_cast<std::uint32_t>(count), "disk.rot_offset");
+    const std::uint64_t at =
+        offset + clockwork_.choices.pick(static_cast<std::uint32_t>(count), "disk.rot_offset");
     for (const auto& [path, entry] : view_.names)
       if (!entry.directory && entry.inode == inode) {
         rot(std::string(path), at, static_cast<std::byte>(1u << clockwork_.choices.pick(8, "disk.rot_bit")));
@@ -111,7 +124,8 @@ Result<> SimDisk::perform_write(Operation& operation) {
   }
   if (bytes.empty()) return outcome;
   std::uint64_t offset = operation.offset;
-  if (size_of(operation.inode) > sector_size && clockwork_.chance(faults.misdirected_write, "disk.misdirected_write")) {
+  if (size_of(operation.inode) > sector_size &&
+      clockwork_.chance(faults.misdirected_write, "disk.misdirected_write")) {
     clockwork_.probes.hit("disk.misdirected_write");
     offset = random_sector(operation.inode, "disk.elsewhere");
     const std::uint64_t room = size_of(operation.inode) - offset;
@@ -160,7 +174,8 @@ Result<> SimDisk::perform_sync(Operation& operation) {
       FileData old;
       if (const FileData* durable = durable_.data(operation.inode)) old = *durable;
       for (const Change& change : pending_)
-        if (change.inode == operation.inode && change.kind == Change::Kind::write) old.write(change.offset, *change.bytes);
+        if (change.inode == operation.inode && change.kind == Change::Kind::write)
+          old.write(change.offset, *change.bytes);
       const std::uint64_t size = size_of(operation.inode);
       old.resize(size);  // the size is metadata, which is kept
       view_.own(operation.inode) = std::move(old);
@@ -196,7 +211,8 @@ Result<> SimDisk::perform_rename(Operation& operation) {
     return fail(ErrorCode::not_found, "rename");
   const Image::Entry* old = view_.find(operation.path);
   // Services rename files only; a directory would move every name below it.
-  if (entry->directory || (old != nullptr && old->directory)) return fail(ErrorCode::invalid, "rename a directory");
+  if (entry->directory || (old != nullptr && old->directory))
+    return fail(ErrorCode::invalid, "rename a directory");
   if (operation.from == operation.path) return {};
   const std::uint64_t inode = entry->inode;
   const std::uint64_t replaced = old == nullptr ? 0 : old->inode;
@@ -228,7 +244,8 @@ Result<> SimDisk::perform_unlink(Operation& operation) {
 Result<> SimDisk::perform_make_directory(Operation& operation) {
   if (operation.path.empty() || view_.find(operation.path) != nullptr)
     return fail(ErrorCode::conflict, "make directory");
-  if (!view_.has_directory(Image::parent(operation.path))) return fail(ErrorCode::not_found, "make directory");
+  if (!view_.has_directory(Image::parent(operation.path)))
+    return fail(ErrorCode::not_found, "make directory");
   view_.names[operation.path] = {true, 0};
   add_change(Change::Kind::make_directory).path = operation.path;
   changed();
@@ -240,14 +257,18 @@ Result<> SimDisk::perform_sync_directory(Operation& operation) {
   for (Change& change : pending_) {
     if (!change.names() || change.sequence > operation.sequence) continue;
     if (Image::parent(change.path) == operation.path) change.path_synced = true;
-    if (change.kind != Change::Kind::rename || Image::parent(change.from) == operation.path) change.from_synced = true;
+    if (change.kind != Change::Kind::rename || Image::parent(change.from) == operation.path)
+      change.from_synced = true;
   }
-  const auto covered = [](const Change& change) { return change.names() && change.path_synced && change.from_synced; };
+  const auto covered = [](const Change& change) {
+    return change.names() && change.path_synced && change.from_synced;
+  };
   if (operation.forced || clockwork_.chance(faults.sync_error, "disk.sync_error")) {
     clockwork_.probes.hit("disk.sync_failed");
     std::erase_if(pending_, covered);
     changed();
-    return fail(operation.forced ? failed(operation.failure, "sync") : Error(ErrorCode::io_failed, "sync directory"));
+    return fail(operation.forced ? failed(operation.failure, "sync")
+                                 : Error(ErrorCode::io_failed, "sync directory"));
   }
   for (const Change& change : pending_)
     if (covered(change)) commit(change);
@@ -255,9 +276,9 @@ Result<> SimDisk::perform_sync_directory(Operation& operation) {
   // What no name and no pending change reaches any more need not be kept for a crash.
   if (durable_.files.size() > 2 * view_.files.size() + 64)
     durable_.prune([&](std::uint64_t inode) {
-      return view_.files.contains(inode) || std::any_of(pending_.begin(), pending_.end(), [&](const Change& change) {
-               return change.inode == inode;
-             });
+      return view_.files.contains(inode) ||
+             std::any_of(pending_.begin(), pending_.end(),
+                         [&](const Change& change) { return change.inode == inode; });
     });
   changed();
   return {};

@@ -33,7 +33,9 @@ class DiskTicket {
     disk_.submit(operation_);
     return true;
   }
-  ListWait done(const Call& call, const char* context) noexcept { return {call, operation_.waiters, context}; }
+  ListWait done(const Call& call, const char* context) noexcept {
+    return {call, operation_.waiters, context};
+  }
 
  private:
   SimDisk& disk_;
@@ -96,7 +98,9 @@ Task<Result<std::uint64_t>> DiskPort::free_space(Call call, std::string path) {
   co_return ticket->number;
 }
 
-SimFile::SimFile(SimDisk& disk, std::uint64_t inode) noexcept : disk_(disk), inode_(inode) { ++disk_.open_[inode_]; }
+SimFile::SimFile(SimDisk& disk, std::uint64_t inode) noexcept : disk_(disk), inode_(inode) {
+  ++disk_.open_[inode_];
+}
 SimFile::~SimFile() { disk_.close(inode_); }
 
 Result<std::size_t> SimFile::copy_out(std::uint64_t offset, MutableByteView into) noexcept {
@@ -107,7 +111,8 @@ Result<std::size_t> SimFile::copy_out(std::uint64_t offset, MutableByteView into
 }
 
 Result<std::size_t> SimFile::try_read(std::uint64_t offset, std::size_t count, Buffer& into) noexcept {
-  if (disk_.clockwork_.chance(disk_.faults.cold, "disk.cold") || disk_.stalled_until_ > disk_.clockwork_.now) {
+  if (disk_.clockwork_.chance(disk_.faults.cold, "disk.cold") ||
+      disk_.stalled_until_ > disk_.clockwork_.now) {
     disk_.clockwork_.probes.hit("disk.cold_read");
     return fail(ErrorCode::busy, "read");
   }

@@ -63,7 +63,8 @@ class Image {
   const FileData* data(std::uint64_t inode) const;
   FileData& own(std::uint64_t inode);  // made empty if there is none
   std::vector<std::string> list(std::string_view directory) const;
-  // Drops names whose directory is not there and files that have no name (and for which keep(inode) is false).
+  // Drops names whose directory is not there and files that have no name (and for which keep(inode) is
+  // false).
   template <class Keep>
   void prune(Keep keep);
   // Depends on names and contents only, not on how they came about.

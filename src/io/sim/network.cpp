@@ -8,9 +8,9 @@ namespace cairn::io::sim {
 
 SimNetwork::SimNetwork(Clockwork& clockwork) : clockwork_(clockwork) {
   clockwork_.probes.declare({"net.split_write", "net.split_delivery", "net.cut", "net.frozen", "net.reset",
-                             "net.reset_lost", "net.half_open", "net.silence", "net.refused", "net.slow_reader",
-                             "net.clog", "net.backlog_full", "net.syn_lost", "net.window_full", "net.accept_error",
-                             "net.reset_by_close", "net.peer_gone"});
+                             "net.reset_lost", "net.half_open", "net.silence", "net.refused",
+                             "net.slow_reader", "net.clog", "net.backlog_full", "net.syn_lost",
+                             "net.window_full", "net.accept_error", "net.reset_by_close", "net.peer_gone"});
 }
 
 SimNetwork::~SimNetwork() { CHECK(listeners_.empty()); }
@@ -46,7 +46,9 @@ Duration SimNetwork::latency(unsigned from, unsigned to) {
 
 void SimNetwork::cut(unsigned from, unsigned to) { way(from, to).cut = true; }
 void SimNetwork::freeze(unsigned node) { hosts_[node].frozen = true; }
-void SimNetwork::set_latency(unsigned from, unsigned to, Duration latency) { way(from, to).latency = latency; }
+void SimNetwork::set_latency(unsigned from, unsigned to, Duration latency) {
+  way(from, to).latency = latency;
+}
 
 void SimNetwork::heal(unsigned from, unsigned to) {
   way(from, to).cut = false;
@@ -174,8 +176,8 @@ void SimNetwork::finish(Connection& connection, unsigned to) {
 
 void SimNetwork::send_reset(Connection& connection, unsigned to) {
   if (connection.silent) return;
-  clockwork_.after(latency(connection.ends[1 - to].node, connection.ends[to].node), on_reset, this, key(connection),
-                   to);
+  clockwork_.after(latency(connection.ends[1 - to].node, connection.ends[to].node), on_reset, this,
+                   key(connection), to);
 }
 
 void SimNetwork::fail_end(Connection& connection, unsigned side) {

@@ -81,11 +81,11 @@ class SimNetwork {
   // --- faults on purpose
   void cut(unsigned from, unsigned to);  // one way
   void partition(unsigned a, unsigned b) { cut(a, b), cut(b, a); }
-  void freeze(unsigned node);            // nothing in or out
+  void freeze(unsigned node);  // nothing in or out
   void heal(unsigned from, unsigned to);
-  void heal();                           // every cut and freeze
-  void reset_all(unsigned node);         // every connection of the node, both sides, now
-  void vanish_all(unsigned node);        // every connection of the node goes silent
+  void heal();                     // every cut and freeze
+  void reset_all(unsigned node);   // every connection of the node, both sides, now
+  void vanish_all(unsigned node);  // every connection of the node goes silent
   void set_latency(unsigned from, unsigned to, Duration latency);
 
   // --- crash: the node's streams and listeners are dead objects from now on
@@ -220,7 +220,9 @@ class SimStream final : public Stream {
  public:
   SimStream(SimNetwork& network, Shard& shard, std::uint64_t connection, unsigned side);
   ~SimStream() override;
-  Io try_read(MutableByteView into) noexcept override { return network_.read(*this, into.data(), into.size()); }
+  Io try_read(MutableByteView into) noexcept override {
+    return network_.read(*this, into.data(), into.size());
+  }
   Io try_discard(std::size_t count) noexcept override { return network_.read(*this, nullptr, count); }
   Io try_writev(std::span<const iovec> parts) noexcept override { return network_.write(*this, parts); }
   Io try_send_file(File& file, std::uint64_t offset, std::size_t count) noexcept override {

@@ -26,7 +26,8 @@ Node::Place::Place(Clockwork& clockwork, SimNetwork& net, Node& node, unsigned i
       network(net, shard, node.index_),
       disk(node.disk_),
       mailbox([] {}),
-      pool(clockwork, mailbox, node.pool_faults, {on_pool, &node, (std::uint64_t{node.lives_} << 32) | index}),
+      pool(clockwork, mailbox, node.pool_faults,
+           {on_pool, &node, (std::uint64_t{node.lives_} << 32) | index}),
       traced(*this),
       scope(shard),
       next_timer(Instant::never().ns) {
@@ -67,7 +68,8 @@ void Node::start() {
   CHECK(places_.empty());
   ++lives_;
   paused_ = false;
-  for (unsigned i = 0; i < shard_count_; ++i) places_.push_back(std::make_unique<Place>(clockwork_, network_, *this, i));
+  for (unsigned i = 0; i < shard_count_; ++i)
+    places_.push_back(std::make_unique<Place>(clockwork_, network_, *this, i));
   if (!boot_) return;
   ShardScope here(places_.front()->shard);
   boot_(*this);

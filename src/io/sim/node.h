@@ -41,7 +41,8 @@ class Node {
   PoolFaults pool_faults;
   // --- while up
   Machine machine(unsigned shard = 0) noexcept;
-  // The root of everything that runs on a shard: what is not below it would survive a crash, which is CHECKed.
+  // The root of everything that runs on a shard: what is not below it would survive a crash, which is
+  // CHECKed.
   Scope& scope(unsigned shard = 0) noexcept { return place(shard).scope; }
   Shard& shard(unsigned index = 0) noexcept { return place(index).shard; }
   Mailbox& mailbox(unsigned shard = 0) noexcept { return place(shard).mailbox; }

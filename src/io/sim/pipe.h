@@ -77,19 +77,19 @@ class SegmentQueue {
 };
 
 struct Pipe {
-  ByteRing bytes;          // written and not yet read
-  SegmentQueue segments;   // under way
-  std::size_t unsent = 0;  // of `bytes`, at the end: held back by a cork
-  std::size_t arrived = 0; // of `bytes`, at the front: readable
-  std::size_t owed = 0;    // read, but a slow reader has not given the room back yet
+  ByteRing bytes;           // written and not yet read
+  SegmentQueue segments;    // under way
+  std::size_t unsent = 0;   // of `bytes`, at the end: held back by a cork
+  std::size_t arrived = 0;  // of `bytes`, at the front: readable
+  std::size_t owed = 0;     // read, but a slow reader has not given the room back yet
   std::size_t window = 0;
   std::uint32_t held = 0;  // segments that came while the way was cut
   std::int64_t last_due = 0;
   bool corked = false;
-  bool blocked = false;    // the writer waits for room
+  bool blocked = false;  // the writer waits for room
   bool slow = false;
-  bool finished = false;   // the writer sent its end
-  bool ended = false;      // which has arrived
+  bool finished = false;  // the writer sent its end
+  bool ended = false;     // which has arrived
 
   std::size_t room() const noexcept {
     const std::size_t used = bytes.size() + owed;

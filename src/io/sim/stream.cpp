@@ -16,8 +16,8 @@ SimStream::SimStream(SimNetwork& network, Shard& shard, std::uint64_t connection
   const unsigned number = other.node + 1;
   peer_.local = found->local;
   if (!peer_.local) {
-    const std::uint8_t address[] = {0xff, 0xff, 10, 0, static_cast<std::uint8_t>(number >> 8),
-                                    static_cast<std::uint8_t>(number)};
+    const std::uint8_t address[] = {
+        0xff, 0xff, 10, 0, static_cast<std::uint8_t>(number >> 8), static_cast<std::uint8_t>(number)};
     std::copy(std::begin(address), std::end(address), peer_.bytes + 10);
     peer_.port = other.port;
   }
@@ -52,8 +52,8 @@ Io SimNetwork::read(SimStream& stream, std::byte* into, std::size_t count) {
   } else if (pipe.blocked) {
     pipe.blocked = false;
     const unsigned writer = 1 - stream.side_;
-    clockwork_.after(latency(connection->ends[stream.side_].node, connection->ends[writer].node), on_room, this,
-                     key(*connection), writer);
+    clockwork_.after(latency(connection->ends[stream.side_].node, connection->ends[writer].node), on_room,
+                     this, key(*connection), writer);
   }
   clockwork_.fold((static_cast<std::uint64_t>(connection->index) << 40) ^ taken);
   return {IoStatus::done, taken};

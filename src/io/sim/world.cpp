@@ -15,19 +15,21 @@ World::World(ChoiceSource& choices) : clockwork_(choices), network_(clockwork_) 
   clockwork_.probes.declare({"world.power_cut", "world.process_killed", "world.restart", "world.paused"});
 }
 
-World::~World() {
+void World::stop() {
   for (auto& node : nodes_) {
     if (!node->up()) continue;
     network_.power_off(node->index());
     node->disk().cut();
     node->tear_down();
   }
+  survey();
 }
 
 // --- nodes
 
 Node& World::add_node(std::string name, unsigned shards, Boot boot) {
-  nodes_.push_back(std::unique_ptr<Node>(new Node(clockwork_, network_, std::move(name), shards, std::move(boot))));
+  nodes_.push_back(
+      std::unique_ptr<Node>(new Node(clockwork_, network_, std::move(name), shards, std::move(boot))));
   nodes_.back()->start();
   survey();
   return *nodes_.back();
@@ -83,7 +85,8 @@ void World::set_clock_skew(Node& node, Duration skew) {
   const std::int64_t before = node.skew_ms_;
   node.skew_ms_ = skew.to_millis();
   for (auto& place : node.places_)
-    place->shard.set_wall_offset(place->shard.wall().ms - place->shard.now().ns / 1'000'000 + node.skew_ms_ - before);
+    place->shard.set_wall_offset(place->shard.wall().ms - place->shard.now().ns / 1'000'000 + node.skew_ms_ -
+                                 before);
 }
 
 std::size_t World::live_tasks() const noexcept {
@@ -163,7 +166,8 @@ Waiter& World::pick_waiter(Node::Place& place) {
     place.until_look = 1 + place.drawn.size() / 32;
   }
   --place.until_look;
-  const std::uint32_t at = clockwork_.choices.pick(static_cast<std::uint32_t>(place.drawn.size()), "world.task");
+  const std::uint32_t at =
+      clockwork_.choices.pick(static_cast<std::uint32_t>(place.drawn.size()), "world.task");
   Waiter& waiter = *place.drawn[at];
   place.drawn.erase(place.drawn.begin() + at);
   return waiter;

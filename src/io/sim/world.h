@@ -25,8 +25,7 @@ class World {
  public:
   explicit World(std::uint64_t seed);
   explicit World(ChoiceSource& choices);  // outlives the world
-  // Stops every node. A task that does not end when aborted is a bug, and is CHECKed.
-  ~World();
+  ~World() { stop(); }
   World(const World&) = delete;
   World& operator=(const World&) = delete;
 
@@ -42,6 +41,9 @@ class World {
   Node& node(unsigned index) noexcept { return *nodes_[index]; }
   std::size_t nodes() const noexcept { return nodes_.size(); }
   std::size_t live_tasks() const noexcept;
+  // Ends every node's program: its tasks are aborted and run to their end. A task that does not end is a bug,
+  // and is CHECKed. The destructor does it too; a test whose tasks use its local variables does it first.
+  void stop();
 
   SimNetwork& network() noexcept { return network_; }
   ChoiceSource& choices() noexcept { return clockwork_.choices; }

@@ -105,9 +105,9 @@ TEST(World, wall_clocks_may_differ) {
 }
 
 TEST(World, a_crash_ends_every_task_and_a_restart_boots_again) {
-  World world(1);
   int boots = 0;
   int alive = 0;
+  World world(1);
   struct Service {
     explicit Service(int* count) : alive(count) { ++*alive; }
     ~Service() { --*alive; }
@@ -117,7 +117,8 @@ TEST(World, a_crash_ends_every_task_and_a_restart_boots_again) {
     ++boots;
     self.make<Service>(&alive);
     for (unsigned i = 0; i < self.shards(); ++i)
-      self.scope(i).spawn("forever", nap(self.scope(i).call().shield(), Duration::seconds(1), 1'000'000, nullptr));
+      self.scope(i).spawn("forever",
+                          nap(self.scope(i).call().shield(), Duration::seconds(1), 1'000'000, nullptr));
   });
   world.run_for(Duration::seconds(5));
   EXPECT_EQ(node.live_tasks(), 2u);
@@ -141,7 +142,8 @@ TEST(World, pool_jobs_come_back_through_the_mailbox_in_any_order) {
   World world(5);
   Node& node = world.add_node("a");
   std::vector<int> out;
-  for (int i = 0; i < 20; ++i) node.scope().spawn("ask", ask_pool(&node.pool(), node.scope().call(), i, &out));
+  for (int i = 0; i < 20; ++i)
+    node.scope().spawn("ask", ask_pool(&node.pool(), node.scope().call(), i, &out));
   EXPECT_TRUE(world.run_to_rest());
   ASSERT_EQ(out.size(), 20u);
   EXPECT_FALSE(std::is_sorted(out.begin(), out.end()));
@@ -154,7 +156,8 @@ TEST(World, a_crash_in_the_middle_of_pool_jobs_leaves_nothing) {
     World world(seed);
     Node& node = world.add_node("a");
     std::vector<int> out;
-    for (int i = 0; i < 20; ++i) node.scope().spawn("ask", ask_pool(&node.pool(), node.scope().call(), i, &out));
+    for (int i = 0; i < 20; ++i)
+      node.scope().spawn("ask", ask_pool(&node.pool(), node.scope().call(), i, &out));
     world.run_for(Duration::micros(40));
     world.crash(node);
     EXPECT_EQ(out.size(), 20u);
