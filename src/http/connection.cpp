@@ -41,6 +41,7 @@ Task<> Connection::serve(Call call) {
         // Draining: what has arrived in this moment is still answered.
       }
       if (!input_) input_ = server_.machine_.slab.take(Slab::small - 64);
+      input_.clear();
       const io::Io got = stream_->try_read(input_.room());
       if (got.status == io::IoStatus::done)
         input_.fill(got.count);
@@ -132,6 +133,8 @@ void Connection::drop_behind_head(std::size_t count) noexcept {
 }
 
 bool Connection::make_room() {
+  if (!input_.room().empty()) return true;
+  input_.compact();  // behind answered requests of the same read
   if (!input_.room().empty()) return true;
   const std::size_t limit = server_.options_.head.head_bytes;
   if (input_.size() >= limit) return true;  // the parser says so first; kept as the bound of the buffer
