@@ -604,6 +604,30 @@ TEST(Client, bytes_behind_an_answer_end_the_connection) {
   EXPECT_TRUE(w.wires.at[3].closed());
 }
 
+TEST(Client, a_connection_that_ends_with_its_answer_is_closed_at_once) {
+  World w;
+  Asked asked;
+  w.ask(asked, get());
+  w.wires.at[0].answer_and_end(ok);
+  w.settle();
+  ASSERT_TRUE(asked.ended() && *asked.head);
+  w.read(asked);
+  EXPECT_EQ(asked.text(), "ok");
+  EXPECT_TRUE(w.wires.at[0].closed());
+}
+
+TEST(Client, a_broken_answer_that_is_still_held_takes_no_connection_from_others) {
+  World w({.connections_max = 1});
+  Asked broken;
+  w.ask(broken, get());
+  w.wires.at[0].answer_and_end("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhell");
+  w.settle();
+  ASSERT_TRUE(broken.ended() && *broken.head);
+  w.read(broken);
+  ASSERT_TRUE(broken.body && !*broken.body);
+  EXPECT_EQ(w.round(get(), 1, ok), "ok");
+}
+
 TEST(Client, a_body_left_unread_closes_its_connection) {
   World w;
   {
@@ -865,7 +889,7 @@ TEST(Client, a_cancel_is_noticed_although_the_peer_always_has_more) {
   Scope asking(w.shard, w.call());
   Asked asked;
   w.ask(asked, get());
-  w.wires.at[0].answer("HTTP/1.1 200 OK\r\n\r\n" + std::string(200'000, 'x'));
+  w.wires.at[0].answer_and_end("HTTP/1.1 200 OK\r\n\r\n" + std::string(200'000, 'x'));
   w.settle();
   ASSERT_TRUE(asked.ended() && *asked.head);
   asking.cancel(StopReason::client_gone);

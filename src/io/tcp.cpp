@@ -53,7 +53,9 @@ class TcpStream final : public Stream, public Pollable {
   ~TcpStream() override { close(false); }
 
   void on_events(std::uint32_t events) noexcept override {
-    if ((events & (EPOLLIN | EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0) readable.signal();
+    // The end comes with no further edge: what was seen of it must outlast a short read.
+    if ((events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0) ended_ = true;
+    if ((events & EPOLLIN) != 0 || ended_) readable.signal();
     if ((events & (EPOLLOUT | EPOLLHUP | EPOLLERR)) != 0) writable.signal();
     if ((events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0) tell_peer_gone();
   }
@@ -101,7 +103,7 @@ class TcpStream final : public Stream, public Pollable {
     const ssize_t got = ::recv(descriptor_, into, count, flags);
     if (got > 0) {
       const auto size = static_cast<std::size_t>(got);
-      if (size < count) readable.clear();
+      if (size < count && !ended_) readable.clear();
       return {IoStatus::done, size};
     }
     if (got == 0) return {IoStatus::eof};
@@ -122,6 +124,7 @@ class TcpStream final : public Stream, public Pollable {
 
   int descriptor_;
   bool corked_ = false;
+  bool ended_ = false;  // the peer has ended its side, or the connection broke
   PeerAddress peer_;
 };
 

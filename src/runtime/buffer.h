@@ -20,7 +20,9 @@ class Buffer {
  public:
   Buffer() = default;
   Buffer(Buffer&& other) noexcept
-      : block_(std::exchange(other.block_, nullptr)), begin_(other.begin_), end_(other.end_) {}
+      : block_(std::exchange(other.block_, nullptr)),
+        begin_(std::exchange(other.begin_, 0)),
+        end_(std::exchange(other.end_, 0)) {}
   Buffer& operator=(Buffer&& other) noexcept {
     std::swap(block_, other.block_);
     std::swap(begin_, other.begin_);

@@ -4,6 +4,10 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <optional>
 
 #include "runtime/random.h"
 
@@ -111,11 +115,11 @@ class Run {
     world_.emplace(World{shard_, *scope_, {}, {}});
     model_ = spec.make(*world_);
   }
-  // Ends every task by abort, as a process would; what survives that is a finding.
-  ~Run() {
-    CHECK(closed_);
-  }
-  void close() {
+  ~Run() { CHECK(closed_); }
+
+  // Ends every task by abort, as a process would. False when one survives that: its frames refer to the
+  // world, so nothing can be taken down any more.
+  [[nodiscard]] bool close() {
     tracer_.record_into(nullptr);
     scope_->abort();
     for (int i = 0; i < 10'000 && !shard_.idle(); ++i) shard_.run_one();
@@ -123,12 +127,12 @@ class Run {
     if (shard_.live_tasks != 0) {
       std::string names;
       scope_->for_each_task([&](const TaskInfo& info) { names += std::string(" ") + info.name; });
-      world_->fail("surviving_task", "still alive after abort:" + names);
-      fmt::print(stderr, "oracle surviving_task: {}\n", world_->failure);
-      std::exit(3);  // its frames cannot be taken down; the process that explores is at its end
+      world_->fail("surviving_task", fmt::format("{} still alive after abort:{}", shard_.live_tasks, names));
+      return false;
     }
-    model_.reset();
     world_->expect(shard_.timers().empty(), "stray_timer", "a timer is armed with no task alive");
+    model_.reset();
+    return true;
   }
 
   void enabled(std::vector<std::uint64_t>& ids) {
@@ -158,9 +162,13 @@ class Run {
     model_->after_step();
   }
   void judge_end() {
+    std::size_t seen = 0;
     scope_->for_each_task([&](const TaskInfo& info) {
-      if (!model_->may_wait_at_end(info)) world_->fail("deadlock", fmt::format("task '{}' waits for ever", info.name));
+      ++seen;
+      if (!model_->may_wait_at_end(info))
+        world_->fail("deadlock", fmt::format("task '{}' waits for ever", info.name));
     });
+    world_->expect(shard_.live_tasks == seen, "deadlock", "a task of an inner scope waits for ever");
     model_->at_end();
   }
   World& world() { return *world_; }
@@ -177,11 +185,26 @@ class Run {
   bool closed_ = false;
 };
 
+class Search;
+// For the CHECK handler, which is a plain function: the search that runs, if any.
+Search* searching = nullptr;
+
 class Search {
  public:
   Search(const ModelSpec& spec, const Options& options) : spec_(spec), options_(options), tracer_(shard_) {
     shard_.set_tracer(&tracer_);
+    searching = this;
+    set_check_handler([](const char* expression, const char* file, int line) {
+      const char* name = std::strrchr(file, '/');
+      searching->die("check", fmt::format("{} at {}:{}", expression, name != nullptr ? name + 1 : file, line));
+    });
   }
+  ~Search() {
+    set_check_handler(nullptr);
+    searching = nullptr;
+  }
+  Search(const Search&) = delete;
+  Search& operator=(const Search&) = delete;
 
   Report run() {
     const auto start = std::chrono::steady_clock::now();
@@ -197,54 +220,72 @@ class Search {
  private:
   void one_run() {
     Run run(shard_, tracer_, spec_);
-    std::size_t at = 0;
-    for (;; ++at) {
+    run_ = &run;
+    for (at_ = 0;; ++at_) {
       run.enabled(scratch_);
       report_.tasks = std::max(report_.tasks, shard_.live_tasks);
       if (scratch_.empty()) {
-        finish(run, at);
-        return;
+        ++report_.schedules;
+        report_.awaits = std::max(report_.awaits, at_);
+        run.judge_end();
+        if (run.world().failure.empty()) report_.terminal_states.insert(run.model().state());
+        break;
       }
-      const bool fresh = at == depth_;
-      if (fresh && !open_node(at)) {
+      const bool fresh = at_ == depth_;
+      if (fresh && !open_node(at_)) {
         ++report_.pruned;
-        run.close();
-        note(run, at);
-        return;
+        break;
       }
-      Node& node = path_[at];
+      Node& node = path_[at_];
       if (!fresh && node.enabled != scratch_) {
-        report_.oracle = "nondeterminism";
-        report_.detail = "the same prefix of choices enabled other steps";
-        run.close();
-        return;
+        run.world().fail("nondeterminism", "the same choices led to other steps");
+        break;
       }
-      const bool record = at + 1 == depth_;
+      const bool record = at_ + 1 == depth_;
       if (record) node.current.count = 0;
       run.take(node.choice, record ? &node.current : nullptr);
       ++report_.steps;
+      if (at_ >= options_.max_steps) run.world().fail("livelock", "the schedule does not end");
       if (!run.world().failure.empty()) {
-        run.close();
-        note(run, at + 1);
-        return;
+        ++at_;
+        break;
       }
     }
+    close(run);
   }
 
-  void finish(Run& run, std::size_t length) {
-    ++report_.schedules;
-    report_.awaits = std::max(report_.awaits, length);
-    run.judge_end();
-    if (run.world().failure.empty()) report_.terminal_states.insert(run.model().state());
-    run.close();
-    note(run, length);
+  void close(Run& run) {
+    note(run);
+    if (!run.close()) {
+      note(run);
+      end_process();
+    }
+    note(run);
+    run_ = nullptr;
   }
 
-  void note(Run& run, std::size_t length) {
-    if (run.world().failure.empty()) return;
-    report_.oracle = run.world().failed_oracle;
-    report_.detail = run.world().failure;
-    for (std::size_t i = 0; i < length; ++i) report_.tape.push_back(path_[i].choice);
+  // The first failure of this run is the finding; it is told at once, because taking a broken world down may
+  // break more.
+  void note(Run& run) {
+    if (!report_.oracle.empty() || run.world().failure.empty()) return;
+    found(run.world().failed_oracle, run.world().failure);
+  }
+  void found(std::string oracle, std::string detail) {
+    report_.oracle = std::move(oracle);
+    report_.detail = std::move(detail);
+    for (std::size_t i = 0; i < std::min(at_, depth_); ++i) report_.tape.push_back(path_[i].choice);
+    fmt::print("{}\n", format_finding(spec_.name, report_));
+    std::fflush(stdout);
+  }
+  [[noreturn]] void die(std::string oracle, std::string detail) {
+    if (run_ != nullptr) note(*run_);
+    if (at_ < depth_) ++at_;  // the step that failed is part of the tape
+    if (report_.oracle.empty()) found(std::move(oracle), std::move(detail));
+    end_process();
+  }
+  [[noreturn]] static void end_process() {
+    std::fflush(stdout);
+    std::_Exit(1);
   }
 
   // A new choice point below the current path. False when every transition is asleep.
@@ -288,8 +329,10 @@ class Search {
   const Options& options_;
   Shard shard_;
   StepTracer tracer_;
+  Run* run_ = nullptr;
   std::vector<Node> path_;
-  std::size_t depth_ = 0;
+  std::size_t depth_ = 0;  // choices of the path
+  std::size_t at_ = 0;     // choices taken in the present run
   std::vector<std::uint64_t> scratch_;
   Report report_;
 };
@@ -314,9 +357,14 @@ double estimate_schedules(const ModelSpec& spec, int probes, std::uint64_t seed)
       run.take(random.below(ids.size()), nullptr);
     }
     sum += leaves;
-    run.close();
+    CHECK(run.close());
   }
   return sum / probes;
+}
+
+std::string format_finding(const char* model, const Report& report) {
+  return fmt::format("FOUND in {}: oracle {}: {}\n  again: explorer {} --replay {}", model, report.oracle,
+                     report.detail, model, format_tape(report.tape));
 }
 
 std::string format_tape(const std::vector<std::uint16_t>& tape) { return fmt::format("{}", fmt::join(tape, ".")); }

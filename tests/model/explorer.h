@@ -6,6 +6,10 @@
 // touched is reported by the primitives themselves through Tracer.
 //
 // A failing schedule is its tape: the list of choices. `explorer MODEL --replay TAPE` runs it again.
+//
+// Oracles that hold for every model: deadlock (a task waits for ever), livelock (a schedule without end),
+// surviving_task (alive after abort), stray_timer, nondeterminism, and check (a CHECK of the code failed: no
+// waiter left on a list, no permit missing, no lock held at a suspension). The others belong to a model.
 #pragma once
 
 #include <cstdint>
@@ -39,6 +43,28 @@ struct World {
   std::string failure;
 };
 
+// A plain value that several tasks of a model use. It reports its use as a primitive does, so that reduction
+// keeps every order in which it matters.
+template <class T>
+class Shared {
+ public:
+  Shared(World& world, T initial)
+      : shard_(world.shard), identity_(shard_.new_identity()), value_(std::move(initial)) {}
+  const T& get() const {
+    shard_.trace(identity_, Access::read);
+    return value_;
+  }
+  T& edit() {
+    shard_.trace(identity_, Access::write);
+    return value_;
+  }
+
+ private:
+  Shard& shard_;
+  std::uint64_t identity_;
+  T value_;
+};
+
 class Model {
  public:
   virtual ~Model() = default;
@@ -55,13 +81,15 @@ class Model {
 struct ModelSpec {
   const char* name;
   std::function<std::unique_ptr<Model>(World&)> make;
+  // Of a model that is wrong on purpose: the finding it must lead to, as format_finding says it.
+  const char* expected = nullptr;
 };
 
 struct Options {
   bool reduce = true;
   std::uint64_t max_schedules = 50'000'000;
+  std::size_t max_steps = 2'000;      // in one schedule; more is a livelock
   std::vector<std::uint16_t> replay;  // when not empty, one run along this tape
-  bool verbose = false;
 };
 
 struct Report {
@@ -78,7 +106,12 @@ struct Report {
   std::vector<std::uint16_t> tape;
 };
 
+// A failed CHECK, or a task that survives its abort, leaves nothing to go on with: the finding is printed and
+// the process ends with status 1. Every other finding is printed when it is met and returned.
 Report explore(const ModelSpec& spec, const Options& options = {});
+
+// "oracle NAME: detail" and how to run it again.
+std::string format_finding(const char* model, const Report& report);
 
 // The number of schedules without reduction: the mean over random descents of the product of the branching
 // degrees (an unbiased estimate of the tree's leaves), for models too large to enumerate.

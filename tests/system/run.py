@@ -90,8 +90,8 @@ def main():
     began = time.monotonic()
     suite.run(report)
     passed = report.passed - report.skipped_count
-    skipped = f", {report.skipped_count} skipped" if report.skipped_count else ""
-    print(f"{passed} passed, {len(report.failed)} failed{skipped} ({time.monotonic() - began:.0f} s)")
+    print(f"{time.monotonic() - began:.0f} s, {report.skipped_count} skipped")
+    print(f"{passed} passed, {len(report.failed)} failed")
     sys.exit(1 if report.failed or not passed else 0)
 
 

@@ -397,5 +397,20 @@ TEST(SimDisk, a_crash_in_the_middle_of_a_task_lets_nothing_after_it_through) {
   EXPECT_EQ(node.disk().view().hash(), at_cut);
 }
 
+Task<> create_after_the_cut(World* world, Node* node, Machine machine, Call call) {
+  world->crash_soon(*node, Crash::process);
+  EXPECT_FALSE((co_await machine.disk.open(call, "late", OpenMode::create_new)).has_value());
+}
+
+TEST(SimDisk, what_a_task_asks_for_after_the_cut_never_happens) {
+  for (std::uint64_t seed = 0; seed < 20; ++seed) {
+    World world(seed);
+    Node& node = world.add_node("a");
+    node.scope().spawn("late", create_after_the_cut(&world, &node, node.machine(), node.scope().call()));
+    EXPECT_TRUE(world.run_until([&] { return !node.up(); }));
+    EXPECT_TRUE(node.disk().view().names.empty());
+  }
+}
+
 }  // namespace
 }  // namespace cairn::io::sim

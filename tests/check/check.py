@@ -1,0 +1,77 @@
+#!/usr/bin/env python3
+"""What the compiler does not refuse and a reader should not have to: `./dev check [NAME…]`.
+
+Each check is one function from the tree to its problems. A problem is one line: where, what, how to mend it.
+"""
+
+import argparse
+import pathlib
+import subprocess
+import sys
+import time
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE))
+
+import compiled  # noqa: E402  pylint: disable=wrong-import-position
+import generated  # noqa: E402  pylint: disable=wrong-import-position
+import sources  # noqa: E402  pylint: disable=wrong-import-position
+import symbols  # noqa: E402  pylint: disable=wrong-import-position
+from tree import Problem, Tree  # noqa: E402  pylint: disable=wrong-import-position
+
+
+def self_test(tree):
+    """The checks refuse what they should: check_test.py breaks each rule in a tree of its own."""
+    command = [sys.executable, str(HERE / "check_test.py"), "--quiet"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tree.root, check=False)
+    if done.returncode != 0:
+        failed = [line for line in done.stderr.splitlines() if line.startswith(("FAIL:", "ERROR:"))]
+        for line in failed or [done.stderr.strip()[-200:]]:
+            yield Problem("tests/check/check_test.py", 1, line, "run it alone to see more")
+
+
+CHECKS = {
+    "layers": sources.layers,
+    "locks": sources.locks,
+    "names": sources.names,
+    "format": sources.format,
+    "symbols": symbols.symbols,
+    "docs": generated.docs,
+    "headers": compiled.headers,
+    "must-fail": compiled.must_fail,
+    "results": compiled.results,
+    "tidy": compiled.tidy,
+    "self": self_test,
+}
+
+
+def main():
+    about = "\n".join(f"  {name:10} {check.__doc__}" for name, check in CHECKS.items())
+    parser = argparse.ArgumentParser(
+        description=__doc__.splitlines()[0], epilog=about, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--build", default="build/release", help="the build that symbols, docs and flags come from")
+    parser.add_argument("--all", action="store_true", help="tidy looks at every file, not only at coroutines")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="checks to run; all without")
+    options = parser.parse_args()
+    unknown = [name for name in options.names if name not in CHECKS]
+    if unknown:
+        parser.error(f"no check is named {', '.join(unknown)}; there are {', '.join(CHECKS)}")
+
+    tree = Tree(HERE.parent.parent, options.build, options.all)
+    failed = 0
+    chosen = options.names or list(CHECKS)
+    for name in chosen:
+        start = time.monotonic()
+        problems = list(CHECKS[name](tree))
+        for problem in problems:
+            print(problem)
+        failed += bool(problems)
+        verdict = f"{len(problems)} to mend" if problems else "ok"
+        print(f"{name:10} {verdict:>12} {time.monotonic() - start:7.1f} s", flush=True)
+    print(f"{len(chosen) - failed} passed, {failed} failed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

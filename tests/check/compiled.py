@@ -1,0 +1,221 @@
+"""The checks that ask the compiler. Each unit's success is remembered with the contents of every file it
+read, so that a second run asks only about what changed."""
+
+import concurrent.futures
+import functools
+import hashlib
+import json
+import os
+import pathlib
+import re
+import subprocess
+import tempfile
+
+from tree import Problem
+
+COMPILER = "clang++-19"
+HEADER_FLAGS = ["-x", "c++", "-Wno-pragma-once-outside-header"]
+COROUTINE = re.compile(r"\bco_(?:await|return|yield)\b")
+DIAGNOSTIC = re.compile(r"^(.+?):(\d+):\d+: (?:fatal )?error: (.*)$", re.MULTILINE)
+
+
+class Memory:
+    """Which units passed, and with which inputs. Failures are not remembered: they are asked again."""
+
+    def __init__(self, tree, check):
+        self.tree = tree
+        self.directory = tree.cache / check
+        self.directory.mkdir(parents=True, exist_ok=True)
+
+    def passed(self, unit, key):
+        try:
+            entry = json.loads(self.file(unit).read_text())
+        except (OSError, ValueError):
+            return False
+        return entry["key"] == key and all(self.stamp(path) == stamp for path, stamp in entry["inputs"].items())
+
+    def remember(self, unit, key, inputs):
+        entry = {"key": key, "inputs": {path: self.stamp(path) for path in inputs}}
+        part = self.file(unit).with_suffix(f".{os.getpid()}")
+        part.write_text(json.dumps(entry))
+        part.replace(self.file(unit))
+
+    def file(self, unit):
+        return self.directory / (hashlib.sha256(unit.encode()).hexdigest()[:24] + ".json")
+
+    @functools.cache
+    def stamp(self, path):
+        """Ours by content, for a checkout changes times; the system's by size and time."""
+        try:
+            if pathlib.Path(path).is_relative_to(self.tree.root):
+                return hashlib.sha256(pathlib.Path(path).read_bytes()).hexdigest()
+            status = os.stat(path)
+            return f"{status.st_size} {status.st_mtime_ns}"
+        except OSError:
+            return "gone"
+
+
+def each(tree, check, units, ask, *extra):
+    """Runs ask(unit) → (problems, inputs) for each unit that did not pass before, two at a time."""
+    memory = Memory(tree, check)
+    version = subprocess.run([COMPILER, "--version"], capture_output=True, text=True, check=True).stdout
+
+    def one(unit):
+        key = hashlib.sha256(repr((version, tree.flags(unit), extra)).encode()).hexdigest()
+        if memory.passed(str(unit), key):
+            return []
+        problems, inputs = ask(unit)
+        if not problems:
+            memory.remember(str(unit), key, inputs)
+        return problems
+
+    with concurrent.futures.ThreadPoolExecutor(min(2, os.cpu_count() or 1)) as pool:
+        return sorted({problem for problems in pool.map(one, units) for problem in problems})
+
+
+def run(tree, command):
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tree.root, check=False)
+    return done.returncode, done.stdout + done.stderr
+
+
+def compile_alone(tree, path, *flags):
+    """(exit status, output, every file read) of compiling without making anything."""
+    kind = HEADER_FLAGS if path.suffix == ".h" else []
+    with tempfile.TemporaryDirectory() as directory:
+        listing = pathlib.Path(directory) / "inputs"
+        command = [COMPILER, *tree.flags(path), *kind, *flags, "-fsyntax-only", "-MD", "-MF", str(listing), str(path)]
+        status, output = run(tree, command)
+        return status, output, parse_inputs(tree, listing)
+
+
+def inputs_of(tree, path):
+    kind = HEADER_FLAGS if path.suffix == ".h" else []
+    with tempfile.TemporaryDirectory() as directory:
+        listing = pathlib.Path(directory) / "inputs"
+        run(tree, [COMPILER, *tree.flags(path), *kind, "-M", "-MF", str(listing), str(path)])
+        return parse_inputs(tree, listing)
+
+
+def parse_inputs(tree, listing):
+    """The files of a make rule, absolute."""
+    if not listing.exists():
+        return []
+    rule = listing.read_text().replace("\\\n", " ").partition(": ")[2]
+    return [os.path.abspath(tree.root / name.replace("\\ ", " ")) for name in re.split(r"(?<!\\)\s+", rule) if name]
+
+
+def diagnostics(tree, output, mend=""):
+    found = []
+    for match in DIAGNOSTIC.finditer(output):
+        what = match[3].replace(",-warnings-as-errors", "")
+        found.append(Problem(tree.rel(os.path.abspath(tree.root / match[1])), int(match[2]), what, mend))
+    return found
+
+
+def headers(tree):
+    """Every header of src compiles alone."""
+
+    def ask(path):
+        status, output, inputs = compile_alone(tree, path)
+        found = diagnostics(tree, output, f"{tree.rel(path)} must include what it uses")[:1] if status else []
+        if status and not found:
+            found = [Problem(tree.rel(path), 1, output.strip().splitlines()[-1] if output.strip() else "does not compile")]
+        return found, inputs
+
+    return each(tree, "headers", tree.files("src", suffixes=(".h",)), ask)
+
+
+def coroutine_files(tree):
+    """What is compiled and has a coroutine in it, and the headers that have one."""
+    files = [p for p in tree.commands if p.is_relative_to(tree.root / "src") or p.is_relative_to(tree.root / "tests")]
+    files += tree.files("src", suffixes=(".h",))
+    return sorted(p for p in files if p.exists() and COROUTINE.search(tree.code(p)))
+
+
+def needs_commands(tree):
+    if not tree.commands:
+        yield Problem(tree.rel(tree.build), 1, "has no compile_commands.json", "cmake --preset release")
+
+
+def run_tidy(tree, path, *flags):
+    kind = HEADER_FLAGS if path.suffix == ".h" else []
+    config = f"--config-file={tree.root / '.clang-tidy'}"
+    return run(tree, ["clang-tidy-19", "--quiet", config, str(path), "--", *tree.flags(path), *kind, *flags])
+
+
+def tidy(tree):
+    """clang-tidy's coroutine set and a few checks that find real bugs (.clang-tidy)."""
+    yield from needs_commands(tree)
+    files = coroutine_files(tree)
+    if tree.all_files:
+        files = sorted({*files, *(p for p in tree.commands if p.is_relative_to(tree.root) and p.exists())})
+
+    def ask(path):
+        status, output = run_tidy(tree, path)
+        found = diagnostics(tree, output, "mend it, or say why not: NOLINTNEXTLINE(check): reason")
+        if status and not found:
+            found = [Problem(tree.rel(path), 1, f"clang-tidy-19 failed: {output.strip()[-200:]}")]
+        return found, inputs_of(tree, path) if not found else []
+
+    yield from each(tree, "tidy", files, ask, (tree.root / ".clang-tidy").read_text())
+
+
+# An awaited Result as a whole statement: nobody looks at it. The compiler cannot say so, for std::expected is
+# not [[nodiscard]], and bugprone-unused-return-value sees plain calls only.
+IGNORED_RESULT = (
+    "match expr(anyOf(coawaitExpr(), exprWithCleanups(has(coawaitExpr()))),"
+    " hasType(hasUnqualifiedDesugaredType(recordType(hasDeclaration(namedDecl(hasName('::std::expected')))))),"
+    " hasParent(stmt(anyOf(compoundStmt(), ifStmt(), whileStmt(), forStmt(), doStmt(), cxxForRangeStmt(),"
+    " switchCase()))), isExpansionInMainFile())"
+).replace("'", '"')
+
+
+def results(tree):
+    """No awaited Result is dropped without a word: (void) says that it is meant."""
+    yield from needs_commands(tree)
+
+    def ask(path):
+        kind = HEADER_FLAGS if path.suffix == ".h" else []
+        query = ["-c", "set output diag", "-c", IGNORED_RESULT]
+        status, output = run(tree, ["clang-query-19", *query, str(path), "--", *tree.flags(path), *kind, "-w"])
+        what, mend = "an awaited Result is dropped", "act on the error, or write (void) with the reason"
+        found = [
+            Problem(tree.rel(match[1]), int(match[2]), what, mend)
+            for match in re.finditer(r'^(.+?):(\d+):\d+: note: "root" binds here', output, re.MULTILINE)
+        ]
+        found += diagnostics(tree, output) if status or " error: " in output else []
+        return found, inputs_of(tree, path) if not found else []
+
+    yield from each(tree, "results", coroutine_files(tree), ask, IGNORED_RESULT)
+
+
+EXPECT = re.compile(r"// expect(-tidy)?: (.+)")
+
+
+def must_fail(tree):
+    """Each file of must_fail is refused for the reason its first line names, and accepted with -DRIGHT."""
+    directory = tree.root / "tests" / "check" / "must_fail"
+    files = sorted(directory.glob("*.cpp"))
+    if not files:
+        yield Problem(tree.rel(directory), 1, "holds no file", "a rule without a test that breaks it is a wish")
+
+    def ask(path):
+        name = tree.rel(path)
+        expected = EXPECT.match(tree.text(path))
+        if not expected or "RIGHT" not in tree.text(path):
+            return [Problem(name, 1, "lacks its '// expect: regex' line or its RIGHT form")], []
+        status, output, inputs = compile_alone(tree, path, "-DRIGHT")
+        if status == 0 and expected[1]:
+            status, output = run_tidy(tree, path, "-DRIGHT")
+        if status != 0:
+            first = diagnostics(tree, output)[:1]
+            return [Problem(name, first[0].line if first else 1, f"its RIGHT form is refused: {first[0].what if first else output}")], []
+        status, output = run_tidy(tree, path) if expected[1] else compile_alone(tree, path)[:2]
+        if status == 0:
+            return [Problem(name, 1, "is accepted", "the rule it breaks is no longer enforced")], []
+        if not re.search(expected[2], output):
+            said = diagnostics(tree, output)
+            return [Problem(name, 1, f"is refused for another reason: {said[0].what if said else output}")], []
+        return [], inputs
+
+    yield from each(tree, "must-fail", files, ask, (tree.root / ".clang-tidy").read_text())
