@@ -5,7 +5,7 @@
 #include <limits>
 
 #include "base/check.h"
-#include "codec/utf8.h"
+#include "base/utf8.h"
 
 namespace cairn::codec {
 namespace {

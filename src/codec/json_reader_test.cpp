@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "codec/utf8.h"
+#include "base/utf8.h"
 
 namespace cairn::codec {
 namespace {

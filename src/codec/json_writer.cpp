@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "base/check.h"
-#include "codec/utf8.h"
+#include "base/utf8.h"
 
 namespace cairn::codec {
 namespace {

@@ -9,7 +9,7 @@
 #include <limits>
 
 #include "codec/json_reader.h"
-#include "codec/utf8.h"
+#include "base/utf8.h"
 
 namespace cairn::codec {
 namespace {

@@ -10,6 +10,7 @@
 #include <optional>
 
 #include "base/check.h"
+#include "base/utf8.h"
 
 namespace cairn::config {
 namespace {
@@ -21,31 +22,6 @@ struct Overloaded : F... {
 
 using Converted = std::expected<Value, std::string>;
 std::unexpected<std::string> rule(std::string text) { return std::unexpected(std::move(text)); }
-
-bool is_utf8(std::string_view text) noexcept {
-  std::size_t follow = 0;
-  std::uint32_t code = 0, least = 0;
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (follow > 0) {
-      if ((byte & 0xc0) != 0x80) return false;
-      code = code << 6 | (byte & 0x3f);
-      if (--follow == 0 && (code < least || code > 0x10ffff || (code >= 0xd800 && code <= 0xdfff)))
-        return false;
-    } else if (byte >= 0x80) {
-      if ((byte & 0xe0) == 0xc0) {
-        follow = 1, code = byte & 0x1f, least = 0x80;
-      } else if ((byte & 0xf0) == 0xe0) {
-        follow = 2, code = byte & 0x0f, least = 0x800;
-      } else if ((byte & 0xf8) == 0xf0) {
-        follow = 3, code = byte & 0x07, least = 0x10000;
-      } else {
-        return false;
-      }
-    }
-  }
-  return follow == 0;
-}
 
 bool is_clean(std::string_view text) noexcept {
   return is_utf8(text) && std::ranges::none_of(text, [](char c) {

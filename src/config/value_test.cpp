@@ -4,7 +4,7 @@
 
 #include <limits>
 
-#include "config/endpoint.h"
+#include "base/endpoint.h"
 #include "config/suggest.h"
 
 namespace cairn::config {

@@ -207,7 +207,7 @@ Result<> ClientExchange::write_head(const ClientRequest& request) {
   const bool local = !request.endpoint.path.empty();
   const std::string host = !request.host.empty() ? request.host
                            : local               ? "localhost"
-                                                 : io::format_endpoint(request.endpoint);
+                                                 : format_endpoint(request.endpoint);
   if (!is_valid_host(host)) return invalid();
   const std::size_t size = request.target.size() + host.size() + request.lines_.size() + 256;
   if (size > Slab::large) return invalid();

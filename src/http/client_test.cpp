@@ -121,7 +121,7 @@ class Wires final : public io::Network {
       co_return fail(ErrorCode::connection_lost, "connect", Side::upstream);
     }
     Wire& wire = at.emplace_back();
-    wire.endpoint = io::format_endpoint(endpoint);
+    wire.endpoint = format_endpoint(endpoint);
     wire.room = room;
     co_return std::make_unique<Twin>(shard_, wire);
   }

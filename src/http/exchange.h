@@ -10,7 +10,6 @@
 #include <string>
 #include <string_view>
 
-#include "base/ulid.h"
 #include "base/units.h"
 #include "http/head.h"
 #include "http/parser.h"
@@ -19,6 +18,7 @@
 #include "http/route.h"
 #include "io/file.h"
 #include "io/stream.h"
+#include "runtime/call.h"
 
 namespace cairn::http {
 
@@ -99,11 +99,11 @@ struct Exchange {
   RouteMatch route;
   RequestBody body;
   Response response;
-  Ulid corr_id;
   // The correlation id as it is echoed: the client's own text, or the ULID's.
   std::array<char, 64> corr_text;
   std::uint8_t corr_size = 0;
   std::string path_text;  // room for a path that had escapes
+  CallContext context;  // of a request that a worker runs
   std::string_view corr() const noexcept { return {corr_text.data(), corr_size}; }
   // For the layer above, from begin to finished: what it has counted for this request.
   std::uint32_t counted = 0;
@@ -127,7 +127,7 @@ class Handler {
   virtual void finished(Exchange& exchange, bool complete) = 0;
   // A connection arrived: may it stay, and on whose account? `reserved` serves health only.
   enum class Admission : std::uint8_t { welcome, reserved, refused };
-  virtual Admission admit(const io::PeerAddress& peer) = 0;
+  virtual Admission admit(const io::PeerAddress& peer, bool health_only) = 0;
   virtual void left(const io::PeerAddress& peer, Admission admission) = 0;
   // Draining: the last listener was closed after its queue was taken in.
   virtual void doors_closed() {}

@@ -2,6 +2,7 @@
 
 #include "base/check.h"
 #include "http/scan.h"
+#include "base/utf8.h"
 
 namespace cairn::http {
 namespace {
@@ -29,35 +30,6 @@ bool has_dot_segment(std::string_view path) noexcept {
     if (rest.empty() || rest.front() == '/') return true;
   }
   return false;
-}
-
-// Bytes of the well-formed UTF-8 sequence at the start of `text`, 0 when there is none. Overlong forms
-// and surrogates are none: they are how a '.' or '/' is smuggled past a check.
-std::size_t utf8_sequence(std::string_view text) noexcept {
-  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
-  const auto within = [&](std::size_t i, unsigned low, unsigned high) {
-    return i < text.size() && byte(i) >= low && byte(i) <= high;
-  };
-  const unsigned lead = byte(0);
-  if (lead < 0x80) return 1;
-  if (lead >= 0xc2 && lead <= 0xdf) return within(1, 0x80, 0xbf) ? 2 : 0;
-  if (lead >= 0xe0 && lead <= 0xef)
-    return within(1, lead == 0xe0 ? 0xa0 : 0x80, lead == 0xed ? 0x9f : 0xbf) && within(2, 0x80, 0xbf) ? 3 : 0;
-  if (lead >= 0xf0 && lead <= 0xf4)
-    return within(1, lead == 0xf0 ? 0x90 : 0x80, lead == 0xf4 ? 0x8f : 0xbf) && within(2, 0x80, 0xbf) &&
-                   within(3, 0x80, 0xbf)
-               ? 4
-               : 0;
-  return 0;
-}
-
-bool is_utf8(std::string_view text) noexcept {
-  while (!text.empty()) {
-    const std::size_t size = utf8_sequence(text);
-    if (size == 0) return false;
-    text.remove_prefix(size);
-  }
-  return true;
 }
 
 bool has_escape(std::string_view text) noexcept {

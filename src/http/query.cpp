@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/check.h"
-#include "codec/utf8.h"
+#include "base/utf8.h"
 #include "http/scan.h"
 
 namespace cairn::http {
@@ -33,7 +33,7 @@ Result<std::string_view> decode(std::string_view raw, std::span<char>& room) noe
     *out++ = c;
   }
   const std::string_view text(begin, static_cast<std::size_t>(out - begin));
-  if (!codec::is_utf8(text)) return malformed("query is not UTF-8");
+  if (!is_utf8(text)) return malformed("query is not UTF-8");
   room = room.subspan(text.size());
   return text;
 }

@@ -25,15 +25,15 @@ Server::Server(io::Machine& machine, Handler& handler, ServerOptions options)
 
 Server::~Server() { CHECK(connections_ == 0); }
 
-Result<> Server::listen(const io::Endpoint& endpoint) {
+Result<> Server::listen(const io::Endpoint& endpoint, bool health_only) {
   TRY(auto listener, machine_.network.listen(endpoint));
-  listeners_.push_back(std::move(listener));
+  doors_.push_back(std::make_unique<Door>(std::move(listener), health_only));
   return {};
 }
 
 std::vector<std::string> Server::addresses() const {
   std::vector<std::string> all;
-  for (const auto& listener : listeners_) all.push_back(listener->local_address());
+  for (const auto& door : doors_) all.push_back(door->listener->local_address());
   return all;
 }
 
@@ -41,8 +41,8 @@ void Server::start(Scope& scope) {
   scope_ = &scope;
   accepting_ = std::make_unique<CancelSource>(machine_.shard, &scope.source());
   idle_ = std::make_unique<CancelSource>(machine_.shard, &scope.source());
-  open_doors_ = listeners_.size();
-  for (const auto& listener : listeners_) scope.spawn("listener", accept(scope.call(), *listener));
+  open_doors_ = doors_.size();
+  for (const auto& door : doors_) scope.spawn("listener", accept(scope.call(), *door));
 }
 
 void Server::drain() noexcept {
@@ -51,33 +51,34 @@ void Server::drain() noexcept {
   if (idle_) idle_->cancel(StopReason::draining);
 }
 
-Task<> Server::accept(Call call, io::Listener& listener) {
+Task<> Server::accept(Call call, Door& door) {
+  io::Listener& listener = *door.listener;
   const Call waits = call.under(*accepting_);
   while (!draining_) {
     if (!co_await listener.acceptable.wait(waits)) break;
-    while (take_one(call, listener)) {
+    while (take_one(call, door)) {
     }
     // Out of descriptors: those waiting stay queued in the kernel while others finish.
     if (listener.acceptable.ready() && !co_await sleep_for(waits, accept_pause)) break;
   }
   // What has already connected is served before the door closes.
   if (draining_)
-    while (take_one(call, listener)) {
+    while (take_one(call, door)) {
     }
   listener.close();
   if (--open_doors_ == 0) handler_.doors_closed();
 }
 
 // False when nothing is queued, or accepting failed for want of resources.
-bool Server::take_one(Call call, io::Listener& listener) {
-  io::Listener::Accepted accepted = listener.try_accept();
+bool Server::take_one(Call call, Door& door) {
+  io::Listener::Accepted accepted = door.listener->try_accept();
   if (accepted.status != io::IoStatus::done) return false;
-  welcome(call, std::move(accepted.stream));
+  welcome(call, std::move(accepted.stream), door.health_only);
   return true;
 }
 
-void Server::welcome(Call call, std::unique_ptr<io::Stream> stream) {
-  const Handler::Admission admission = handler_.admit(stream->peer());
+void Server::welcome(Call call, std::unique_ptr<io::Stream> stream, bool health_only) {
+  const Handler::Admission admission = handler_.admit(stream->peer(), health_only);
   if (admission == Handler::Admission::refused) {
     const iovec whole{const_cast<char*>(too_many_connections.data()), too_many_connections.size()};
     (void)stream->try_writev({&whole, 1});

@@ -41,7 +41,8 @@ class Server {
   void set_options(const ServerOptions& options) noexcept { options_ = options; }
   const ServerOptions& options() const noexcept { return options_; }
 
-  Result<> listen(const io::Endpoint& endpoint);
+  // Connections of a `health_only` listener are asked for as such.
+  Result<> listen(const io::Endpoint& endpoint, bool health_only = false);
   std::vector<std::string> addresses() const;
   // Starts accepting; every task belongs to `scope`.
   void start(Scope& scope);
@@ -53,9 +54,13 @@ class Server {
 
  private:
   friend class Connection;
-  Task<> accept(Call call, io::Listener& listener);
-  bool take_one(Call call, io::Listener& listener);
-  void welcome(Call call, std::unique_ptr<io::Stream> stream);
+  struct Door {
+    std::unique_ptr<io::Listener> listener;
+    bool health_only;
+  };
+  Task<> accept(Call call, Door& door);
+  bool take_one(Call call, Door& door);
+  void welcome(Call call, std::unique_ptr<io::Stream> stream, bool health_only);
 
   Exchange* borrow();
   void give_back(Exchange* exchange) noexcept;
@@ -68,7 +73,7 @@ class Server {
   bool draining_ = false;
   std::size_t connections_ = 0;
   std::size_t open_doors_ = 0;
-  std::vector<std::unique_ptr<io::Listener>> listeners_;
+  std::vector<std::unique_ptr<Door>> doors_;
   std::unique_ptr<CancelSource> accepting_;  // stopped when draining begins
   std::unique_ptr<CancelSource> idle_;       // likewise; idle waits answer to it
   std::vector<std::unique_ptr<Exchange>> spare_;

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/bytes.h"
+#include "base/endpoint.h"
 #include "base/result.h"
 #include "io/readiness.h"
 #include "runtime/task.h"
@@ -31,6 +32,7 @@ struct PeerAddress {
   std::uint16_t port = 0;
   bool local = false;  // a Unix socket
   std::uint32_t uid = 0;
+  bool same_user = false;  // of a Unix peer: the uid this process runs as
   friend bool operator==(const PeerAddress&, const PeerAddress&) = default;
 };
 std::string format_peer(const PeerAddress& peer);
@@ -95,14 +97,7 @@ class Listener {
   Readiness acceptable;
 };
 
-// HOST:PORT with a numeric or to-be-resolved host, or unix:PATH.
-struct Endpoint {
-  std::string host;
-  std::uint16_t port = 0;
-  std::string path;  // Unix socket when not empty
-};
-Result<Endpoint> parse_endpoint(std::string_view text);
-std::string format_endpoint(const Endpoint& endpoint);
+using cairn::Endpoint;
 
 class Network {
  public:

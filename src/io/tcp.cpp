@@ -40,6 +40,7 @@ PeerAddress peer_of(const sockaddr_storage& from, int descriptor) noexcept {
     socklen_t size = sizeof who;
     peer.local = true;
     peer.uid = getsockopt(descriptor, SOL_SOCKET, SO_PEERCRED, &who, &size) == 0 ? who.uid : ~0u;
+    peer.same_user = peer.uid == geteuid();
   }
   return peer;
 }

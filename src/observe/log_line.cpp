@@ -9,6 +9,7 @@
 #include <iterator>
 
 #include "base/check.h"
+#include "base/utf8.h"
 
 namespace cairn::observe {
 namespace {
@@ -69,26 +70,9 @@ class Unpacker {
   std::size_t at_ = 0;
 };
 
-// Length of the well-formed UTF-8 sequence at the start of `text`, 0 if there is none.
-std::size_t utf8_length(std::string_view text) noexcept {
-  const auto at = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
-  const auto follows = [&](std::size_t i, unsigned low = 0x80, unsigned high = 0xbf) {
-    return i < text.size() && at(i) >= low && at(i) <= high;
-  };
-  const unsigned lead = at(0);
-  if (lead < 0x80) return 1;
-  if (lead >= 0xc2 && lead <= 0xdf) return follows(1) ? 2 : 0;
-  if (lead >= 0xe0 && lead <= 0xef)
-    return follows(1, lead == 0xe0 ? 0xa0 : 0x80, lead == 0xed ? 0x9f : 0xbf) && follows(2) ? 3 : 0;
-  if (lead >= 0xf0 && lead <= 0xf4)
-    return follows(1, lead == 0xf0 ? 0x90 : 0x80, lead == 0xf4 ? 0x8f : 0xbf) && follows(2) && follows(3) ? 4
-                                                                                                          : 0;
-  return 0;
-}
-
 void append_escaped(std::string& out, std::string_view text) {
   while (!text.empty()) {
-    const std::size_t length = utf8_length(text);
+    const std::size_t length = utf8_sequence_size(text);
     const char c = text[0];
     if (length == 0)
       out += "\xef\xbf\xbd";

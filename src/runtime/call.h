@@ -5,11 +5,12 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 #include <type_traits>
 
 #include "base/error.h"
-#include "base/ulid.h"
 #include "base/units.h"
+#include "observe/span.h"
 
 namespace cairn {
 
@@ -17,7 +18,8 @@ class CancelSource;
 
 // Per request: who and under which name in the logs. Owned by the request's scope.
 struct CallContext {
-  Ulid corr_id;
+  std::string_view corr_id;   // as echoed and logged
+  observe::SpanContext span;  // of this request; a call to a peer is a child of it
   std::uint32_t tenant = 0;
 };
 

@@ -98,10 +98,13 @@ class Mpsc {
       return;
     }
     WaitNode& node = receivers_.front();
-    if (node.arm == recv_arm)
+    if (node.arm == recv_arm && depth_ == 0) {
       static_cast<RecvNode&>(node).slot.emplace(std::move(item));
-    else
+    } else {
       push(std::move(item));
+      // A select was told of the items before this one and has not come for them yet: the oldest goes first.
+      if (node.arm == recv_arm) static_cast<RecvNode&>(node).slot.emplace(take());
+    }
     wake(node);
   }
 

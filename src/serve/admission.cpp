@@ -1,5 +1,6 @@
 #include "serve/admission.h"
 
+#include <algorithm>
 #include <cstring>
 
 namespace cairn::serve {
@@ -11,13 +12,21 @@ Admission::Admission(const Settings& settings)
       rate(settings.max_rps),
       connections_(settings.max_conns),
       reserved_(reserved_connections),
-      per_address_(settings.max_conns_per_ip) {}
+      per_address_(settings.max_conns_per_ip),
+      allow_uids_(settings.allow_uids) {}
 
 void Admission::apply(const Settings& settings) noexcept {
   inflight.set_limit(settings.max_inflight);
   rate.set_rate(settings.max_rps);
   connections_.set_limit(settings.max_conns);
   per_address_.store(settings.max_conns_per_ip, std::memory_order_relaxed);
+  allow_uids_.with([&](std::vector<std::uint32_t>& uids) { uids = settings.allow_uids; });
+}
+
+bool Admission::is_allowed(const io::PeerAddress& local_peer) {
+  return local_peer.same_user || allow_uids_.with([&](const std::vector<std::uint32_t>& uids) {
+    return std::find(uids.begin(), uids.end(), local_peer.uid) != uids.end();
+  });
 }
 
 std::size_t Admission::AddressHash::operator()(const AddressKey& key) const noexcept {
@@ -50,12 +59,15 @@ void Admission::uncount_address(const io::PeerAddress& peer) {
   });
 }
 
+Verdict Admission::connect_for_health() { return reserved_.try_take() ? Verdict::reserved : Verdict::refused; }
+
 Verdict Admission::connect(const io::PeerAddress& peer) {
+  if (peer.local && !is_allowed(peer)) return Verdict::refused;
   if (connections_.try_take()) {
     if (peer.local || count_address(peer)) return Verdict::welcome;
     connections_.give();
   }
-  return reserved_.try_take() ? Verdict::reserved : Verdict::refused;
+  return connect_for_health();
 }
 
 void Admission::disconnect(const io::PeerAddress& peer, Verdict admission) {

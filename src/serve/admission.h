@@ -2,6 +2,7 @@
 //   Never more than max_conns connections, and never more than max_conns_per_ip from one address,
 //         beyond the 16 that are kept for health.
 //   Never more than max_inflight requests between admission and their answer.
+//   A Unix peer is of our own user or of one that uds.allow_uids names.
 // Work is shard-local; what counts across shards is one atomic each, and per-address counts sit in striped
 // tables that are touched when a connection comes and goes, not per request.
 #pragma once
@@ -27,6 +28,8 @@ class Admission {
   void apply(const Settings& settings) noexcept;  // live
 
   http::Handler::Admission connect(const io::PeerAddress& peer);
+  // On the listener that serves health only.
+  http::Handler::Admission connect_for_health();
   void disconnect(const io::PeerAddress& peer, http::Handler::Admission admission);
 
   Permits inflight;
@@ -45,6 +48,7 @@ class Admission {
   static constexpr unsigned rank = 10;
   static constexpr std::size_t stripes = 16;
 
+  bool is_allowed(const io::PeerAddress& local_peer);
   static AddressKey key_of(const io::PeerAddress& peer) noexcept;
   bool count_address(const io::PeerAddress& peer);
   void uncount_address(const io::PeerAddress& peer);
@@ -53,6 +57,7 @@ class Admission {
   Permits reserved_;
   std::atomic<std::uint64_t> per_address_;
   std::array<Guarded<Counts, rank>, stripes> addresses_;
+  Guarded<std::vector<std::uint32_t>, rank> allow_uids_;
 };
 
 }  // namespace cairn::serve

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include "config/endpoint.h"
 #include "config/problem.h"
 #include "config/reload.h"
 #include "io/process.h"
@@ -67,10 +66,11 @@ class Host {
 
   // Shard 0 learns the port when 0 was asked; the others share it by SO_REUSEPORT.
   Result<> bind() {
-    TRY(auto endpoint, io::parse_endpoint(snapshot_->get(keys_.bind)));
-    TRY(address_, node_.listen(0, endpoint));
-    TRY(endpoint, io::parse_endpoint(address_));
-    for (unsigned i = 1; i < process_.shards(); ++i) TRY_VOID(node_.listen(i, endpoint));
+    TRY(address_, node_.listen(0, *parse_endpoint(snapshot_->get(keys_.bind))));
+    const Endpoint bound = *parse_endpoint(address_);
+    for (unsigned i = 1; i < process_.shards(); ++i) TRY_VOID(node_.listen(i, bound));
+    if (const std::string& apart = snapshot_->get(keys_.metrics_addr); !apart.empty())
+      TRY_VOID(node_.listen(0, *parse_endpoint(apart), true));
     if (const std::string& path = snapshot_->get(keys_.uds_path); !path.empty())
       TRY_VOID(node_.listen(0, io::Endpoint{.host = {}, .port = 0, .path = path}));
     return {};

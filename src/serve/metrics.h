@@ -8,7 +8,6 @@
 
 #include "http/method.h"
 #include "observe/metric.h"
-#include "runtime/supervisor.h"
 #include "runtime/topology.h"
 
 namespace cairn::serve {
@@ -40,23 +39,6 @@ struct Metrics {
 
  private:
   std::vector<std::string> kinds_;
-};
-
-// Counts a shard's background tasks.
-class CountedTasks : public TaskEvents {
- public:
-  CountedTasks(const Metrics& metrics, observe::Slot slot) noexcept : metrics_(metrics), slot_(slot) {}
-  void spawned(const char* kind, const char*) noexcept override { metrics_.tasks_spawned.at(index(kind)).add(slot_); }
-  void cancelled(const char* kind, const char*) noexcept override { metrics_.tasks_canceled.at(index(kind)).add(slot_); }
-  void aborted(const char* kind, const char*) noexcept override { metrics_.tasks_aborted.at(index(kind)).add(slot_); }
-  void panicked(const char* kind, const char*, const char*) noexcept override {
-    metrics_.tasks_panicked.at(index(kind)).add(slot_);
-  }
-
- private:
-  std::size_t index(const char* kind) const noexcept { return metrics_.kind_index(kind); }
-  const Metrics& metrics_;
-  observe::Slot slot_;
 };
 
 }  // namespace cairn::serve

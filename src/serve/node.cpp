@@ -35,26 +35,58 @@ std::string write_version(std::string_view service, const BuildInfo& build) {
   return out;
 }
 
+std::vector<GateDeclaration> all_gates(const Service& service) {
+  std::vector<GateDeclaration> gates = service.gates();
+  for (std::string_view shared : {"config", "listener", "tasks"}) gates.push_back({shared});
+  return gates;
+}
+
+constexpr Duration lag_warning_period = Duration::seconds(5);
 constexpr Duration worker_grace = Duration::seconds(1);
 
 }  // namespace
 
+// Counts a shard's background tasks; one that stays down makes the service not ready.
+class Node::BackgroundEvents : public TaskEvents {
+ public:
+  BackgroundEvents(Shared& shared, observe::Slot slot) noexcept : metrics_(shared.metrics), health_(shared.health), slot_(slot) {}
+  void spawned(const char* kind, const char*) noexcept override { count(metrics_.tasks_spawned, kind); }
+  void cancelled(const char* kind, const char*) noexcept override { count(metrics_.tasks_canceled, kind); }
+  void aborted(const char* kind, const char*) noexcept override { count(metrics_.tasks_aborted, kind); }
+  void panicked(const char* kind, const char*, const char*) noexcept override {
+    count(metrics_.tasks_panicked, kind);
+    metrics_.backoff_retries.at(0).add(slot_);
+  }
+  void unhealthy(const char*, const char*) noexcept override { health_.set("tasks", false); }
+
+ private:
+  void count(const observe::CounterFamily& family, const char* kind) const noexcept {
+    family.at(metrics_.kind_index(kind)).add(slot_);
+  }
+  Metrics& metrics_;
+  Health& health_;
+  observe::Slot slot_;
+};
+
 // Members die in reverse; by then no task is alive. The server's stop switches hang below the scope of its
 // connections, so it goes first.
 struct Node::ShardPart {
-  ShardPart(Shared& shared, io::Machine& m, const Settings& settings, observe::Logger log, std::size_t workers)
+  ShardPart(Shared& shared, io::Machine& m, config::SnapshotPtr snapshot, const Settings& settings, observe::Logger l,
+            std::size_t workers)
       : machine(m),
-        events(shared.metrics, m.shard.index()),
-        drain(m.shard),
-        pipeline(shared, m, drain, settings, log, workers),
+        log(l),
+        events(shared, m.shard.index()),
+        bus(m.shard, std::move(snapshot)),
+        pipeline(shared, m, bus, settings, l, workers),
         connections(m.shard),
         server(machine, pipeline, settings.server),
         background(m.shard, &events),
         control(m.shard) {}
 
   io::Machine& machine;
-  CountedTasks events;
-  Drain drain;
+  observe::Logger log;
+  BackgroundEvents events;
+  Bus bus;
   Pipeline pipeline;
   Scope connections;
   http::Server server;
@@ -67,13 +99,14 @@ Node::Node(Service& service, config::SnapshotPtr snapshot, const config::ServerK
     : service_(service),
       keys_(keys),
       settings_(read_settings(*snapshot, keys)),
+      snapshot_(snapshot),
       log_(log),
       workers_(workers),
       registry_(shards),
       specs_(all_routes(service)),
       routes_(plain_routes(specs_)),
       metrics_(registry_, patterns(specs_), service.declaration()),
-      health_(service.gates()),
+      health_(all_gates(service)),
       admission_(settings_),
       work_(static_cast<std::uint64_t>(snapshot->get(keys.work_queue))),
       version_json_(write_version(service.declaration().name, build)),
@@ -98,11 +131,11 @@ void Node::attach(io::Machine& machine) {
   ShardScope here(machine.shard);
   observe::Logger log(log_, machine.shard.index(), service_.declaration().name);
   CHECK(parts_.size() == machine.shard.index());
-  parts_.push_back(std::make_unique<ShardPart>(shared_, machine, settings_, log, workers_));
+  parts_.push_back(std::make_unique<ShardPart>(shared_, machine, snapshot_, settings_, log, workers_));
 }
 
-Result<std::string> Node::listen(unsigned shard, const io::Endpoint& endpoint) {
-  TRY_VOID(parts_[shard]->server.listen(endpoint));
+Result<std::string> Node::listen(unsigned shard, const io::Endpoint& endpoint, bool health_only) {
+  TRY_VOID(parts_[shard]->server.listen(endpoint, health_only));
   return parts_[shard]->server.addresses().back();
 }
 
@@ -110,7 +143,9 @@ void Node::start(unsigned shard) {
   ShardPart& part = *parts_[shard];
   ShardScope here(part.machine.shard);
   part.pipeline.start(part.background);
+  CHECK(part.background.start({"event-log", "observer"}, [this, &part](Call call) { return log_events(call, part); }).has_value());
   part.server.start(part.connections);
+  health_.set("tasks", true);
 }
 
 std::size_t Node::connections(unsigned shard) const noexcept { return parts_[shard]->server.connections(); }
@@ -125,23 +160,44 @@ void Node::apply(unsigned shard, const config::SnapshotPtr& snapshot) {
   const Settings settings = read_settings(*snapshot, keys_);
   part.server.set_options(settings.server);
   part.pipeline.apply(*snapshot, settings);
+  part.bus.config.set(snapshot);
+  (void)part.bus.events.send({Event::Kind::config_updated, snapshot->version()});
 }
 
 void Node::drain(unsigned shard, Instant deadline, std::function<void(DrainResult)> done) {
   ShardPart& part = *parts_[shard];
   health_.set_draining();
-  part.drain.begin(deadline);
+  part.bus.drain.begin(deadline);
+  (void)part.bus.events.send({Event::Kind::shutdown});
   part.server.drain();
   part.control.spawn("drain", drain_shard(part.control.call(), part, std::move(done)));
 }
 
-void Node::abort(unsigned shard) noexcept { parts_[shard]->drain.abort_now(); }
+void Node::abort(unsigned shard) noexcept { parts_[shard]->bus.drain.abort_now(); }
+
+// The one listener every service has: what happened is in the log, and what was missed is counted.
+Task<> Node::log_events(Call call, ShardPart& part) {
+  Broadcast<Event>::Receiver receiver = part.bus.events.subscribe();
+  observe::LogEvery every(lag_warning_period);
+  for (;;) {
+    auto event = co_await receiver.recv(call);
+    if (!event && event.error().code == ErrorCode::lagged) {
+      metrics_.bus_lagged.at(0, 0).add(part.machine.shard.index(), receiver.missed());
+      if (auto held = every.due(part.machine.shard.now())) part.log.warn("events lag", {{"missed", receiver.missed()}, {"held_back", *held}});
+      continue;
+    }
+    if (!event) co_return;
+    const bool shutdown = event->kind == Event::Kind::shutdown;
+    part.log.debug(shutdown ? "shutdown" : "configuration updated", {{"version", event->version}});
+  }
+}
 
 Task<> Node::drain_shard(Call call, ShardPart& part, std::function<void(DrainResult)> done) {
-  DrainResult result = co_await part.drain.finish(call, part.connections);
+  DrainResult result = co_await part.bus.drain.finish(call, part.connections);
   for (std::size_t i = 0; i < result.aborted; ++i) metrics_.tasks_aborted.at(metrics_.kind_index("connection")).add(part.machine.shard.index());
   // Nobody can send any more: workers end when they have emptied the queue.
   part.pipeline.close();
+  part.bus.events.close();
   if (!co_await part.background.join(call.within(worker_grace))) {
     part.background.abort();
     (void)co_await part.background.join(call.within(worker_grace));

@@ -29,7 +29,8 @@ class Node {
 
   // --- before the shards run, or on the shard itself
   void attach(io::Machine& machine);
-  Result<std::string> listen(unsigned shard, const io::Endpoint& endpoint);  // the bound address
+  // The bound address. A `health_only` listener serves health, readiness, version and metrics.
+  Result<std::string> listen(unsigned shard, const io::Endpoint& endpoint, bool health_only = false);
   void start(unsigned shard);
 
   // --- on the shard
@@ -50,11 +51,14 @@ class Node {
 
  private:
   struct ShardPart;
+  class BackgroundEvents;
+  Task<> log_events(Call call, ShardPart& part);
   Task<> drain_shard(Call call, ShardPart& part, std::function<void(DrainResult)> done);
 
   Service& service_;
   config::ServerKeys keys_;
   Settings settings_;
+  config::SnapshotPtr snapshot_;  // of the start; shards have the newest in Bus::config
   observe::Log& log_;
   std::size_t workers_;
   observe::Registry registry_;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/ulid.h"
 #include "http/path.h"
 #include "observe/exposition.h"
 #include "runtime/wait.h"
@@ -52,16 +53,17 @@ struct Pipeline::Slot {
   Job* job = nullptr;
 };
 
-Pipeline::Pipeline(Shared& shared, io::Machine& machine, Drain& drain, const Settings& settings,
+Pipeline::Pipeline(Shared& shared, io::Machine& machine, Bus& bus, const Settings& settings,
                    observe::Logger log, std::size_t workers)
     : shared_(shared),
       machine_(machine),
-      drain_(drain),
-      door_(std::move(*drain.try_enter())),
+      drain_(bus.drain),
+      door_(std::move(*bus.drain.try_enter())),
       settings_(settings),
       log_(log),
-      service_(shared.service.make_shard({machine, log, shared.health})),
+      service_(shared.service.make_shard({machine, log, shared.health, bus})),
       slot_(machine.shard.index()),
+      connection_kind_(shared.metrics.kind_index("connection")),
       workers_(workers),
       queue_(machine.shard, static_cast<std::size_t>(shared.work.limit())) {
   for (std::uint64_t i = 0; i < shared.work.limit(); ++i) {
@@ -82,12 +84,14 @@ void Pipeline::apply(const config::Snapshot& snapshot, const Settings& settings)
   service_->apply(snapshot);
 }
 
-http::Handler::Admission Pipeline::admit(const io::PeerAddress& peer) {
-  const Admission verdict = shared_.admission.connect(peer);
-  if (verdict == Admission::refused)
+http::Handler::Admission Pipeline::admit(const io::PeerAddress& peer, bool health_only) {
+  const Admission verdict = health_only ? shared_.admission.connect_for_health() : shared_.admission.connect(peer);
+  if (verdict == Admission::refused) {
     shared_.metrics.rejected.at(Rejected::connections).add(slot_);
-  else
-    inside_.push_back(drain_.enter(door_));
+    return verdict;
+  }
+  shared_.metrics.tasks_spawned.at(connection_kind_).add(slot_);
+  inside_.push_back(drain_.enter(door_));
   return verdict;
 }
 
@@ -109,9 +113,17 @@ void Pipeline::take_corr_id(http::Exchange& exchange) noexcept {
     return;
   }
   Random& random = machine_.shard.random();
-  exchange.corr_id = make_ulid(machine_.shard.wall(), random.next(), random.next());
-  format_ulid_to(exchange.corr_id, exchange.corr_text.data());
+  format_ulid_to(make_ulid(machine_.shard.wall(), random.next(), random.next()), exchange.corr_text.data());
   exchange.corr_size = ulid_text_size;
+}
+
+// Who is asking, for whatever the work calls in turn: the caller's trace goes on, or one begins here.
+void Pipeline::take_context(http::Exchange& exchange) noexcept {
+  Random& random = machine_.shard.random();
+  auto parent = observe::parse_traceparent(exchange.request().fields.get(http::FieldName::traceparent));
+  exchange.context.corr_id = exchange.corr();
+  exchange.context.span = parent ? observe::child_of(*parent, random.next())
+                                 : observe::start_trace(random.next(), random.next(), random.next(), false);
 }
 
 Error Pipeline::match_route(http::Exchange& exchange) {
@@ -212,6 +224,8 @@ Error Pipeline::admit_request(http::Exchange& exchange, const RouteSpec& spec) {
 }
 
 Task<> Pipeline::handle(Call call, http::Exchange& exchange) {
+  take_context(exchange);
+  call = call.with_context(exchange.context);
   auto permit = shared_.work.try_hold();
   if (!permit || free_slots_.empty()) {
     shared_.metrics.queue_dropped.at(0).add(slot_);

@@ -41,7 +41,7 @@ std::span<const RouteSpec> shared_routes();
 
 class Pipeline final : public http::Handler {
  public:
-  Pipeline(Shared& shared, io::Machine& machine, Drain& drain, const Settings& settings, observe::Logger log,
+  Pipeline(Shared& shared, io::Machine& machine, Bus& bus, const Settings& settings, observe::Logger log,
            std::size_t workers);
   ~Pipeline() override;
 
@@ -55,7 +55,7 @@ class Pipeline final : public http::Handler {
   Task<> handle(Call call, http::Exchange& exchange) override;
   void refuse(http::Exchange& exchange, Error error) override;
   void finished(http::Exchange& exchange, bool complete) override;
-  Admission admit(const io::PeerAddress& peer) override;
+  Admission admit(const io::PeerAddress& peer, bool health_only) override;
   void left(const io::PeerAddress& peer, Admission admission) override;
   void timed_out(Slow what) override;
   void doors_closed() override { door_ = DrainGuard(); }
@@ -65,6 +65,7 @@ class Pipeline final : public http::Handler {
   struct Slot;
 
   void take_corr_id(http::Exchange& exchange) noexcept;
+  void take_context(http::Exchange& exchange) noexcept;
   Error match_route(http::Exchange& exchange);
   Error admit_request(http::Exchange& exchange, const RouteSpec& spec);
   void answer_shared(http::Exchange& exchange, std::size_t which);
@@ -84,6 +85,7 @@ class Pipeline final : public http::Handler {
   observe::Logger log_;
   std::unique_ptr<ServiceShard> service_;
   observe::Slot slot_;
+  std::size_t connection_kind_;
   std::size_t workers_;
   std::vector<std::unique_ptr<Slot>> slots_;
   std::vector<Slot*> free_slots_;

@@ -10,13 +10,14 @@
 #include "observe/log.h"
 #include "runtime/topology.h"
 #include "serve/body.h"
+#include "serve/events.h"
 #include "serve/health.h"
 #include "serve/settings.h"
 
 namespace cairn::serve {
 
-// How a route's requests run. `inline_` answers at once on the connection's shard; `queued` goes through
-// `work` to a worker. An inline route may hand a request on to a worker when it would have to wait.
+// How a route's requests run. `at_once` is answered on the connection's shard without a wait; `queued` goes
+// through `work` to a worker. A route at once may hand a request on to a worker when it would have to wait.
 enum class Run : std::uint8_t { at_once, queued };
 
 struct RouteSpec {
@@ -50,6 +51,7 @@ struct ShardContext {
   io::Machine& machine;
   observe::Logger log;
   Health& health;
+  Bus& bus;
 };
 
 class Service {
@@ -57,7 +59,8 @@ class Service {
   virtual ~Service() = default;
   virtual const ServiceDeclaration& declaration() const = 0;
   virtual std::span<const RouteSpec> routes() const = 0;
-  virtual std::vector<GateDeclaration> gates() const = 0;
+  // Gates of its own, beside the ones every service has: `config`, `listener`, `tasks`.
+  virtual std::vector<GateDeclaration> gates() const { return {}; }
   virtual std::unique_ptr<ServiceShard> make_shard(ShardContext context) = 0;
   virtual void declare_metrics(observe::Registry&) {}
 };

@@ -1,5 +1,7 @@
 #include "serve/settings.h"
 
+#include <string>
+
 namespace cairn::serve {
 
 Settings read_settings(const config::Snapshot& snapshot, const config::ServerKeys& keys) {
@@ -18,6 +20,8 @@ Settings read_settings(const config::Snapshot& snapshot, const config::ServerKey
   timeouts.write = snapshot.get(keys.write_timeout);
   timeouts.idle = snapshot.get(keys.idle_timeout);
   settings.server.head.head_bytes = static_cast<std::uint32_t>(snapshot.get(keys.max_header_bytes).count);
+  for (const std::string& uid : snapshot.get(keys.uds_allow_uids))
+    settings.allow_uids.push_back(static_cast<std::uint32_t>(std::stoul(uid)));
   return settings;
 }
 

@@ -40,10 +40,12 @@ inline constexpr TaskDeclaration tasks[] = {
     {"listener", "listener", "one per shard", Criticality::essential, "accepts connections within the caps", "the shard's connection scope"},
     {"connection", "connection", "one per connection", Criticality::essential, "reads heads, admits, answers", "the shard's connection scope"},
     {"worker", "worker", "8 per shard", Criticality::essential, "runs what was queued", "supervisor"},
+    {"event-log", "observer", "one per shard", Criticality::degrading, "writes events to the log, counts what it missed", "supervisor"},
 };
 
 inline constexpr QueueDeclaration queues[] = {
     {"work", QueueKind::mpsc, 512, {"connection"}, {"worker"}, OverflowPolicy::refuse, "queue_depth"},
+    {"events", QueueKind::broadcast, serve::events_capacity, {"supervisor"}, {"event-log"}, OverflowPolicy::drop_oldest, "bus_lagged_total"},
     {"shutdown", QueueKind::watch, 1, {"supervisor"}, {"listener", "connection", "worker"}, OverflowPolicy::keep_latest, ""},
     {"config", QueueKind::watch, 1, {"supervisor"}, {"connection", "worker"}, OverflowPolicy::keep_latest, ""},
 };

@@ -176,7 +176,6 @@ class DemoService : public serve::Service {
   explicit DemoService(std::string files) : files_(std::move(files)) {}
   const ServiceDeclaration& declaration() const override { return demo::declaration; }
   std::span<const serve::RouteSpec> routes() const override { return demo::routes; }
-  std::vector<serve::GateDeclaration> gates() const override { return {{"config"}, {"listener"}}; }
   std::unique_ptr<serve::ServiceShard> make_shard(serve::ShardContext context) override {
     return std::make_unique<DemoShard>(context, files_);
   }

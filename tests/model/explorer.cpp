@@ -112,7 +112,7 @@ class Run {
     tracer_.rewind();
     tracer_.record_into(nullptr);
     scope_.emplace(shard_);
-    world_.emplace(World{shard_, *scope_, {}, {}});
+    world_.emplace(World{shard_, *scope_, {}, {}, false});
     model_ = spec.make(*world_);
   }
   ~Run() { CHECK(closed_); }
@@ -121,9 +121,11 @@ class Run {
   // world, so nothing can be taken down any more.
   [[nodiscard]] bool close() {
     tracer_.record_into(nullptr);
+    world_->closing = true;
     scope_->abort();
     for (int i = 0; i < 10'000 && !shard_.idle(); ++i) shard_.run_one();
     closed_ = true;
+    world_->closing = false;
     if (shard_.live_tasks != 0) {
       std::string names;
       scope_->for_each_task([&](const TaskInfo& info) { names += std::string(" ") + info.name; });

@@ -29,9 +29,9 @@ struct World {
   Shard& shard;
   Scope& scope;  // root of every task of the model
 
-  // A named oracle says no. The first one ends the run.
+  // A named oracle says no. The first one ends the run; how tasks end after that is nobody's promise.
   void fail(const char* oracle, std::string detail) {
-    if (failure.empty()) {
+    if (failure.empty() && !closing) {
       failed_oracle = oracle;
       failure = std::move(detail);
     }
@@ -41,6 +41,7 @@ struct World {
   }
   std::string failed_oracle;
   std::string failure;
+  bool closing = false;
 };
 
 // A plain value that several tasks of a model use. It reports its use as a primitive does, so that reduction
@@ -88,7 +89,7 @@ struct ModelSpec {
 struct Options {
   bool reduce = true;
   std::uint64_t max_schedules = 50'000'000;
-  std::size_t max_steps = 2'000;      // in one schedule; more is a livelock
+  std::size_t max_steps = 300;        // in one schedule; more is a livelock
   std::vector<std::uint16_t> replay;  // when not empty, one run along this tape
 };
 

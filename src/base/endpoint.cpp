@@ -1,4 +1,4 @@
-#include "config/endpoint.h"
+#include "base/endpoint.h"
 
 #include <arpa/inet.h>
 #include <fmt/format.h>
@@ -7,7 +7,7 @@
 #include <array>
 #include <charconv>
 
-namespace cairn::config {
+namespace cairn {
 namespace {
 
 bool is_ipv4(const std::string& host, in_addr& address) noexcept {
@@ -32,6 +32,7 @@ bool is_host_name(std::string_view host) noexcept {
 }  // namespace
 
 bool Endpoint::is_loopback() const noexcept {
+  if (!path.empty()) return true;
   in_addr four{};
   if (is_ipv4(host, four)) return (ntohl(four.s_addr) >> 24) == 127;
   in6_addr six{};
@@ -40,6 +41,10 @@ bool Endpoint::is_loopback() const noexcept {
 }
 
 std::optional<Endpoint> parse_endpoint(std::string_view text) {
+  if (text.starts_with("unix:")) {
+    if (text.size() == 5) return std::nullopt;
+    return Endpoint{.host = {}, .port = 0, .path = std::string(text.substr(5))};
+  }
   const std::size_t colon = text.rfind(':');
   if (colon == text.npos) return std::nullopt;
   const std::string_view digits = text.substr(colon + 1);
@@ -61,9 +66,10 @@ std::optional<Endpoint> parse_endpoint(std::string_view text) {
 }
 
 std::string format_endpoint(const Endpoint& endpoint) {
+  if (!endpoint.path.empty()) return "unix:" + endpoint.path;
   const bool brackets = endpoint.host.find(':') != std::string::npos;
   return brackets ? fmt::format("[{}]:{}", endpoint.host, endpoint.port)
                   : fmt::format("{}:{}", endpoint.host, endpoint.port);
 }
 
-}  // namespace cairn::config
+}  // namespace cairn

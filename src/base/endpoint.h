@@ -1,4 +1,4 @@
-// Endpoint: HOST:PORT as the configuration writes it.
+// Endpoint: where something listens: HOST:PORT, or unix:PATH.
 #pragma once
 
 #include <cstdint>
@@ -6,19 +6,20 @@
 #include <string>
 #include <string_view>
 
-namespace cairn::config {
+namespace cairn {
 
 struct Endpoint {
   std::string host;  // an address without brackets, or a name
   std::uint16_t port = 0;
+  std::string path = {};  // of a Unix socket; then host and port are empty
 
   friend bool operator==(const Endpoint&, const Endpoint&) = default;
   // 127.0.0.0/8, ::1 and `localhost`. Any other name may resolve to anything.
   bool is_loopback() const noexcept;
 };
 
-// `127.0.0.1:7410`, `[::1]:7410`, `host.example:80`. Port 0 asks the kernel for one.
+// `127.0.0.1:7410`, `[::1]:7410`, `host.example:80`, `unix:/run/cairn/x.sock`. Port 0 asks the kernel for one.
 std::optional<Endpoint> parse_endpoint(std::string_view text);
 std::string format_endpoint(const Endpoint& endpoint);
 
-}  // namespace cairn::config
+}  // namespace cairn

@@ -1,8 +1,8 @@
-#include "codec/utf8.h"
+#include "base/utf8.h"
 
 #include <gtest/gtest.h>
 
-namespace cairn::codec {
+namespace cairn {
 
 TEST(Utf8, the_edges_of_each_length_are_accepted) {
   for (const char* text : {"", "a", "\x7F", "\xC2\x80", "\xDF\xBF", "\xE0\xA0\x80", "\xED\x9F\xBF",
@@ -25,4 +25,4 @@ TEST(Utf8, a_prefix_never_cuts_a_sequence) {
   EXPECT_EQ(utf8_prefix("\xE2\x82\xAC", 2), "");
 }
 
-}  // namespace cairn::codec
+}  // namespace cairn

@@ -1,6 +1,6 @@
-#include "codec/utf8.h"
+#include "base/utf8.h"
 
-namespace cairn::codec {
+namespace cairn {
 namespace {
 
 constexpr unsigned char byte_at(std::string_view text, std::size_t i) {
@@ -43,4 +43,4 @@ std::string_view utf8_prefix(std::string_view text, std::size_t size) noexcept {
   return text.substr(0, size);
 }
 
-}  // namespace cairn::codec
+}  // namespace cairn

@@ -1,0 +1,30 @@
+// What a service tells itself: the in-process part of the bus. Slow listeners lose the oldest, and are told.
+#pragma once
+
+#include <cstdint>
+
+#include "config/snapshot.h"
+#include "runtime/broadcast.h"
+#include "runtime/drain.h"
+#include "runtime/watch.h"
+
+namespace cairn::serve {
+
+struct Event {
+  enum class Kind : std::uint8_t { shutdown, config_updated };
+  Kind kind;
+  std::uint64_t version = 0;  // of the configuration
+};
+
+inline constexpr std::size_t events_capacity = 1024;
+
+// A shard's copy of what every service has: the watches `shutdown` and `config` and the broadcast `events`.
+struct Bus {
+  Bus(Shard& shard, config::SnapshotPtr snapshot) : drain(shard), config(shard, std::move(snapshot)), events(shard, events_capacity) {}
+
+  Drain drain;  // drain.shutdown() is the watch
+  Watch<config::SnapshotPtr> config;
+  Broadcast<Event> events;
+};
+
+}  // namespace cairn::serve

@@ -1,0 +1,12 @@
+// expect: call to implicitly-deleted copy constructor of '[^\n]*Task<
+// Two owners would destroy one frame twice.
+#include "runtime/task.h"
+
+cairn::Task<> keep(cairn::Task<> task) {
+#ifdef RIGHT
+  return task;
+#else
+  cairn::Task<> second(task);
+  return second;
+#endif
+}

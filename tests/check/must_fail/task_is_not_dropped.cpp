@@ -1,0 +1,14 @@
+// expect: ignoring return value of type 'Task<[^\n]*nodiscard
+// A task that nobody awaits never runs.
+#include "runtime/task.h"
+
+cairn::Task<> work() { co_return; }
+
+cairn::Task<> caller() {
+#ifdef RIGHT
+  co_await work();
+#else
+  work();
+  co_return;
+#endif
+}

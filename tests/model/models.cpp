@@ -1,0 +1,15 @@
+#include "model/models.h"
+
+namespace cairn::model {
+
+std::vector<ModelSpec> all_models() {
+  std::vector<ModelSpec> models;
+  add_queue_models(models);
+  add_semaphore_models(models);
+  add_value_models(models);
+  add_cancel_models(models);
+  add_grid_models(models);
+  return models;
+}
+
+}  // namespace cairn::model
