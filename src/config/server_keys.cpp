@@ -182,13 +182,13 @@ void declare_planes(Schema& schema, ServerKeys& keys) {
        .check = uid_list_check()});
 }
 
-void declare_the_rest(Schema& schema, ServerKeys& keys) {
+void declare_the_rest(Schema& schema, const ServerDefaults& defaults, ServerKeys& keys) {
   keys.auth_reads = schema.add<ReadAccess>({.name = "auth.reads",
                                             .default_value = "public",
                                             .doc = "Whether reading needs a capability.",
                                             .choices = {"public", "required"},
                                             .built = false});
-  keys.work_queue = declare_queue_key(schema, "work", 512, {{"work_tx"}});
+  keys.work_queue = declare_queue_key(schema, "work", defaults.work_queue, {{"work_tx"}});
   keys.log_format = schema.add<LogFormat>({.name = "log.format",
                                            .default_value = "json",
                                            .doc = "One JSON object a line, or text for people.",
@@ -250,7 +250,7 @@ ServerKeys declare_server_keys(Schema& schema, const ServerDefaults& defaults) {
   declare_limits_table(schema, defaults, keys);
   declare_timeouts_table(schema, defaults, keys);
   declare_planes(schema, keys);
-  declare_the_rest(schema, keys);
+  declare_the_rest(schema, defaults, keys);
   declare_rules(schema, keys);
   return keys;
 }

@@ -27,8 +27,36 @@ Server::~Server() { CHECK(connections_ == 0); }
 
 Result<> Server::listen(const io::Endpoint& endpoint, bool health_only) {
   TRY(auto listener, machine_.network.listen(endpoint));
-  doors_.push_back(std::make_unique<Door>(std::move(listener), health_only));
+  open(std::move(listener), health_only);
   return {};
+}
+
+Server::Door& Server::open(std::unique_ptr<io::Listener> listener, bool health_only) {
+  doors_.push_back(std::make_unique<Door>(std::move(listener), health_only, false, nullptr));
+  return *doors_.back();
+}
+
+Result<> Server::rebind(const io::Endpoint& endpoint) {
+  TRY(auto listener, machine_.network.listen(endpoint));
+  const std::size_t before = doors_.size();
+  start_accepting(open(std::move(listener), false));
+  for (std::size_t i = 0; i < before; ++i) {
+    Door& door = *doors_[i];
+    if (door.health_only || door.listener->local_address().starts_with("unix:")) continue;
+    door.retired = true;
+    door.accepting->cancel(StopReason::superseded);
+  }
+  return {};
+}
+
+void Server::start_accepting(Door& door) {
+  ++open_doors_;
+  door.accepting = std::make_unique<CancelSource>(machine_.shard, &scope_->source());
+  scope_->spawn("listener", accept(scope_->call(), door));
+}
+
+void Server::forget(Door& door) noexcept {
+  std::erase_if(doors_, [&](const std::unique_ptr<Door>& each) { return each.get() == &door; });
 }
 
 std::vector<std::string> Server::addresses() const {
@@ -39,22 +67,21 @@ std::vector<std::string> Server::addresses() const {
 
 void Server::start(Scope& scope) {
   scope_ = &scope;
-  accepting_ = std::make_unique<CancelSource>(machine_.shard, &scope.source());
   idle_ = std::make_unique<CancelSource>(machine_.shard, &scope.source());
-  open_doors_ = doors_.size();
-  for (const auto& door : doors_) scope.spawn("listener", accept(scope.call(), *door));
+  for (const auto& door : doors_) start_accepting(*door);
 }
 
 void Server::drain() noexcept {
   draining_ = true;
-  if (accepting_) accepting_->cancel(StopReason::draining);
+  for (const auto& door : doors_)
+    if (door->accepting) door->accepting->cancel(StopReason::draining);
   if (idle_) idle_->cancel(StopReason::draining);
 }
 
 Task<> Server::accept(Call call, Door& door) {
   io::Listener& listener = *door.listener;
-  const Call waits = call.under(*accepting_);
-  while (!draining_) {
+  const Call waits = call.under(*door.accepting);
+  while (!draining_ && !door.retired) {
     if (!co_await listener.acceptable.wait(waits)) break;
     while (take_one(call, door)) {
     }
@@ -62,10 +89,11 @@ Task<> Server::accept(Call call, Door& door) {
     if (listener.acceptable.ready() && !co_await sleep_for(waits, accept_pause)) break;
   }
   // What has already connected is served before the door closes.
-  if (draining_)
+  if (draining_ || door.retired)
     while (take_one(call, door)) {
     }
   listener.close();
+  if (door.retired) forget(door);
   if (--open_doors_ == 0) handler_.doors_closed();
 }
 

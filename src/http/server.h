@@ -44,6 +44,9 @@ class Server {
   // Connections of a `health_only` listener are asked for as such.
   Result<> listen(const io::Endpoint& endpoint, bool health_only = false);
   std::vector<std::string> addresses() const;
+  // While running: opens a door there and retires the present ones (not health-only or Unix ones): each takes
+  // in what is queued on it and closes. On failure nothing changes.
+  Result<> rebind(const io::Endpoint& endpoint);
   // Starts accepting; every task belongs to `scope`.
   void start(Scope& scope);
   // Accepts what is queued on the listeners, closes them, ends idle connections; the rest answer what they
@@ -57,7 +60,12 @@ class Server {
   struct Door {
     std::unique_ptr<io::Listener> listener;
     bool health_only;
+    bool retired;
+    std::unique_ptr<CancelSource> accepting;  // stopped when it is to close
   };
+  Door& open(std::unique_ptr<io::Listener> listener, bool health_only);
+  void start_accepting(Door& door);
+  void forget(Door& door) noexcept;
   Task<> accept(Call call, Door& door);
   bool take_one(Call call, Door& door);
   void welcome(Call call, std::unique_ptr<io::Stream> stream, bool health_only);
@@ -74,8 +82,7 @@ class Server {
   std::size_t connections_ = 0;
   std::size_t open_doors_ = 0;
   std::vector<std::unique_ptr<Door>> doors_;
-  std::unique_ptr<CancelSource> accepting_;  // stopped when draining begins
-  std::unique_ptr<CancelSource> idle_;       // likewise; idle waits answer to it
+  std::unique_ptr<CancelSource> idle_;  // stopped when draining begins; idle waits answer to it
   std::vector<std::unique_ptr<Exchange>> spare_;
   std::int64_t date_second_ = -1;
   std::array<char, 80> date_line_;

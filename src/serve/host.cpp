@@ -130,6 +130,7 @@ class Host {
       logger_.error("configuration refused, the old one stays", {{"problems", config::format_problems(merged.error())}});
       return;
     }
+    if (merged->snapshot->get(keys_.bind) != snapshot_->get(keys_.bind) && !rebind(*merged->snapshot)) return;
     for (std::size_t key : merged->changes.restart)
       logger_.warn("takes effect at the next start", {{"key", schema_.entries()[key].spec.name}});
     node_.metrics().config_reload.at(merged->changes.live.empty() ? 1 : 0).add(0);
@@ -138,6 +139,24 @@ class Host {
     node_.apply_limits(*snapshot_);
     on_every_shard([this, snapshot = snapshot_](unsigned i) { node_.apply(i, snapshot); });
     logger_.info("configuration reloaded", {{"version", snapshot_->version()}, {"changed", merged->changes.live.size()}});
+  }
+
+  // Shard 0 decides whether the new address can be had; the others follow it there.
+  bool rebind(const config::Snapshot& next) {
+    auto bound = node_.rebind(0, *parse_endpoint(next.get(keys_.bind)));
+    if (!bound) {
+      node_.metrics().config_reload.at(2).add(0);
+      logger_.error("cannot listen on the new address, the old configuration stays", {{"server.bind", next.get(keys_.bind)}});
+      return false;
+    }
+    address_ = *bound;
+    for (unsigned i = 1; i < process_.shards(); ++i)
+      if (!process_.post(i, [this, i, endpoint = *parse_endpoint(address_)] {
+            if (!node_.rebind(i, endpoint)) observe::Logger(log_, i, "host").error("a shard could not follow to the new address");
+          }))
+        logger_.error("a shard's mailbox is full", {{"shard", i}});
+    logger_.info("listening", {{"address", address_}});
+    return true;
   }
 
   const config::Schema& schema_;

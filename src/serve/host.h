@@ -15,7 +15,7 @@ struct HostOptions {
   // Collects the sources anew: at start and at every SIGHUP.
   std::function<Result<config::Sources>()> sources;
   BuildInfo build;
-  std::size_t workers = 8;  // per shard
+  std::size_t workers = 1;  // per shard
   // Called once everything is up, with the address served.
   std::function<void(const std::string& address)> ready;
   // Text for people: problems of the configuration, why it cannot start.

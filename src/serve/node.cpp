@@ -139,6 +139,11 @@ Result<std::string> Node::listen(unsigned shard, const io::Endpoint& endpoint, b
   return parts_[shard]->server.addresses().back();
 }
 
+Result<std::string> Node::rebind(unsigned shard, const io::Endpoint& endpoint) {
+  TRY_VOID(parts_[shard]->server.rebind(endpoint));
+  return parts_[shard]->server.addresses().back();
+}
+
 void Node::start(unsigned shard) {
   ShardPart& part = *parts_[shard];
   ShardScope here(part.machine.shard);

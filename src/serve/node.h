@@ -39,6 +39,8 @@ class Node {
   void drain(unsigned shard, Instant deadline, std::function<void(DrainResult)> done);
   void abort(unsigned shard) noexcept;  // the second signal
   void apply(unsigned shard, const config::SnapshotPtr& snapshot);
+  // Moves the shard's listener; on failure the old one stays. The address now served.
+  Result<std::string> rebind(unsigned shard, const io::Endpoint& endpoint);
 
   // --- from any thread
   Health& health() noexcept { return health_; }

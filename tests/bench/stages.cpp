@@ -9,6 +9,7 @@
 #include <cstring>
 #include <vector>
 
+#include "base/ulid.h"
 #include "config/load.h"
 #include "demo/declarations.h"
 #include "demo/service.h"

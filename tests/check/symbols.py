@@ -137,10 +137,12 @@ def libc_symbols():
 
 def place(tree, sources, member, name):
     """The source line that most likely made the symbol: an archive knows only the file."""
-    words = re.findall(r"[A-Za-z_]\w+", name.split("(")[-1 if name.startswith("cairn::(") else 0])
+    plain = re.sub(r"\(anonymous namespace\)::|<.*>|\(.*", "", name)
+    words = [word.removeprefix("basic_") for word in re.findall(r"[A-Za-z_]\w+", plain)]
     candidates = [path for path in sources if path.name == member.removesuffix(".o")]
     for path in candidates:
+        code = re.sub(r"(?m)^[ \t]*#[ \t]*include.*", "", tree.code(path))
         for word in [*words[-2:-1], *words[-1:]]:
-            if match := re.search(rf"\b{word}\b", tree.code(path)):
-                return tree.rel(path), tree.code(path).count("\n", 0, match.start()) + 1
+            if match := re.search(rf"\b{word}\b", code):
+                return tree.rel(path), code.count("\n", 0, match.start()) + 1
     return (tree.rel(candidates[0]) if candidates else member), 1

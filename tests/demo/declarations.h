@@ -8,6 +8,9 @@
 
 namespace cairn::demo {
 
+inline constexpr std::size_t workers_per_shard = 8;
+inline constexpr std::int64_t work_capacity = 512;
+
 struct Keys {
   config::ServerKeys server;
   config::Key<std::string> files;
@@ -17,6 +20,7 @@ inline Keys declare_keys(config::Schema& schema) {
   Keys keys;
   config::ServerDefaults defaults;
   defaults.bind = "127.0.0.1:7499";
+  defaults.work_queue = work_capacity;
   keys.server = config::declare_server_keys(schema, defaults);
   keys.files = schema.add<std::string>({.name = "demo.files",
                                         .default_value = "",
@@ -44,7 +48,7 @@ inline constexpr TaskDeclaration tasks[] = {
 };
 
 inline constexpr QueueDeclaration queues[] = {
-    {"work", QueueKind::mpsc, 512, {"connection"}, {"worker"}, OverflowPolicy::refuse, "queue_depth"},
+    {"work", QueueKind::mpsc, work_capacity, {"connection"}, {"worker"}, OverflowPolicy::refuse, "queue_depth"},
     {"events", QueueKind::broadcast, serve::events_capacity, {"supervisor"}, {"event-log"}, OverflowPolicy::drop_oldest, "bus_lagged_total"},
     {"shutdown", QueueKind::watch, 1, {"supervisor"}, {"listener", "connection", "worker"}, OverflowPolicy::keep_latest, ""},
     {"config", QueueKind::watch, 1, {"supervisor"}, {"connection", "worker"}, OverflowPolicy::keep_latest, ""},
@@ -62,7 +66,7 @@ inline constexpr WriterDeclaration writers[] = {
 
 inline constexpr ServiceDeclaration declaration{
     .name = "demo",
-    .purpose = "A small service that uses everything services share, for tests and benchmarks.",
+    .purpose = "A small service that uses everything services share, for tests and benchmarks",
     .owner = "cairn maintainers",
     .last_reviewed = "2026-11-15",
     .drain = Duration::seconds(3),

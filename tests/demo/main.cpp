@@ -110,6 +110,7 @@ int serve_verb(const Arguments& a) {
   serve::HostOptions options;
   options.sources = [&] { return sources_of(a); };
   options.build = {CAIRN_VERSION, CAIRN_GIT, "demo"};
+  options.workers = demo::workers_per_shard;
   options.ready = [](const std::string& address) {
     fmt::print("cairn-demo serves http://{}/\n", address);
     std::fflush(stdout);

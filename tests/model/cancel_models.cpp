@@ -65,7 +65,7 @@ class DeadlineCompletion : public Model {
 class CancelTree : public Model {
  public:
   CancelTree(World& world, bool abort) : world_(world), abort_(abort), outer_(world.shard, world.scope.call()) {
-    outer_.spawn("parent", parent(outer_.call()));
+    world.scope.spawn("parent", parent(world.scope.call()));
     outer_.spawn("sibling", leaf(outer_.call(), false));
     world.scope.spawn("stopper", stopper(world.scope.call()));
   }
@@ -80,12 +80,12 @@ class CancelTree : public Model {
 
   Task<> parent(Call call) {
     co_await yield(call);
-    Scope inner(world_.shard, call);
+    Scope inner(world_.shard, outer_.call());
     inner.spawn("leaf", leaf(inner.call(), false));
     inner.spawn("shielded-leaf", leaf(inner.call(), abort_));
-    // Whatever stops this task, its scope is left empty.
-    (void)co_await inner.join(call.unbounded());
-    world_.expect(inner.empty(), "join_early", "join returned with tasks alive");
+    // Whatever stops this task, its scope is left empty: an abort ends even this join before the tasks end.
+    while (!inner.empty())
+      if (!co_await inner.join(call.unbounded())) co_await yield(call);
   }
   Task<> leaf(Call call, bool shielded) {
     co_await yield(call);
@@ -121,7 +121,6 @@ class ShieldedCommit : public Model {
   }
   void at_end() override {
     world_.expect(begun_ == committed_, "half_done", "a commit was begun and not ended");
-    world_.expect(begun_ > 0 || !began_late_, "half_done", "nothing was begun");
   }
   std::string state() const override { return fmt::format("begun={} committed={}", begun_, committed_); }
 
@@ -153,7 +152,6 @@ class ShieldedCommit : public Model {
   Scope victims_;
   Mpsc<int> work_, acks_;
   int begun_ = 0, committed_ = 0;
-  bool began_late_ = false;
 };
 
 // Joiners of a scope whose tasks start more tasks, and one that ends with an exception: when join says so, all

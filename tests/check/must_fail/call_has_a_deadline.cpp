@@ -1,4 +1,4 @@
-// expect: no matching constructor for initialization of '[^\n]*Call'
+// expect: no matching conversion for functional-style cast from 'cairn::CancelSource' to 'cairn::Call'
 // There is no call without a deadline, so there is no wait without one.
 #include "runtime/cancel.h"
 

@@ -1,4 +1,4 @@
-// expect: 'co_await' cannot be used|unable to find the promise type|function with a deduced return type
+// expect: 'co_await' cannot be used in a function with a deduced return type
 // Awaiting inside `with` would hold the lock until somebody else resumes us.
 #include "runtime/guarded.h"
 #include "runtime/task.h"

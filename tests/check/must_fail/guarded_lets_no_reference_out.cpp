@@ -1,4 +1,4 @@
-// expect: no matching member function for call to 'with'[\s\S]*Escaping<
+// expect: no matching member function for call to 'with'[\s\S]*'!Escaping<
 // A reference that leaves `with` is the value without its lock.
 #include <string>
 

@@ -1,4 +1,4 @@
-// expect: no matching member function for call to 'with'[\s\S]*Suspendable<[^\n]*Sleep
+// expect: no matching member function for call to 'with'[\s\S]*'!Suspendable<
 // An awaitable made under the lock may look at the value after the lock is gone.
 #include "runtime/guarded.h"
 #include "runtime/wait.h"

@@ -1,4 +1,4 @@
-// expect: no matching member function for call to 'with'[\s\S]*Suspendable<[^\n]*Task<
+// expect: no matching member function for call to 'with'[\s\S]*'!Suspendable<
 // A coroutine given to `with` would suspend with the lock held.
 #include "runtime/guarded.h"
 #include "runtime/task.h"

@@ -14,7 +14,7 @@ struct Counter {
       std::lock_guard<std::mutex> lock(mutex);
       ++count;
 #ifndef RIGHT
-      (void)co_await cairn::yield(call);
+      co_await cairn::yield(call);
 #endif
     }
 #ifdef RIGHT

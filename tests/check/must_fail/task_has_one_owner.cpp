@@ -1,4 +1,4 @@
-// expect: call to implicitly-deleted copy constructor of '[^\n]*Task<
+// expect: call to implicitly-deleted copy constructor of 'cairn::Task<
 // Two owners would destroy one frame twice.
 #include "runtime/task.h"
 

@@ -1,4 +1,4 @@
-// expect: no viable|invalid operands|no member named 'await_ready'
+// expect: no member named 'await_ready' in 'cairn::Task<int>'
 // Awaiting consumes the task: a named one must be moved, so that a second await is seen as a use after move.
 #include "runtime/task.h"
 

@@ -1,4 +1,4 @@
-// expect: ignoring return value of type 'Task<[^\n]*nodiscard
+// expect: ignoring return value of function declared with 'nodiscard' attribute
 // A task that nobody awaits never runs.
 #include "runtime/task.h"
 

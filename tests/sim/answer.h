@@ -1,0 +1,35 @@
+// Answer: what a client got, and what every answer of every service owes its client.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/error.h"
+#include "http/method.h"
+#include "http/response_parser.h"
+
+namespace cairn::simulator {
+
+struct Answer {
+  int status = 0;
+  bool last = false;  // the connection ends behind it
+  bool dated = false, nosniff = false;
+  std::string corr, etag, content_range, allow, retry_after;
+  std::string body;
+  // Of an error's body.
+  std::optional<ErrorCode> code;
+  std::string message;
+  bool well_formed_error = false;
+
+  // Turned away before a request was read: such an answer names no request.
+  bool refused_at_the_door() const noexcept { return status == 429 && corr.empty(); }
+};
+Answer read_head(const http::ResponseHead& head);
+
+// Reads the error out of the body, and says what is wrong with the answer whatever it was asked for; empty:
+// nothing. `corr` is the id that was sent, empty if none that must be echoed. `bare`: this status has a body
+// of its own or none.
+std::string find_fault(Answer& answer, http::Method method, std::string_view corr, bool bare);
+
+}  // namespace cairn::simulator
