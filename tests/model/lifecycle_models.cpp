@@ -83,10 +83,7 @@ class RestartShutdown : public Model {
     auto joined = co_await supervisor_.join(call);
     if (!joined) co_return;
     world_.expect(alive_ == 0 && supervisor_.size() == 0, "join_early", "join returned with tasks alive");
-    // A start that is still possible may follow; only a join after the stop is final.
     joined_ = true;
-    if (service_.late_start) final_join_ = stopped_;
-    if (service_.late_start && !final_join_) joined_ = true;
   }
   Task<> starter() {
     const bool stopped = stopped_;
@@ -100,17 +97,20 @@ class RestartShutdown : public Model {
   Service service_;
   Scope parent_;
   Supervisor supervisor_;
-  bool stopped_ = false, aborted_ = false, joined_ = false, final_join_ = false;
+  bool stopped_ = false, aborted_ = false, joined_ = false;
   int alive_ = 0, runs_ = 0, thrown_ = 0, refused_ = 0;
 };
 
-enum class Hurry { none, deadline, second_signal, later_signal };
+// What happens after the begin: nothing; the deadline; a second signal, which aborts; the same begin again; a
+// begin that would allow more time.
+enum class Hurry { none, deadline, abort_now, again, later };
 
 struct Shutdown {
   int workers;
   Hurry hurry;
   bool loop = false;      // a loop that ends with the stop arm
   bool stubborn = false;  // a task that only the abort ends
+  bool throws = false;    // the workers end with an exception
 };
 
 // Workers are admitted, work for some steps and leave; a drain begins at any moment.
@@ -122,7 +122,7 @@ class DrainEverywhere : public Model {
     if (shutdown.loop) tasks_.spawn("loop", loop(tasks_.call()));
     if (shutdown.stubborn) tasks_.spawn("stubborn", stubborn(tasks_.call()));
     world.scope.spawn("drainer", drainer(world.scope.call()));
-    if (shutdown.hurry == Hurry::second_signal || shutdown.hurry == Hurry::later_signal)
+    if (shutdown.hurry >= Hurry::abort_now)
       world.scope.spawn("signal", signal(world.scope.call()));
   }
   void after_step() override {
@@ -133,6 +133,7 @@ class DrainEverywhere : public Model {
     deadline_ = drain_.deadline();
   }
   void at_end() override {
+    if (!result_ && caught_) result_.emplace();
     if (!result_) return world_.fail("lost_shutdown", "the drain did not end");
     world_.expect(drain_.state() == DrainState::stopped, "lost_shutdown", "the end was not told");
     world_.expect(drain_.inflight() == 0, "guard_leak", "somebody is inside for ever");
@@ -150,7 +151,7 @@ class DrainEverywhere : public Model {
   }
 
  private:
-  bool hurried() const { return shutdown_.hurry == Hurry::deadline || shutdown_.hurry == Hurry::second_signal; }
+  bool hurried() const { return shutdown_.hurry != Hurry::none && shutdown_.hurry != Hurry::again; }
 
   Task<> worker(Call call) {
     auto guard = drain_.try_enter();
@@ -166,6 +167,7 @@ class DrainEverywhere : public Model {
     *guard = DrainGuard();
     if (!co_await sleep_for(call, Duration::millis(1))) co_return;
     ++done_;
+    if (shutdown_.throws) throw std::runtime_error("worker");
   }
   Task<> loop(Call call) {
     auto arm = co_await select(call, drain_.stopping());
@@ -177,16 +179,20 @@ class DrainEverywhere : public Model {
   }
   Task<> drainer(Call call) {
     begun_ = true;
-    drain_.begin(shutdown_.hurry == Hurry::none || shutdown_.hurry == Hurry::second_signal
-                     ? Instant::never()
-                     : world_.shard.now() + Duration::seconds(3));
-    result_.emplace(co_await drain_.finish(call, tasks_));
-    if (result_->drained()) world_.expect(tasks_.empty(), "wrong_report", "drained, but tasks are alive");
+    const bool endless = shutdown_.hurry != Hurry::deadline && shutdown_.hurry != Hurry::later;
+    drain_.begin(endless ? Instant::never() : world_.shard.now() + Duration::seconds(3));
+    co_await yield(call);
+    try {
+      result_.emplace(co_await drain_.finish(call, tasks_));
+      world_.expect(!result_->drained() || tasks_.empty(), "wrong_report", "drained, but tasks are alive");
+    } catch (const std::runtime_error&) {
+      world_.expect(tasks_.empty(), "join_early", "an exception was told with tasks alive");
+      caught_ = true;
+    }
   }
-  // The second signal; or somebody who would wait longer than was said first.
   Task<> signal(Call call) {
-    while (!begun_) co_await yield(call);
-    if (shutdown_.hurry == Hurry::second_signal)
+    if (!co_await select(call, drain_.stopping())) co_return;
+    if (shutdown_.hurry == Hurry::abort_now)
       drain_.abort_now();
     else
       drain_.begin(Instant::never());
@@ -199,7 +205,7 @@ class DrainEverywhere : public Model {
   std::optional<DrainResult> result_;
   DrainState newest_ = DrainState::running;
   Instant deadline_ = Instant::never();
-  bool begun_ = false;
+  bool begun_ = false, caught_ = false;
   int admitted_ = 0, done_ = 0, refused_ = 0;
 };
 
@@ -213,8 +219,10 @@ void add_lifecycle_models(std::vector<ModelSpec>& to) {
   to.push_back(spec<DrainEverywhere>("drain_every_step", Shutdown{2, Hurry::none, true}));
   to.push_back(spec<DrainEverywhere>("drain_deadline", Shutdown{2, Hurry::deadline}));
   to.push_back(spec<DrainEverywhere>("drain_deadline_stubborn", Shutdown{1, Hurry::deadline, false, true}));
-  to.push_back(spec<DrainEverywhere>("drain_second_signal", Shutdown{1, Hurry::second_signal, true, true}));
-  to.push_back(spec<DrainEverywhere>("drain_later_signal", Shutdown{1, Hurry::later_signal}));
+  to.push_back(spec<DrainEverywhere>("drain_second_signal", Shutdown{1, Hurry::abort_now, true, true}));
+  to.push_back(spec<DrainEverywhere>("drain_begun_again", Shutdown{1, Hurry::again, true}));
+  to.push_back(spec<DrainEverywhere>("drain_begun_later", Shutdown{1, Hurry::later}));
+  to.push_back(spec<DrainEverywhere>("drain_exception", Shutdown{1, Hurry::abort_now, false, false, true}));
 }
 
 }  // namespace cairn::model

@@ -8,7 +8,10 @@ std::vector<ModelSpec> all_models() {
   add_semaphore_models(models);
   add_value_models(models);
   add_cancel_models(models);
+  add_flight_models(models);
+  add_lifecycle_models(models);
   add_grid_models(models);
+  add_wrong_models(models);
   return models;
 }
 

@@ -1,6 +1,7 @@
 """Configuration: a mistake is named with its place and nothing starts; a reload changes what it may."""
 
 import contextlib
+import json
 import os
 import signal
 import socket
@@ -152,11 +153,10 @@ class Precedence(unittest.TestCase):
             result = programs.run("config", "show", "--json", "--config", file.name, "--set", "server.max_rps=13",
                                   environment={"CAIRN_SERVER__MAX_RPS": "12", "CAIRN_SERVER__MAX_CONNS": "12"})
             self.assertEqual(result.returncode, 0, result.stderr)
-            import json
-            shown = json.dumps(json.loads(result.stdout))
+            shown = {line["key"]: str(line["value"]) for line in map(json.loads, result.stdout.splitlines())}
             for key, value in (("server.max_rps", "13"), ("server.max_conns", "12"), ("server.max_inflight", "11"), ("server.max_conns_per_ip", "256")):
                 with self.subTest(key):
-                    self.assertRegex(shown, rf'"{key}"[^{{}}]*\b{value}\b|"{key}": \{{[^}}]*\b{value}\b')
+                    self.assertEqual(shown[key], value)
 
     def test_other_spellings(self):
         for setting in ("ingress.rps_limit=100", "limits.inflight=5", "read_timeout=1s", "timeout_secs=5", "drain_deadline=2s"):
@@ -184,15 +184,15 @@ class Reload(unittest.TestCase):
             self.assertEqual(demo.ask("GET", "/job/20000").status, 504)
             self.assertEqual(old.send(head("POST /echo HTTP/1.1", "Host: demo", "Content-Length: 5")).read().status, 408)
 
-    def test_rate_and_head_limit_change_live(self):
-        with Demo({"server.max_rps": 1000000}, config='[limits]\nmax_header_bytes = "32KiB"\n') as demo:
+    def test_head_limit_changes_live(self):
+        with Demo(config='[limits]\nmax_header_bytes = "32KiB"\n') as demo:
             big = {"A": "b" * 4000}
             self.assertEqual(demo.ask("GET", "/mem/x", **big).status, 200)
             demo.reload('[limits]\nmax_header_bytes = "2KiB"\n')
             def refused():
                 with demo.connect() as connection:
                     return connection.send(request("GET", "/mem/x", **big)).read().status == 431
-            wire.poll(refused, "the head limit is in force")
+            wire.poll(refused, "the head limit is in force", patience=5)
 
     def test_unchanged_file(self):
         with Demo(config="[server]\nmax_conns = 50\n") as demo:

@@ -25,7 +25,8 @@ class UnixSocket(unittest.TestCase):
         return Demo({"uds.path": self.path, **settings})
 
     def refused(self, path):
-        result = programs.run("serve", "--bind", "127.0.0.1:0", "--set", f"uds.path={path}")
+        """It does not start. Gives what it says."""
+        result = programs.run("serve", "--bind", "127.0.0.1:0", "--set", f"uds.path={path}", patience=10)
         self.assertIn(result.returncode, (1, 78))
         self.assertEqual(result.stdout, "")
         return result.stderr
