@@ -33,13 +33,12 @@ Task<> Connection::serve(Call call) {
   for (;;) {
     // Wait for the first byte, holding no memory. A fresh connection is served even while draining.
     while (input_.empty()) {
-      if (!stream_->readable.ready()) {
-        input_.reset();
-        const Call idle = fresh_ ? call : call.under(*server_.idle_);
-        auto waited = co_await stream_->readable.wait(idle.within(server_.options_.timeouts.idle));
-        if (!waited && waited.error().stop != StopReason::draining) co_return;
-        // Draining: what has arrived in this moment is still answered.
-      }
+      if (!stream_->readable.ready()) input_.reset();
+      // Awaited even when ready: now and then it gives the turn to others.
+      const Call idle = fresh_ ? call : call.under(*server_.idle_);
+      auto waited = co_await stream_->readable.wait(idle.within(server_.options_.timeouts.idle));
+      // Draining: what has arrived in this moment is still answered.
+      if (!waited && waited.error().stop != StopReason::draining) co_return;
       if (!input_) input_ = server_.machine_.slab.take(Slab::small - 64);
       input_.clear();
       const io::Io got = stream_->try_read(input_.room());
@@ -79,6 +78,7 @@ Task<> Connection::serve(Call call) {
     exchange.started = server_.machine_.shard.now();
     if (parsed.progress == Progress::failed) {
       exchange.response.close = true;
+      exchange.parser.head.rebase(as_text(input_.bytes()).data());  // what was read of it may be looked at
       server_.handler_.refuse(exchange, parsed.error);
     } else {
       begin_request(parsed.size);
@@ -280,6 +280,7 @@ Task<bool> Connection::send_file(Call call) {
     if (sent.status != io::IoStatus::done) co_return false;
     offset += sent.count;
     left -= sent.count;
+    if (left > 0 && !co_await wait_writable(call)) co_return false;  // a fast reader must not keep the turn
   }
   co_return true;
 }

@@ -37,6 +37,7 @@ void Response::clear() noexcept {
 void Exchange::clear() noexcept {
   parser.reset();
   reserved = false;
+  route.outcome = RouteMatch::Outcome::not_found;
   body.clear();
   response.clear();
   corr_size = 0;

@@ -52,7 +52,10 @@ Task<Result<>> Connection::wait_body(Call call, RequestBody& body) {
   const auto least = static_cast<std::uint64_t>(static_cast<double>(options.lowest_rate) * window.to_seconds());
   if (body.window_start_ == Instant{}) body.window_start_ = now;
   if (now - body.window_start_ >= window) {
-    if (body.window_bytes_ < least) co_return fail(ErrorCode::timeout_read, "body too slow", Side::client);
+    if (body.window_bytes_ < least) {
+      server_.handler_.timed_out(Handler::Slow::read);
+      co_return fail(ErrorCode::timeout_read, "body too slow", Side::client);
+    }
     body.window_start_ = now;
     body.window_bytes_ = 0;
   }
@@ -83,6 +86,7 @@ Task<Result<Buffer>> Connection::next_length(Call call, RequestBody& body) {
   Buffer slice;
   for (;;) {
     if (stream_->readable.ready()) {
+      CO_TRY_VOID(co_await stream_->readable.wait(call));  // now and then gives the turn to others
       if (!slice) slice = slab.take(std::min<std::uint64_t>(body.left_, Slab::large));
       MutableByteView room = slice.room();
       if (room.size() > body.left_) room = room.first(static_cast<std::size_t>(body.left_));
@@ -129,6 +133,7 @@ Task<Result<Buffer>> Connection::next_chunked(Call call, RequestBody& body) {
     }
     chunks_.clear();
     while (!stream_->readable.ready()) CO_TRY_VOID(co_await wait_body(call, body));
+    CO_TRY_VOID(co_await stream_->readable.wait(call));
     const io::Io got = stream_->try_read(chunks_.room());
     if (got.status == io::IoStatus::done)
       chunks_.fill(got.count);

@@ -1,6 +1,7 @@
 // Values on their way: config swap against readers (watch), broadcast with lag, oneshot answers.
 #include <fmt/format.h>
 
+#include <array>
 #include <memory>
 #include <string>
 
@@ -22,11 +23,11 @@ class ConfigSwap : public Model {
       : world_(world), swaps_(swaps), stop_(world.shard, 1), watch_(world.shard, make(0)) {
     for (int i = 0; i < readers; ++i)
       world.scope.spawn("reader",
-                        by_select ? select_reader(world.scope.call()) : reader(world.scope.call(), i == 0));
+                        by_select ? select_reader(world.scope.call(), i) : reader(world.scope.call(), i));
     world.scope.spawn("writer", writer(world.scope.call()));
   }
   void at_end() override {}
-  std::string state() const override { return seen_; }
+  std::string state() const override { return seen_[0] + ' ' + seen_[1]; }
 
  private:
   struct Config {
@@ -42,10 +43,10 @@ class ConfigSwap : public Model {
     }
     watch_.close();
   }
-  // `busy`: uses what it read for another step before it waits again.
-  Task<> reader(Call call, bool busy) {
+  Task<> reader(Call call, int number) {
     auto receiver = watch_.subscribe();
-    int newest = use(receiver.get(), -1);
+    const bool busy = number == 0;  // uses what it read for another step before it waits again
+    int newest = use(number, receiver.get(), -1);
     for (;;) {
       if (busy) {
         Handle held = receiver.get();
@@ -58,13 +59,13 @@ class ConfigSwap : public Model {
         world_.expect(changed.error().code == ErrorCode::closed, "wrong_error", "the end was not told as closed");
         break;
       }
-      newest = use(receiver.get(), newest);
+      newest = use(number, receiver.get(), newest);
     }
     finish(newest);
   }
-  Task<> select_reader(Call call) {
+  Task<> select_reader(Call call, int number) {
     auto receiver = watch_.subscribe();
-    int newest = use(receiver.get(), -1);
+    int newest = use(number, receiver.get(), -1);
     for (;;) {
       auto arm = co_await select(call, stop_.readable(), receiver.changed_arm());
       if (!arm) co_return;
@@ -73,15 +74,15 @@ class ConfigSwap : public Model {
         world_.expect(watch_.closed(), "wrong_arm", "a change was reported without a change");
         break;
       }
-      newest = use(receiver.get(), newest);
+      newest = use(number, receiver.get(), newest);
       co_await yield(call);
     }
     finish(newest);
   }
-  int use(const Handle& config, int newest) {
+  int use(int number, const Handle& config, int newest) {
     world_.expect(config->left == config->right, "torn", "a reader saw half of a swap");
     world_.expect(config->left > newest, "stale", "a change brought nothing newer");
-    seen_ += static_cast<char>('0' + config->left);
+    seen_[static_cast<std::size_t>(number)] += static_cast<char>('0' + config->left);
     return config->left;
   }
   void finish(int newest) { world_.expect(newest == swaps_, "stale", "a reader did not end on the newest value"); }
@@ -90,7 +91,7 @@ class ConfigSwap : public Model {
   int swaps_;
   Mpsc<int> stop_;
   Watch<Handle> watch_;
-  std::string seen_;
+  std::array<std::string, 2> seen_;
 };
 
 // Each receiver accounts for every item: received in order, or told as missed, once and exactly.
@@ -99,17 +100,18 @@ class BroadcastLag : public Model {
   BroadcastLag(World& world, std::size_t capacity, int items, int receivers, bool cancel)
       : world_(world), items_(items), victims_(world.shard, world.scope.call()), bus_(world.shard, capacity) {
     for (int i = 0; i < receivers; ++i)
-      world.scope.spawn("receiver", cancel ? twice(world.scope.call()) : listen(world.scope.call(), i > 0));
+      world.scope.spawn("receiver", cancel ? twice(world.scope.call(), i) : listen(world.scope.call(), i));
     world.scope.spawn("sender", sender(world.scope.call()));
     if (cancel) world.scope.spawn("canceller", cancels(victims_, StopReason::client_gone));
   }
   void at_end() override {}
-  std::string state() const override { return heard_; }
+  std::string state() const override { return heard_[0] + ' ' + heard_[1]; }
 
  private:
   using Bus = Broadcast<int>;
   struct Account {
     std::uint64_t next;  // the number of the item expected next
+    std::string& heard;
     std::uint64_t sent_at_lag = 0;  // when it was last told of a lag
   };
 
@@ -120,17 +122,17 @@ class BroadcastLag : public Model {
     }
     bus_.close();
   }
-  Task<> listen(Call call, bool busy) {
+  Task<> listen(Call call, int number) {
     auto receiver = bus_.subscribe();
-    Account account{bus_.sent()};
+    Account account{bus_.sent(), heard_[static_cast<std::size_t>(number)]};
     while (note(receiver, co_await receiver.recv(call), account))
-      if (busy) co_await yield(call);
+      if (number > 0) co_await yield(call);  // a slow one
     judge(account);
   }
   // Waits under a call that may be cancelled; what it would have got then comes to the next wait.
-  Task<> twice(Call call) {
+  Task<> twice(Call call, int number) {
     auto receiver = bus_.subscribe();
-    Account account{bus_.sent()};
+    Account account{bus_.sent(), heard_[static_cast<std::size_t>(number)]};
     Call now = call.under(victims_.source());
     for (;;) {
       auto item = co_await receiver.recv(now);
@@ -147,7 +149,7 @@ class BroadcastLag : public Model {
       world_.expect(static_cast<std::uint64_t>(*item) >= account.next, "doubled_item", "an item came twice");
       world_.expect(static_cast<std::uint64_t>(*item) == account.next, "lost_item", "an item was left out silently");
       ++account.next;
-      heard_ += static_cast<char>('0' + *item);
+      account.heard += static_cast<char>('0' + *item);
       return true;
     }
     if (item.error().code == ErrorCode::lagged) {
@@ -155,7 +157,7 @@ class BroadcastLag : public Model {
       world_.expect(receiver.missed() > 0, "lag_twice", "a lag of nothing was told");
       account.sent_at_lag = bus_.sent();
       account.next += receiver.missed();
-      heard_ += 'L';
+      account.heard += 'L';
       return true;
     }
     world_.expect(item.error().code == ErrorCode::closed, "wrong_error", "the end was not told as closed");
@@ -170,7 +172,7 @@ class BroadcastLag : public Model {
   int items_;
   Scope victims_;
   Bus bus_;
-  std::string heard_;
+  std::array<std::string, 2> heard_;
 };
 
 // One answer, sent or never: the receiver's first wait may end by its deadline or a cancel, the second does not.

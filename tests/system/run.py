@@ -27,7 +27,7 @@ class Report(unittest.TestResult):
 
     def __init__(self, verbose):
         super().__init__()
-        self.verbose, self.passed, self.failed, self.skipped_count, self.began = verbose, 0, set(), 0, 0.0
+        self.verbose, self.passed, self.failed, self.skipped_names, self.began = verbose, 0, set(), set(), 0.0
 
     def startTest(self, test):
         super().startTest(test)
@@ -52,12 +52,12 @@ class Report(unittest.TestResult):
             self._fail(subtest, error)
 
     def addSkip(self, test, reason):
-        self.skipped_count += 1
+        self.skipped_names.add(test.id())
         print(f"SKIPPED {test.id()}: {reason}", flush=True)
 
     def stopTest(self, test):
         super().stopTest(test)
-        if test.id() in self.failed:
+        if test.id() in self.failed or test.id() in self.skipped_names:
             return
         self.passed += 1
         if self.verbose:
@@ -89,9 +89,8 @@ def main():
     report = Report(options.verbose)
     began = time.monotonic()
     suite.run(report)
-    passed = report.passed - report.skipped_count
-    print(f"{time.monotonic() - began:.0f} s, {report.skipped_count} skipped")
-    print(f"{passed} passed, {len(report.failed)} failed")
+    print(f"{time.monotonic() - began:.0f} s, {len(report.skipped_names)} skipped")
+    print(f"{report.passed} passed, {len(report.failed)} failed")
     sys.exit(1 if report.failed or report.testsRun == 0 else 0)
 
 

@@ -89,7 +89,7 @@ class Connections(Case):
     def test_any_other_request_on_a_reserve_connection(self):
         with Demo({"server.max_conns": 1}) as demo, demo.connect() as inside:
             self.assertEqual(inside.ask("GET", "/mem/x").status, 200)
-            for method, target in (("GET", "/nothing"), ("POST", "/healthz"), ("GET", "/debug/topology"), ("POST", "/echo"), ("GET", "/mem/%2e%2e")):
+            for method, target in (("GET", "/nothing"), ("POST", "/healthz"), ("GET", "/debug/topology"), ("POST", "/echo")):
                 with self.subTest(f"{method} {target}"), demo.connect() as connection:
                     answer = connection.ask(method, target)
                     self.assert_busy(answer)
