@@ -15,17 +15,31 @@ constexpr std::string_view continue_line = "HTTP/1.1 100 Continue\r\n\r\n";
 // Leaves room for any head behind an answer that is already gathered.
 constexpr std::size_t head_room = 2048;
 
+// How long a connection that has not yet asked anything may still do so when draining begins.
+constexpr Duration fresh_grace = Duration::millis(250);
+
 }  // namespace
 
 Connection::~Connection() {
   if (exchange_ != nullptr) server_.give_back(exchange_);
   --server_.connections_;
+  if (admission_ == Handler::Admission::refused) --server_.refusals_;
   server_.handler_.left(stream_->peer(), admission_);
 }
 
 Task<> Connection::run(Call call, std::unique_ptr<Connection> self) {
-  co_await self->serve(call);
+  if (self->admission_ == Handler::Admission::refused)
+    co_await self->turn_away(call);
+  else
+    co_await self->serve(call);
   self->stream_->close();
+}
+
+Task<> Connection::turn_away(Call call) {
+  exchange_ = server_.borrow();
+  server_.handler_.refuse(*exchange_, {ErrorCode::busy, "too many connections", Side::client});
+  exchange_->response.close = true;
+  if (append_small_answer() && co_await flush(call, {})) co_await linger(call);
 }
 
 // One iteration is one request. No other coroutine runs on the way of a request that is answered at once.
@@ -35,16 +49,17 @@ Task<> Connection::serve(Call call) {
     while (input_.empty()) {
       if (!stream_->readable.ready()) input_.reset();
       // Awaited even when ready: now and then it gives the turn to others.
-      const Call idle = fresh_ ? call : call.under(*server_.idle_);
+      const bool last_chance = server_.draining_;
+      const Call idle = last_chance ? call.within(fresh_ ? fresh_grace : Duration{}) : call.under(*server_.idle_);
       auto waited = co_await stream_->readable.wait(idle.within(server_.options_.timeouts.idle));
-      // Draining: what has arrived in this moment is still answered.
-      if (!waited && waited.error().stop != StopReason::draining) co_return;
+      // Draining: what has arrived in this moment is still answered, and who has just come may still ask.
+      if (!waited && waited.error().stop != StopReason::draining && !last_chance) co_return;
       if (!input_) input_ = server_.machine_.slab.take(Slab::small - 64);
       input_.clear();
       const io::Io got = stream_->try_read(input_.room());
       if (got.status == io::IoStatus::done)
         input_.fill(got.count);
-      else if (got.status != io::IoStatus::would_block || (server_.draining_ && !fresh_))
+      else if (got.status != io::IoStatus::would_block || last_chance)
         co_return;
     }
     fresh_ = false;
@@ -83,7 +98,10 @@ Task<> Connection::serve(Call call) {
     } else {
       begin_request(parsed.size);
       if (server_.handler_.begin(exchange) == Handler::Next::handle) {
-        if (out_ && !out_.empty() && !co_await flush(call, {})) co_return;
+        if (out_ && !out_.empty() && !co_await flush(call, {})) {
+          server_.handler_.finished(exchange, false);  // begin() has counted it
+          co_return;
+        }
         co_await run_handler(call);
       }
     }
@@ -100,7 +118,8 @@ Task<> Connection::serve(Call call) {
     bool complete = append_small_answer();
     if (!complete) {
       complete = co_await send_answer(call);
-    } else if (response.close || input_.empty() || out_.room().size() < head_room) {
+    } else if (response.close || input_.empty() || ++gathered_ >= server_.options_.pipelined ||
+               out_.room().size() < head_room) {
       // Nothing gathered waits longer than the requests that are already here.
       complete = co_await flush(call, {});
     }
@@ -256,6 +275,7 @@ Task<bool> Connection::flush(Call call, std::span<iovec> parts) {
     }
   }
   out_.clear();
+  gathered_ = 0;
   if (input_.empty()) out_.reset();
   co_return true;
 }

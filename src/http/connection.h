@@ -22,6 +22,8 @@ class Connection {
   enum class Read : std::uint8_t { got, ended, timed_out };
 
   Task<> serve(Call call);
+  // Says why this connection may not stay, without reading from it.
+  Task<> turn_away(Call call);
   // Reads more of the head into input_; makes room first.
   bool make_room();
   void begin_request(std::size_t head_bytes) noexcept;
@@ -48,6 +50,7 @@ class Connection {
   std::unique_ptr<io::Stream> stream_;
   Handler::Admission admission_;
   bool fresh_ = true;  // no request was read yet
+  unsigned gathered_ = 0;  // answers in out_
   Buffer input_;       // bytes received and not yet used, from the current head's first byte on
   Buffer chunks_;      // of a chunked body: what is behind the head, so that the head can stay where it is
   Buffer out_;         // answers not yet sent

@@ -128,6 +128,7 @@ class Handler {
   // A connection arrived: may it stay, and on whose account? `reserved` serves health only.
   enum class Admission : std::uint8_t { welcome, reserved, refused };
   virtual Admission admit(const io::PeerAddress& peer, bool health_only) = 0;
+  // A refused connection is told so through refuse() and leaves too, if there was time to tell it.
   virtual void left(const io::PeerAddress& peer, Admission admission) = 0;
   // Draining: the last listener was closed after its queue was taken in.
   virtual void doors_closed() {}

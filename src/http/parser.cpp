@@ -122,8 +122,11 @@ MethodToken common_method(const char* p) noexcept {
 
 }  // namespace
 
-RequestParser::RequestParser(HeadLimits limits) noexcept : limits_(limits) {
+RequestParser::RequestParser(HeadLimits limits) noexcept { set_limits(limits); }
+
+void RequestParser::set_limits(HeadLimits limits) noexcept {
   CHECK(limits.head_bytes <= 65535);
+  limits_ = limits;
 }
 
 void RequestParser::reset() noexcept {

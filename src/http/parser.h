@@ -21,6 +21,8 @@ class RequestParser {
  public:
   explicit RequestParser(HeadLimits limits = {}) noexcept;
 
+  // For the next head. Precondition: reset() was the last call.
+  void set_limits(HeadLimits limits) noexcept;
   // Forgets everything: the next parse() starts a new head.
   void reset() noexcept;
   // Not to be called again after complete or failed without reset(). `head` is meaningful when complete.

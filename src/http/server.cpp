@@ -8,13 +8,8 @@
 namespace cairn::http {
 namespace {
 
-// Sent without a wait to a connection that is over every cap; whether it arrives is not our concern.
-constexpr std::string_view too_many_connections =
-    "HTTP/1.1 429 Too Many Requests\r\nContent-Type: application/json\r\nContent-Length: 87\r\n"
-    "X-Content-Type-Options: nosniff\r\nRetry-After: 1\r\nConnection: close\r\n\r\n"
-    "{\"error\":{\"code\":\"busy\",\"message\":\"too many connections\",\"corr_id\":\"\",\"retry_after\":1}}";
-static_assert(too_many_connections.size() - too_many_connections.find("\r\n\r\n") - 4 == 87);
-
+// Refused connections that may be told so at a time; above it they are reset, so that a flood costs nothing.
+constexpr std::size_t refusals_max = 64;
 constexpr Duration accept_pause = Duration::millis(100);
 constexpr std::size_t spare_exchanges = 64;
 
@@ -107,12 +102,11 @@ bool Server::take_one(Call call, Door& door) {
 
 void Server::welcome(Call call, std::unique_ptr<io::Stream> stream, bool health_only) {
   const Handler::Admission admission = handler_.admit(stream->peer(), health_only);
-  if (admission == Handler::Admission::refused) {
-    const iovec whole{const_cast<char*>(too_many_connections.data()), too_many_connections.size()};
-    (void)stream->try_writev({&whole, 1});
-    stream->close();
+  if (admission == Handler::Admission::refused && refusals_ >= refusals_max) {
+    stream->close(true);
     return;
   }
+  if (admission == Handler::Admission::refused) ++refusals_;
   ++connections_;
   auto connection = std::make_unique<Connection>(*this, std::move(stream), admission);
   scope_->spawn("connection", Connection::run(call, std::move(connection)));
@@ -122,6 +116,7 @@ Exchange* Server::borrow() {
   if (spare_.empty()) return new Exchange(options_.head);
   Exchange* exchange = spare_.back().release();
   spare_.pop_back();
+  exchange->parser.set_limits(options_.head);
   return exchange;
 }
 

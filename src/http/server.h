@@ -80,6 +80,7 @@ class Server {
   Scope* scope_ = nullptr;
   bool draining_ = false;
   std::size_t connections_ = 0;
+  std::size_t refusals_ = 0;
   std::size_t open_doors_ = 0;
   std::vector<std::unique_ptr<Door>> doors_;
   std::unique_ptr<CancelSource> idle_;  // stopped when draining begins; idle waits answer to it

@@ -60,11 +60,12 @@ class Stream {
   virtual void close(bool reset = false) noexcept = 0;
   virtual PeerAddress peer() const noexcept = 0;
 
-  // `gone(argument)` is called, at most once, when the peer is seen to end its side or break the connection
-  // from now on. nullptr forgets it. Runs outside any task: it may only mark or cancel.
+  // `gone(argument)` is called, at most once, when the peer is seen to end its side or break the connection;
+  // at once if it has. nullptr forgets it. Runs outside any task: it may only mark or cancel.
   void on_peer_gone(void (*gone)(void*) noexcept, void* argument) noexcept {
     gone_ = gone;
     gone_argument_ = argument;
+    if (peer_gone_) tell_peer_gone();
   }
 
   Readiness readable;
@@ -72,13 +73,16 @@ class Stream {
 
  protected:
   // For the twins.
+  bool peer_gone() const noexcept { return peer_gone_; }
   void tell_peer_gone() noexcept {
+    peer_gone_ = true;
     if (auto* gone = std::exchange(gone_, nullptr)) gone(gone_argument_);
   }
 
  private:
   void (*gone_)(void*) noexcept = nullptr;
   void* gone_argument_ = nullptr;
+  bool peer_gone_ = false;
 };
 
 class Listener {

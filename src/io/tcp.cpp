@@ -10,6 +10,8 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 
@@ -55,14 +57,17 @@ class TcpStream final : public Stream, public Pollable {
 
   void on_events(std::uint32_t events) noexcept override {
     // The end comes with no further edge: what was seen of it must outlast a short read.
-    if ((events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0) ended_ = true;
-    if ((events & EPOLLIN) != 0 || ended_) readable.signal();
-    if ((events & (EPOLLOUT | EPOLLHUP | EPOLLERR)) != 0) writable.signal();
     if ((events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0) tell_peer_gone();
+    if ((events & EPOLLIN) != 0 || peer_gone()) readable.signal();
+    if ((events & (EPOLLOUT | EPOLLHUP | EPOLLERR)) != 0) writable.signal();
   }
 
   Io try_read(MutableByteView into) noexcept override { return receive(into.data(), into.size(), 0); }
-  Io try_discard(std::size_t count) noexcept override { return receive(nullptr, count, MSG_TRUNC); }
+  Io try_discard(std::size_t count) noexcept override {
+    if (!peer_.local) return receive(nullptr, count, MSG_TRUNC);
+    std::array<std::byte, 16384> scratch;  // a Unix socket cannot drop without copying
+    return receive(scratch.data(), std::min(count, scratch.size()), 0);
+  }
 
   Io try_writev(std::span<const iovec> parts) noexcept override {
     const int flags = MSG_NOSIGNAL | (corked_ ? MSG_MORE : 0);
@@ -104,7 +109,7 @@ class TcpStream final : public Stream, public Pollable {
     const ssize_t got = ::recv(descriptor_, into, count, flags);
     if (got > 0) {
       const auto size = static_cast<std::size_t>(got);
-      if (size < count && !ended_) readable.clear();
+      if (size < count && !peer_gone()) readable.clear();
       return {IoStatus::done, size};
     }
     if (got == 0) return {IoStatus::eof};
@@ -125,7 +130,6 @@ class TcpStream final : public Stream, public Pollable {
 
   int descriptor_;
   bool corked_ = false;
-  bool ended_ = false;  // the peer has ended its side, or the connection broke
   PeerAddress peer_;
 };
 
@@ -157,7 +161,9 @@ class TcpListener final : public Listener, public Pollable {
     if (descriptor_ < 0) return;
     ::close(descriptor_);
     descriptor_ = -1;
-    if (!path_.empty()) ::unlink(path_.c_str());
+    struct stat is{};
+    // Only if it is still ours: another instance may have taken the name over.
+    if (!path_.empty() && lstat(path_.c_str(), &is) == 0 && is.st_ino == inode_) ::unlink(path_.c_str());
   }
 
   std::string local_address() const override {
@@ -174,12 +180,17 @@ class TcpListener final : public Listener, public Pollable {
     inet_ntop(AF_INET6, &v6.sin6_addr, host, sizeof host);
     return "[" + std::string(host) + "]:" + std::to_string(ntohs(v6.sin6_port));
   }
-  void set_path(std::string path) { path_ = std::move(path); }
+  void set_path(std::string path) {
+    path_ = std::move(path);
+    struct stat is{};
+    if (lstat(path_.c_str(), &is) == 0) inode_ = is.st_ino;
+  }
 
  private:
   Loop& loop_;
   int descriptor_;
   std::string path_;
+  ino_t inode_ = 0;
 };
 
 bool to_address(const Endpoint& endpoint, SocketAddress& out) noexcept {
@@ -243,7 +254,35 @@ Result<> private_directory(const std::string& path) {
   return {};
 }
 
+// What a killed instance left behind goes; anything else at that path stays and is an error.
+Result<> remove_dead_socket(const std::string& path, SocketAddress& address) {
+  struct stat is{};
+  if (lstat(path.c_str(), &is) != 0) return {};
+  if (!S_ISSOCK(is.st_mode)) return fail(ErrorCode::conflict, "the socket's path is something else");
+  const int probe = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  const bool alive = probe >= 0 && ::connect(probe, address.get(), address.size) == 0;
+  if (probe >= 0) ::close(probe);
+  if (alive) return fail(ErrorCode::conflict, "another instance serves this socket");
+  ::unlink(path.c_str());
+  return {};
+}
+
 }  // namespace
+
+Result<> probe_bind(const Endpoint& endpoint) {
+  SocketAddress address;
+  if (!to_address(endpoint, address)) return fail(ErrorCode::invalid, "listen needs a numeric address");
+  const int descriptor = socket(address.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  if (descriptor < 0) return fail(ErrorCode::io_failed, "socket");
+  const int on = 1;
+  setsockopt(descriptor, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  const bool bound = bind(descriptor, address.get(), address.size) == 0;
+  const int problem = errno;
+  ::close(descriptor);
+  if (bound) return {};
+  if (problem == EADDRINUSE) return fail(ErrorCode::conflict, "the port is taken");
+  return fail(ErrorCode::io_failed, "bind");
+}
 
 Result<std::unique_ptr<Listener>> TcpNetwork::listen(const Endpoint& endpoint) {
   const bool local = !endpoint.path.empty();
@@ -251,7 +290,7 @@ Result<std::unique_ptr<Listener>> TcpNetwork::listen(const Endpoint& endpoint) {
   if (!to_address(endpoint, address)) return fail(ErrorCode::invalid, "listen needs a numeric address");
   if (local) {
     TRY_VOID(private_directory(endpoint.path));
-    ::unlink(endpoint.path.c_str());
+    TRY_VOID(remove_dead_socket(endpoint.path, address));
   }
   const int descriptor = socket(address.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
   if (descriptor < 0) return fail(ErrorCode::io_failed, "socket");

@@ -1,6 +1,5 @@
 #include "runtime/drain.h"
 
-#include <algorithm>
 #include <array>
 
 #include "runtime/wait.h"
@@ -44,13 +43,14 @@ Drain::Stopped::~Stopped() { drain_.shutdown_.set(DrainState::stopped); }
 
 void Drain::begin(Instant deadline) noexcept {
   touch();
-  deadline_ = std::min(deadline_, deadline);
+  const bool nearer = deadline < deadline_;
+  if (nearer) deadline_ = deadline;
   if (state() == DrainState::running) {
     shutdown_.set(DrainState::draining);
     while (!begun_.empty()) wake(begun_.front());
   }
   wake_all();  // they look at the new deadline
-  if (nearer_ != nullptr) nearer_->cancel(StopReason::superseded);
+  if (nearer && nearer_ != nullptr) nearer_->cancel(StopReason::superseded);
 }
 
 SelectArm Drain::stopping() noexcept {
@@ -60,8 +60,10 @@ SelectArm Drain::stopping() noexcept {
 
 Task<Result<>> Drain::wait_drained(Call call) {
   touch();
-  while (state() == DrainState::running || inflight_ > 0)
+  while (state() == DrainState::running || inflight_ > 0) {
     CO_TRY_VOID(co_await ListWait(call, waiters_, "drain"));
+    touch();
+  }
   co_return Result<>{};
 }
 
@@ -69,10 +71,15 @@ Task<Result<>> Drain::wait_drained(Call call) {
 Task<Result<>> Drain::join_in_time(Call call, Scope& scope) {
   for (;;) {
     const Instant until = deadline_;
-    CancelSource nearer(shard_, &call.cancel());
-    nearer_ = &nearer;
-    auto joined = co_await scope.join(call.under(nearer).by(until));
-    nearer_ = nullptr;
+    // Forgotten however the join ends, also by a task's exception.
+    struct Nearer {
+      Drain& drain;
+      CancelSource source;
+      ~Nearer() { drain.nearer_ = nullptr; }
+    } nearer{*this, {shard_, &call.cancel()}};
+    nearer_ = &nearer.source;
+    auto joined = co_await scope.join(call.under(nearer.source).by(until));
+    touch();
     if (joined || deadline_ >= until) co_return joined;
   }
 }
@@ -80,8 +87,12 @@ Task<Result<>> Drain::join_in_time(Call call, Scope& scope) {
 Task<DrainResult> Drain::finish(Call call, Scope& scope) {
   CHECK(state() == DrainState::draining);
   Stopped stopped(*this);
+  touch();
   Result<> ended;
-  while (ended && inflight_ > 0) ended = co_await ListWait(call.by(deadline_), waiters_, "drain");
+  while (ended && inflight_ > 0) {
+    ended = co_await ListWait(call.by(deadline_), waiters_, "drain");
+    touch();
+  }
   DrainResult result;
   result.aborted = inflight_;
   scope.cancel(StopReason::draining);

@@ -51,7 +51,7 @@ class Drain {
 
   explicit Drain(Shard& shard)
       : shard_(shard), identity_(shard.new_identity()), shutdown_(shard, DrainState::running) {}
-  ~Drain() { CHECK(inflight_ == 0 && waiters_.empty()); }
+  ~Drain() { CHECK(inflight_ == 0 && waiters_.empty() && begun_.empty() && nearer_ == nullptr); }
   Drain(const Drain&) = delete;
   Drain& operator=(const Drain&) = delete;
 

@@ -25,6 +25,7 @@ class Oneshot {
 
   explicit Oneshot(Shard& shard) noexcept : shard_(shard), identity_(shard.new_identity()) {}
   ~Oneshot() {
+    touch();
     CHECK(waiters_.empty());
     if (sender_ != nullptr) sender_->oneshot_ = nullptr;
   }

@@ -62,7 +62,7 @@ void Scope::ended(TaskNode& node) noexcept {
 
 Task<Result<>> Scope::join(Call call) {
   shard_.trace(identity_, Access::write);
-  while (!tasks_.empty()) {
+  while (!empty()) {
     CO_TRY_VOID(co_await ListWait(call, joiners_, "join"));
   }
   if (failure_) std::rethrow_exception(std::exchange(failure_, nullptr));

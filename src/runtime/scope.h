@@ -32,8 +32,11 @@ class Scope {
 
   void cancel(StopReason reason) noexcept { cancel_.cancel(reason); }
   void abort() noexcept { cancel_.abort(); }
-  bool empty() const noexcept { return tasks_.empty(); }
-  std::size_t size() const noexcept { return size_; }
+  bool empty() const noexcept { return size() == 0; }
+  std::size_t size() const noexcept {
+    shard_.trace(identity_, Access::read);
+    return size_;
+  }
   template <class F>
   void for_each_task(F visit);  // visit(const TaskInfo&)
 
@@ -62,6 +65,7 @@ class Scope {
 
 template <class F>
 void Scope::for_each_task(F visit) {
+  shard_.trace(identity_, Access::read);
   tasks_.for_each([&](TaskNode& node) { visit(static_cast<const TaskInfo&>(node.info)); });
 }
 

@@ -6,6 +6,8 @@ namespace cairn::serve {
 
 ErrorCode public_code(const Error& error) noexcept {
   if (status_of(error.code) != 0) return error.code;
+  // A body that was cut off: half of a request is no request.
+  if (error.code == ErrorCode::connection_lost && error.side == Side::client) return ErrorCode::malformed;
   if (error.code != ErrorCode::cancelled) return ErrorCode::internal;
   return error.stop == StopReason::deadline ? ErrorCode::timeout : ErrorCode::draining;
 }

@@ -30,9 +30,8 @@ class Host {
     if (!check_descriptors()) return exit_bad_config;
     writer_.start();
     for (unsigned i = 0; i < process_.shards(); ++i) node_.attach(process_.machine(i));
-    if (Result<> bound = bind(); !bound) {
-      options_.complain(fmt::format("cannot listen on {}: {} ({})", snapshot_->get(keys_.bind), bound.error().context,
-                                    name_of(bound.error().code)));
+    if (auto bound = bind(); !bound) {
+      options_.complain(bound.error());
       return exit_failed;
     }
     declare_process_metrics();
@@ -65,14 +64,24 @@ class Host {
   }
 
   // Shard 0 learns the port when 0 was asked; the others share it by SO_REUSEPORT.
-  Result<> bind() {
-    TRY(address_, node_.listen(0, *parse_endpoint(snapshot_->get(keys_.bind))));
-    const Endpoint bound = *parse_endpoint(address_);
-    for (unsigned i = 1; i < process_.shards(); ++i) TRY_VOID(node_.listen(i, bound));
-    if (const std::string& apart = snapshot_->get(keys_.metrics_addr); !apart.empty())
-      TRY_VOID(node_.listen(0, *parse_endpoint(apart), true));
-    if (const std::string& path = snapshot_->get(keys_.uds_path); !path.empty())
-      TRY_VOID(node_.listen(0, io::Endpoint{.host = {}, .port = 0, .path = path}));
+  std::expected<void, std::string> bind() {
+    const auto listen = [this](unsigned shard, const Endpoint& endpoint, bool health_only) -> std::expected<std::string, std::string> {
+      auto bound = node_.listen(shard, endpoint, health_only);
+      if (bound) return *bound;
+      return std::unexpected(fmt::format("cannot listen on {}: {} ({})", format_endpoint(endpoint), bound.error().context,
+                                         name_of(bound.error().code)));
+    };
+    const Endpoint asked = *parse_endpoint(snapshot_->get(keys_.bind));
+    if (Result<> free = io::probe_bind(asked); !free)
+      return std::unexpected(fmt::format("cannot listen on {}: {}", format_endpoint(asked), free.error().context));
+    auto bound = listen(0, asked, false);
+    if (bound) address_ = *bound;
+    for (unsigned i = 1; bound && i < process_.shards(); ++i) bound = listen(i, *parse_endpoint(address_), false);
+    if (const std::string& apart = snapshot_->get(keys_.metrics_addr); bound && !apart.empty())
+      bound = listen(0, *parse_endpoint(apart), true);
+    if (const std::string& path = snapshot_->get(keys_.uds_path); bound && !path.empty())
+      bound = listen(0, Endpoint{.host = {}, .port = 0, .path = path}, false);
+    if (!bound) return std::unexpected(bound.error());
     return {};
   }
 
@@ -121,15 +130,11 @@ class Host {
 
   void reload() {
     auto sources = options_.sources();
-    auto loaded = sources ? config::load(schema_, *sources, snapshot_->version() + 1)
-                          : std::expected<config::SnapshotPtr, config::Problems>(std::unexpect);
-    auto merged = loaded ? config::reload(*snapshot_, **loaded)
-                         : std::expected<config::Reloaded, config::Problems>(std::unexpect, loaded.error());
-    if (!merged) {
-      node_.metrics().config_reload.at(2).add(0);
-      logger_.error("configuration refused, the old one stays", {{"problems", config::format_problems(merged.error())}});
-      return;
-    }
+    if (!sources) return refuse_reload(sources.error());
+    auto loaded = config::load(schema_, *sources, snapshot_->version() + 1);
+    if (!loaded) return refuse_reload(config::format_problems(loaded.error()));
+    auto merged = config::reload(*snapshot_, **loaded);
+    if (!merged) return refuse_reload(config::format_problems(merged.error()));
     if (merged->snapshot->get(keys_.bind) != snapshot_->get(keys_.bind) && !rebind(*merged->snapshot)) return;
     for (std::size_t key : merged->changes.restart)
       logger_.warn("takes effect at the next start", {{"key", schema_.entries()[key].spec.name}});
@@ -141,12 +146,17 @@ class Host {
     logger_.info("configuration reloaded", {{"version", snapshot_->version()}, {"changed", merged->changes.live.size()}});
   }
 
+  void refuse_reload(const std::string& why) {
+    node_.metrics().config_reload.at(2).add(0);
+    logger_.error("configuration refused, the old one stays", {{"problems", why}});
+  }
+
   // Shard 0 decides whether the new address can be had; the others follow it there.
   bool rebind(const config::Snapshot& next) {
-    auto bound = node_.rebind(0, *parse_endpoint(next.get(keys_.bind)));
+    const Endpoint asked = *parse_endpoint(next.get(keys_.bind));
+    auto bound = io::probe_bind(asked) ? node_.rebind(0, asked) : fail(ErrorCode::conflict, "the port is taken");
     if (!bound) {
-      node_.metrics().config_reload.at(2).add(0);
-      logger_.error("cannot listen on the new address, the old configuration stays", {{"server.bind", next.get(keys_.bind)}});
+      refuse_reload("cannot listen on " + next.get(keys_.bind));
       return false;
     }
     address_ = *bound;
@@ -181,7 +191,7 @@ class Host {
 int run_host(const config::Schema& schema, const config::ServerKeys& keys, const MakeService& make, const HostOptions& options) {
   auto sources = options.sources();
   if (!sources) {
-    options.complain(fmt::format("configuration: {}", sources.error().context));
+    options.complain(sources.error());
     return exit_bad_config;
   }
   auto snapshot = config::load(schema, *sources);

@@ -13,7 +13,8 @@ namespace cairn::serve {
 
 struct HostOptions {
   // Collects the sources anew: at start and at every SIGHUP.
-  std::function<Result<config::Sources>()> sources;
+  // The error is text for people and names the file.
+  std::function<std::expected<config::Sources, std::string>()> sources;
   BuildInfo build;
   std::size_t workers = 1;  // per shard
   // Called once everything is up, with the address served.

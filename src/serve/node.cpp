@@ -112,7 +112,13 @@ Node::Node(Service& service, config::SnapshotPtr snapshot, const config::ServerK
       version_json_(write_version(service.declaration().name, build)),
       shared_{service_, routes_, specs_, admission_, work_, health_, metrics_, registry_, version_json_, {}} {
   shared_.topology_json = [this](std::string& out) {
-    out += format_topology_json(service_.declaration(), [this](std::string_view queue) -> std::optional<std::uint64_t> {
+    // With the capacities this process was configured with.
+    std::vector<QueueDeclaration> queues(service_.declaration().queues.begin(), service_.declaration().queues.end());
+    for (QueueDeclaration& queue : queues)
+      if (queue.name == "work") queue.capacity = work_.limit();
+    ServiceDeclaration effective = service_.declaration();
+    effective.queues = queues;
+    out += format_topology_json(effective, [this](std::string_view queue) -> std::optional<std::uint64_t> {
       if (queue != "work") return std::nullopt;
       return static_cast<std::uint64_t>(metrics_.queue_depth.at(0).value());
     });

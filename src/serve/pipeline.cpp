@@ -44,6 +44,7 @@ std::span<const RouteSpec> shared_routes() { return shared_specs; }
 struct Pipeline::Job {
   Call call;
   http::Exchange& exchange;
+  PermitHold place;  // in the queue; given back when a worker takes the job
   bool started = false;
   bool done = false;
   WaitList waiters;
@@ -61,7 +62,7 @@ Pipeline::Pipeline(Shared& shared, io::Machine& machine, Bus& bus, const Setting
       door_(std::move(*bus.drain.try_enter())),
       settings_(settings),
       log_(log),
-      service_(shared.service.make_shard({machine, log, shared.health, bus})),
+      service_(shared.service.make_shard({machine, log, shared.health, bus, settings_})),
       slot_(machine.shard.index()),
       connection_kind_(shared.metrics.kind_index("connection")),
       workers_(workers),
@@ -96,6 +97,7 @@ http::Handler::Admission Pipeline::admit(const io::PeerAddress& peer, bool healt
 }
 
 void Pipeline::left(const io::PeerAddress& peer, Admission admission) {
+  if (admission == Admission::refused) return;
   shared_.admission.disconnect(peer, admission);
   inside_.pop_back();
 }
@@ -139,9 +141,13 @@ Error Pipeline::match_route(http::Exchange& exchange) {
     case http::RouteMatch::Outcome::not_found: return {ErrorCode::not_found, "no such path", Side::client};
     case http::RouteMatch::Outcome::method_not_allowed: break;
   }
-  std::array<char, http::allow_size_max> room;
-  exchange.response.add_field("Allow", http::format_allow(exchange.route.allow, room));
   return {ErrorCode::method_not_allowed, "method not allowed here", Side::client};
+}
+
+void Pipeline::answer_unmatched(http::Exchange& exchange, const Error& error) {
+  std::array<char, http::allow_size_max> room;
+  if (error.code == ErrorCode::method_not_allowed) exchange.response.add_field("Allow", http::format_allow(exchange.route.allow, room));
+  answer_error(exchange, error);
 }
 
 std::size_t Pipeline::route_of(const http::Exchange& exchange) const noexcept {
@@ -159,12 +165,10 @@ void Pipeline::reject(http::Exchange& exchange, Rejected why, const Error& error
 
 http::Handler::Next Pipeline::begin(http::Exchange& exchange) {
   take_corr_id(exchange);
-  if (Error error = match_route(exchange); error.code != ErrorCode::ok) {
-    answer_error(exchange, error);
-    return Next::answered;
-  }
+  const Error unmatched = match_route(exchange);
+  const bool matched = unmatched.code == ErrorCode::ok;
   const std::size_t own = shared_.specs.size() - shared_route_count;
-  if (exchange.route.id >= own && exchange.route.id != own + topology) {
+  if (matched && exchange.route.id >= own && exchange.route.id != own + topology) {
     answer_shared(exchange, exchange.route.id - own);
     return Next::answered;
   }
@@ -184,6 +188,10 @@ http::Handler::Next Pipeline::begin(http::Exchange& exchange) {
     return Next::answered;
   }
   exchange.counted |= counted_inflight;
+  if (!matched) {
+    answer_unmatched(exchange, unmatched);
+    return Next::answered;
+  }
   const RouteSpec& spec = shared_.specs[exchange.route.id];
   if (Error error = admit_request(exchange, spec); error.code != ErrorCode::ok) return Next::answered;
   if (exchange.route.id == own + topology) {
@@ -233,7 +241,7 @@ Task<> Pipeline::handle(Call call, http::Exchange& exchange) {
     co_return;
   }
   Slot* slot = free_slots_.back();
-  Job job{call, exchange, false, false, {}};
+  Job job{call, exchange, std::move(*permit), false, false, {}};
   slot->job = &job;
   if (auto sent = queue_.try_send(std::move(slot)); !sent) {
     slot->job = nullptr;
@@ -272,6 +280,7 @@ void Pipeline::show_depth() noexcept { shared_.metrics.queue_depth.at(0).set(slo
 
 Task<> Pipeline::run_job(Job& job) {
   job.started = true;
+  job.place = PermitHold();
   Result<> outcome;
   bool threw = false;
   try {
@@ -294,7 +303,7 @@ Task<> Pipeline::run_job(Job& job) {
 
 void Pipeline::refuse(http::Exchange& exchange, Error error) {
   if (exchange.corr_size == 0) take_corr_id(exchange);
-  if (exchange.request().method != Method::get && status_of(error.code) < 500) shared_.metrics.rejected.at(Rejected::head).add(slot_);
+  if (status_of(error.code) < 500 && error.code != ErrorCode::busy) shared_.metrics.rejected.at(Rejected::head).add(slot_);
   exchange.response.close = true;
   answer_error(exchange, error);
 }

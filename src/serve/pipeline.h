@@ -67,6 +67,7 @@ class Pipeline final : public http::Handler {
   void take_corr_id(http::Exchange& exchange) noexcept;
   void take_context(http::Exchange& exchange) noexcept;
   Error match_route(http::Exchange& exchange);
+  void answer_unmatched(http::Exchange& exchange, const Error& error);
   Error admit_request(http::Exchange& exchange, const RouteSpec& spec);
   void answer_shared(http::Exchange& exchange, std::size_t which);
   void reject(http::Exchange& exchange, Rejected why, const Error& error, unsigned retry_after = 1);

@@ -52,6 +52,7 @@ struct ShardContext {
   observe::Logger log;
   Health& health;
   Bus& bus;
+  const Settings& settings;  // the newest, between steps
 };
 
 class Service {

@@ -61,11 +61,12 @@ Arguments parse(int argc, char** argv) {
   return a;
 }
 
-Result<config::Sources> sources_of(const Arguments& a) {
+std::expected<config::Sources, std::string> sources_of(const Arguments& a) {
   config::Sources sources;
   if (a.file) {
-    TRY(std::string text, io::read_small_file(*a.file, 256 << 10));
-    sources.file = config::File{*a.file, std::move(text)};
+    auto text = io::read_small_file(*a.file, 256 << 10);
+    if (!text) return std::unexpected(fmt::format("{}: {}", *a.file, text.error().context));
+    sources.file = config::File{*a.file, std::move(*text)};
   }
   for (char** each = environ; *each != nullptr; ++each) {
     const std::string_view entry = *each;
@@ -126,7 +127,7 @@ int config_verb(const Arguments& a) {
   demo::declare_keys(schema);
   auto sources = sources_of(a);
   if (!sources) {
-    fmt::print(stderr, "{}: {}\n", *a.file, sources.error().context);
+    fmt::print(stderr, "{}\n", sources.error());
     return serve::exit_bad_config;
   }
   auto snapshot = config::load(schema, *sources);

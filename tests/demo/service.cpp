@@ -9,6 +9,8 @@
 #include "http/conditional.h"
 #include "http/range.h"
 #include "runtime/wait.h"
+#include "serve/answer.h"
+#include "serve/answer.h"
 
 namespace cairn::demo {
 namespace {
@@ -64,7 +66,7 @@ struct OpenFile {
 class DemoShard : public serve::ServiceShard {
  public:
   DemoShard(serve::ShardContext context, std::string files)
-      : machine_(context.machine), files_(std::move(files)), kilobyte_(make_kilobyte()) {}
+      : machine_(context.machine), settings_(context.settings), files_(std::move(files)), kilobyte_(make_kilobyte()) {}
 
   bool try_answer(Exchange& exchange) override {
     if (exchange.route.id == mem) {
@@ -114,13 +116,18 @@ class DemoShard : public serve::ServiceShard {
       response.status = 304;
       return;
     }
+    if (verdict.outcome == http::Precondition::failed)
+      return serve::answer_error(exchange, {ErrorCode::precondition_failed, "the file has another tag", Side::client});
+    if (verdict.outcome == http::Precondition::failed) {
+      serve::answer_error(exchange, {ErrorCode::precondition_failed, "the file is another one", Side::client});
+      return;
+    }
     std::array<char, http::content_range_size_max> room;
     if (verdict.range_applies) {
       const http::RangeSet ranges = http::parse_range(fields.get(http::FieldName::range), entry.size);
       if (ranges.kind == http::RangeSet::Kind::unsatisfiable) {
-        response.status = 416;
         response.add_field("Content-Range", http::format_unsatisfied_range(entry.size, room));
-        return;
+        return serve::answer_error(exchange, {ErrorCode::range_not_satisfiable, "the range is outside of the file", Side::client});
       }
       if (ranges.kind == http::RangeSet::Kind::ranges && ranges.count == 1) {
         response.status = 206;
@@ -133,7 +140,7 @@ class DemoShard : public serve::ServiceShard {
   }
 
   Task<Result<>> serve_echo(Call call, Exchange& exchange) {
-    serve::Body body(exchange, machine_.slab, {});
+    serve::Body body(exchange, machine_.slab, settings_.decode);
     std::vector<Buffer> parts;
     for (;;) {
       CO_TRY(Buffer part, co_await body.next(call));
@@ -165,6 +172,7 @@ class DemoShard : public serve::ServiceShard {
   };
 
   io::Machine& machine_;
+  const serve::Settings& settings_;
   std::string files_;
   std::string kilobyte_;
   std::unordered_map<std::string, OpenFile, NameHash, std::equal_to<>> open_;

@@ -69,6 +69,8 @@ Before measure_before(const ModelSpec& spec, const Report& reduced) {
   plain.max_schedules = exact_below;
   const Report brute = explore(spec, plain);
   if (!brute.exhausted) return before;
+  for (const std::string& state : brute.terminal_states)
+    if (!reduced.terminal_states.contains(state)) fmt::print("  lost by reduction: {}\n", state);
   return {static_cast<double>(brute.schedules), true, brute.terminal_states == reduced.terminal_states};
 }
 

@@ -123,6 +123,7 @@ struct Shape {
   int consumers;    // the first can never be cancelled
   bool cancel;      // a producer and a consumer may be cancelled at any moment
   bool close_early;  // at any moment; otherwise when both producers are done
+  bool paced = false;  // everybody pauses after each item, so that others come in between
 };
 
 // Two producers that wait for room, consumers that wait for items, a close and a cancel at any moment.
@@ -157,6 +158,7 @@ class ProducersConsumers : public Model {
         break;
       }
       ledger_.accepted(item);
+      if (shape_.paced) co_await yield(call);
     }
     if (!shape_.close_early && ++ended_.edit() == 2) queue_.close();
   }
@@ -170,6 +172,7 @@ class ProducersConsumers : public Model {
       }
       ledger_.received(*item);
       world_.expect(order.follows(*item), "order", "items of one producer overtook each other");
+      if (shape_.paced) co_await yield(call);
     }
   }
   Task<> close() {
@@ -365,6 +368,8 @@ void add_queue_models(std::vector<ModelSpec>& to) {
   to.push_back(spec<ProducersConsumers>("mpsc2_close_cancel", Shape{2, 2, 2, true, true}));
   to.push_back(spec<ProducersConsumers>("mpsc1_cancel", Shape{1, 2, 1, true, false}));
   to.push_back(spec<ProducersConsumers>("mpsc2_drained_close", Shape{2, 3, 2, false, false}));
+  to.push_back(spec<ProducersConsumers>("mpsc1_close_paced", Shape{1, 2, 2, false, true, true}));
+  to.push_back(spec<ProducersConsumers>("mpsc2_close_cancel_paced", Shape{2, 1, 2, true, true, true}));
   to.push_back(spec<SendDeadline>("mpsc_send_deadline"));
   to.push_back(spec<MixedConsumers>("mpsc_select_and_recv", 1, 1, 3, false));
   to.push_back(spec<MixedConsumers>("mpsc_two_selectors", 2, 0, 3, false));

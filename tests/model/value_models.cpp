@@ -251,6 +251,7 @@ class RequestReply : public Model {
       world_.expect(answer.error().code == ErrorCode::timeout, "wrong_error", "an accepted job was dropped");
       ++late_;
     }
+    gone_[static_cast<std::size_t>(number)] = true;
   }
   Task<> worker(Call call) {
     for (;;) {
@@ -258,7 +259,9 @@ class RequestReply : public Model {
       if (!job) break;
       if (!job->reply.wanted()) continue;
       co_await yield(call);
-      if (job->reply.try_send(int(job->number))) ++sent_;
+      if (!job->reply.try_send(int(job->number))) continue;
+      world_.expect(!gone_[static_cast<std::size_t>(job->number)], "phantom_item", "an answer was sent to nobody");
+      ++sent_;
     }
   }
   Task<> closer() {
@@ -268,6 +271,7 @@ class RequestReply : public Model {
 
   World& world_;
   Mpsc<Job> jobs_;
+  std::array<bool, 2> gone_{};
   int answers_ = 0, sent_ = 0, late_ = 0;
 };
 

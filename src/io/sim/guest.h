@@ -1,5 +1,5 @@
-// For tests: a client of a simulated world that speaks bytes. It writes and reads between the world's steps, so
-// that a test decides what is sent, when, and whether anything is taken.
+// For tests: a client of a simulated world that speaks bytes. It writes and reads between the world's steps,
+// so that a test decides what is sent, when, and whether anything is taken.
 #pragma once
 
 #include <array>

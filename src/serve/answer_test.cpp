@@ -1,0 +1,90 @@
+#include "serve/answer.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace cairn::serve {
+namespace {
+
+struct Sample {
+  explicit Sample(Error error, std::optional<unsigned> retry_after = {}) {
+    constexpr std::string_view corr = "01J00000000000000000000000";
+    std::copy(corr.begin(), corr.end(), exchange.corr_text.begin());
+    exchange.corr_size = corr.size();
+    answer_error(exchange, error, retry_after);
+  }
+  const std::string& body() const { return exchange.response.text; }
+  bool has_header() const {
+    return exchange.response.lines().find("Retry-After: ") != std::string_view::npos;
+  }
+  bool has_member() const { return body().find("\"retry_after\":") != std::string::npos; }
+  http::Exchange exchange{http::HeadLimits{}};
+};
+
+TEST(Answer, an_error_is_exactly_this_json) {
+  const Sample busy({ErrorCode::busy, "work queue is full"}, 3);
+  EXPECT_EQ(
+      busy.body(),
+      R"({"error":{"code":"busy","message":"work queue is full","corr_id":"01J00000000000000000000000","retry_after":3}})");
+  EXPECT_EQ(busy.exchange.response.status, 429);
+  EXPECT_EQ(busy.exchange.response.content_type, "application/json");
+  EXPECT_EQ(busy.exchange.response.lines(), "Retry-After: 3\r\n");
+  const Sample missing({ErrorCode::not_found, "say \"what\"\n"});
+  EXPECT_EQ(
+      missing.body(),
+      R"({"error":{"code":"not_found","message":"say \"what\"\n","corr_id":"01J00000000000000000000000"}})");
+  EXPECT_EQ(missing.exchange.response.lines(), "");
+}
+
+TEST(Answer, the_header_is_there_exactly_when_the_member_is) {
+  for (int i = 0; i <= static_cast<int>(ErrorCode::invalid); ++i) {
+    const auto code = static_cast<ErrorCode>(i);
+    const Sample plain({code, ""});
+    EXPECT_EQ(plain.has_header(), plain.has_member()) << name_of(code);
+    const Sample timed({code, ""}, 2);
+    EXPECT_TRUE(timed.has_header() && timed.has_member()) << name_of(code);
+  }
+}
+
+TEST(Answer, waiting_is_advised_only_where_it_helps) {
+  for (const ErrorCode code : {ErrorCode::busy, ErrorCode::quota, ErrorCode::draining, ErrorCode::degraded,
+                               ErrorCode::breaker_open, ErrorCode::not_ready, ErrorCode::storage_full})
+    EXPECT_TRUE(Sample({code, ""}).has_header()) << name_of(code);
+  for (const ErrorCode code : {ErrorCode::malformed, ErrorCode::not_found, ErrorCode::internal,
+                               ErrorCode::timeout, ErrorCode::timeout_read, ErrorCode::body_cap})
+    EXPECT_FALSE(Sample({code, ""}).has_header()) << name_of(code);
+}
+
+TEST(Answer, every_code_has_a_status_a_client_can_act_on) {
+  for (int i = 1; i <= static_cast<int>(ErrorCode::invalid); ++i) {
+    const Sample answered({static_cast<ErrorCode>(i), ""});
+    EXPECT_GE(answered.exchange.response.status, 400) << i;
+    EXPECT_LT(answered.exchange.response.status, 600) << i;
+  }
+}
+
+TEST(Answer, what_stays_inside_becomes_what_a_client_can_act_on) {
+  const auto stopped = [](StopReason reason) {
+    return public_code({ErrorCode::cancelled, "", Side::self, reason});
+  };
+  EXPECT_EQ(stopped(StopReason::deadline), ErrorCode::timeout);
+  EXPECT_EQ(stopped(StopReason::draining), ErrorCode::draining);
+  EXPECT_EQ(stopped(StopReason::aborted), ErrorCode::draining);
+  for (const ErrorCode inside : {ErrorCode::closed, ErrorCode::io_failed, ErrorCode::connection_lost,
+                                 ErrorCode::invalid, ErrorCode::lagged})
+    EXPECT_EQ(public_code({inside, ""}), ErrorCode::internal) << name_of(inside);
+  EXPECT_EQ(public_code({ErrorCode::integrity, ""}), ErrorCode::integrity);
+}
+
+TEST(Answer, a_text_that_was_begun_is_replaced) {
+  http::Exchange exchange{http::HeadLimits{}};
+  exchange.response.text = "half an answer";
+  exchange.response.answer_view("text/plain", "x");
+  answer_error(exchange, {ErrorCode::pruned, "gone"});
+  EXPECT_EQ(exchange.response.kind, http::Response::Body::text);
+  EXPECT_EQ(exchange.response.text, R"({"error":{"code":"pruned","message":"gone","corr_id":""}})");
+}
+
+}  // namespace
+}  // namespace cairn::serve

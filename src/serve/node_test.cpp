@@ -1,0 +1,225 @@
+#include "serve/node.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "serve/simulated_node.h"
+
+namespace cairn::serve {
+namespace {
+
+using io::sim::Answer;
+using io::sim::Guest;
+using testing::HasSubstr;
+
+bool run_to_end(SimulatedNode& sample, Duration within = Duration::seconds(10)) {
+  return sample.world.run_until([&] { return sample.results.size() == sample.host.shards(); }, within);
+}
+
+TEST(Node, a_new_configuration_changes_limits_while_it_runs) {
+  SimulatedNode sample({{"server.max_rps", "1"}, {"limits.max_body_bytes", "10B"}});
+  Guest guest = sample.connect();
+  EXPECT_EQ(guest.ask(get("/now/x")).status, 200);
+  EXPECT_EQ(guest.ask(get("/now/x")).status, 429);
+  sample.apply({{"server.max_rps", "100"}, {"limits.max_body_bytes", "100B"}, {"timeouts.request", "1s"}});
+  EXPECT_EQ(sample.service.state.applied, 1);
+  EXPECT_EQ(guest.ask(get("/now/x")).status, 200);
+  EXPECT_EQ(guest.ask(post("/echo", std::string(50, 'x'))).status, 200);
+  const Instant before = sample.world.now();
+  EXPECT_EQ(guest.ask(get("/job/60000")).status, 504);
+  EXPECT_LT((sample.world.now() - before), Duration::millis(1100));
+}
+
+TEST(Node, a_new_configuration_changes_connection_caps_and_timeouts) {
+  SimulatedNode sample;
+  Guest inside = sample.connect();
+  EXPECT_EQ(inside.ask(get("/now/x")).status, 200);
+  sample.apply({{"server.max_conns", "1"}, {"timeouts.read", "200ms"}, {"timeouts.idle", "1s"}});
+  Guest beyond = sample.connect();
+  EXPECT_EQ(beyond.ask(get("/now/x")).status, 429);
+  inside.send("GET /");
+  EXPECT_EQ(inside.answer(false, Duration::millis(300)).status, 408);
+}
+
+TEST(Node, a_request_keeps_the_deadline_it_began_with) {
+  SimulatedNode sample;
+  Guest guest = sample.connect();
+  guest.send(get("/job/3000"));
+  ASSERT_TRUE(guest.until([&] { return sample.service.state.started == 1; }));
+  sample.apply({{"timeouts.request", "10ms"}});
+  EXPECT_EQ(guest.answer().status, 200);
+}
+
+TEST(Node, an_idle_node_drains_at_once) {
+  SimulatedNode sample({}, {.shards = 2, .workers = 2, .seed = 3});
+  Guest guest = sample.connect();
+  EXPECT_EQ(guest.ask(get("/now/x")).status, 200);
+  const Instant before = sample.world.now();
+  sample.drain(Duration::seconds(3));
+  ASSERT_TRUE(run_to_end(sample));
+  EXPECT_LT(sample.world.now() - before, Duration::millis(100));
+  for (const DrainResult& result : sample.results) EXPECT_TRUE(result.drained());
+  EXPECT_TRUE(guest.until_ended(Duration::millis(100)));
+  EXPECT_FALSE(sample.connect().connected());
+}
+
+TEST(Node, draining_finishes_what_is_queued_and_running) {
+  SimulatedNode sample;
+  Guest running = sample.connect();
+  Guest queued = sample.connect();
+  running.send(get("/job/1000"));
+  ASSERT_TRUE(running.until([&] { return sample.service.state.started == 1; }));
+  queued.send(get("/job/1000"));
+  queued.run_for(Duration::millis(10));
+  sample.drain(Duration::seconds(3));
+  for (Guest* guest : {&running, &queued}) {
+    const Answer answer = guest->answer();
+    EXPECT_EQ(answer.status, 200);
+    EXPECT_EQ(answer.field("Connection"), "close");
+  }
+  ASSERT_TRUE(run_to_end(sample));
+  EXPECT_TRUE(sample.results[0].drained());
+  EXPECT_EQ(sample.service.state.ended, 2);
+}
+
+TEST(Node, draining_turns_readiness_off_at_once_and_health_stays) {
+  SimulatedNode sample;
+  Guest running = sample.connect();
+  Guest watcher = sample.connect();
+  running.send(get("/job/1000"));
+  ASSERT_TRUE(running.until([&] { return sample.service.state.started == 1; }));
+  watcher.send("GET /readyz HTTP/1.1\r\n");  // half of it, so that the connection is not idle
+  watcher.run_for(Duration::millis(10));
+  sample.drain(Duration::seconds(3));
+  const Answer ready = watcher.ask("Host: h\r\n\r\n");
+  EXPECT_EQ(ready.status, 503);
+  EXPECT_THAT(ready.body, HasSubstr(R"("missing":["draining"])"));
+  EXPECT_EQ(running.answer().status, 200);
+}
+
+TEST(Node, what_does_not_end_in_time_is_aborted_and_counted) {
+  SimulatedNode sample({{"timeouts.request", "60s"}});
+  Guest guest = sample.connect();
+  guest.send(get("/job/50000"));
+  ASSERT_TRUE(guest.until([&] { return sample.service.state.started == 1; }));
+  const Instant before = sample.world.now();
+  sample.drain(Duration::seconds(3));
+  ASSERT_TRUE(run_to_end(sample));
+  EXPECT_GE(sample.world.now() - before, Duration::seconds(3));
+  EXPECT_LT(sample.world.now() - before, Duration::millis(3100));
+  EXPECT_EQ(sample.results[0].aborted, 1u);
+  EXPECT_TRUE(sample.results[0].still_alive.empty());
+  EXPECT_EQ(sample.service.state.stops.size(), 1u);
+  EXPECT_EQ(sample.metric(R"(tasks_aborted_total{kind="connection"})"), 1);
+}
+
+TEST(Node, the_second_signal_aborts_at_once) {
+  SimulatedNode sample({{"timeouts.request", "60s"}});
+  Guest guest = sample.connect();
+  guest.send(get("/job/50000"));
+  ASSERT_TRUE(guest.until([&] { return sample.service.state.started == 1; }));
+  sample.drain(Duration::seconds(3));
+  guest.run_for(Duration::millis(100));
+  EXPECT_TRUE(sample.results.empty());
+  const Instant before = sample.world.now();
+  sample.abort();
+  ASSERT_TRUE(run_to_end(sample));
+  EXPECT_LT(sample.world.now() - before, Duration::millis(100));
+  EXPECT_EQ(sample.results[0].aborted, 1u);
+}
+
+TEST(Node, a_client_that_never_sent_anything_does_not_hold_up_the_end) {
+  SimulatedNode sample;
+  Guest silent = sample.connect();
+  silent.run_for(Duration::millis(10));
+  EXPECT_EQ(sample.node.connections(0), 1u);
+  sample.drain(Duration::seconds(3));
+  ASSERT_TRUE(run_to_end(sample));
+  EXPECT_TRUE(sample.results[0].drained()) << "nothing was asked, so nothing was aborted";
+}
+
+TEST(Node, draining_serves_what_was_queued_on_the_listener) {
+  SimulatedNode sample;
+  sample.world.pause(sample.host);
+  Guest guest = sample.connect();
+  guest.send(get("/job/100"));
+  sample.drain(Duration::seconds(3));
+  sample.world.resume(sample.host);
+  const Answer answer = guest.answer();
+  EXPECT_EQ(answer.status, 200);
+  EXPECT_EQ(answer.field("Connection"), "close");
+  ASSERT_TRUE(run_to_end(sample));
+  EXPECT_TRUE(sample.results[0].drained());
+}
+
+TEST(Node, a_failing_handler_does_not_keep_a_node_from_draining) {
+  SimulatedNode sample;
+  (void)sample.connect().ask(get("/throw"));
+  (void)sample.connect().ask(get("/throw-now"));
+  sample.drain(Duration::seconds(3));
+  ASSERT_TRUE(run_to_end(sample));
+  EXPECT_TRUE(sample.results[0].drained());
+}
+
+TEST(Node, a_health_listener_serves_health_only) {
+  SimulatedNode sample({}, {.shards = 1, .workers = 1, .seed = 1, .health_port = 81});
+  Guest guest(sample.world, sample.away, {"host", 81, {}});
+  EXPECT_EQ(guest.ask(get("/metrics")).status, 200);
+  EXPECT_EQ(guest.ask(get("/healthz")).status, 200);
+  const Answer answer = guest.ask(get("/now/x"));
+  EXPECT_EQ(answer.status, 429);
+  EXPECT_EQ(answer.field("Connection"), "close");
+  EXPECT_EQ(sample.connect().ask(get("/now/x")).status, 200);
+}
+
+TEST(Node, a_moved_listener_keeps_the_connections_it_had) {
+  SimulatedNode sample;
+  Guest old = sample.connect();
+  EXPECT_EQ(old.ask(get("/now/x")).status, 200);
+  {
+    ShardScope here(sample.host.shard());
+    ASSERT_TRUE(sample.node.rebind(0, {"host", 81, {}}).has_value());
+  }
+  old.run_for(Duration::millis(10));
+  EXPECT_FALSE(sample.connect().connected());
+  EXPECT_EQ(old.ask(get("/now/y")).status, 200);
+  Guest fresh(sample.world, sample.away, {"host", 81, {}});
+  EXPECT_EQ(fresh.ask(get("/now/z")).status, 200);
+  sample.drain(Duration::seconds(3));
+  ASSERT_TRUE(run_to_end(sample));
+  EXPECT_TRUE(sample.results[0].drained());
+}
+
+// Whatever the network and the clients do, the counts come back to zero and the node drains.
+TEST(Node, nothing_is_left_behind_by_any_disorder) {
+  for (std::uint64_t seed = 1; seed <= 30; ++seed) {
+    SimulatedNode sample(
+        {{"timeouts.request", "1s"}, {"timeouts.write", "1s"}, {"timeouts.read", "1s"}, {"queues.work", "4"}},
+        {.shards = 1 + static_cast<unsigned>(seed % 3), .workers = 2, .seed = seed});
+    auto& faults = sample.world.network().faults;
+    faults.split_delivery = faults.split_write = 200'000;
+    faults.reset = faults.vanish = 20'000;
+    faults.slow_reader = 200'000;
+    std::vector<std::unique_ptr<Guest>> guests;
+    for (int i = 0; i < 20; ++i) {
+      auto guest =
+          std::make_unique<Guest>(sample.world, sample.away, Endpoint{"host", SimulatedNode::port, {}});
+      if (!guest->connected()) continue;
+      guest->send(get("/now/x") + post("/echo", std::string(3000, 'e')) + get("/job/50") + get("/throw"));
+      guests.push_back(std::move(guest));
+    }
+    for (auto& guest : guests)
+      guest->until([&] { return guest->ended() || guest->broken(); }, Duration::millis(20));
+    guests.clear();
+    sample.drain(Duration::seconds(3));
+    ASSERT_TRUE(run_to_end(sample)) << "seed " << seed;
+    for (const DrainResult& result : sample.results) EXPECT_TRUE(result.still_alive.empty());
+    for (const RouteSpec& spec : sample_routes)
+      EXPECT_EQ(sample.metric(fmt::format("inflight_requests{{route=\"{}\"}}", spec.route.pattern)), 0)
+          << seed;
+    EXPECT_EQ(sample.metric(R"(queue_depth{queue="work"})"), 0) << seed;
+  }
+}
+
+}  // namespace
+}  // namespace cairn::serve

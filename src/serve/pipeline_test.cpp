@@ -1,0 +1,480 @@
+#include "serve/pipeline.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <zlib.h>
+
+#include "base/ulid.h"
+#include "serve/simulated_node.h"
+
+namespace cairn::serve {
+namespace {
+
+using io::sim::Answer;
+using io::sim::Guest;
+using testing::HasSubstr;
+using testing::Not;
+
+// The error's code, if the body is one of ours.
+std::string code_of(const Answer& answer) {
+  const std::string start = R"({"error":{"code":")";
+  if (!answer.body.starts_with(start)) return "not an error: " + answer.body;
+  return answer.body.substr(start.size(), answer.body.find('"', start.size()) - start.size());
+}
+
+void expect_error(const Answer& answer, int status, std::string_view code,
+                  std::optional<std::string> retry_after) {
+  EXPECT_EQ(answer.status, status);
+  EXPECT_EQ(code_of(answer), code);
+  EXPECT_EQ(answer.field("Retry-After"), retry_after);
+  EXPECT_EQ(answer.field("Content-Type"), "application/json");
+  EXPECT_EQ(answer.body.find("retry_after") != std::string::npos, retry_after.has_value());
+}
+
+std::string gzip(const std::string& text) {
+  z_stream stream{};
+  EXPECT_EQ(deflateInit2(&stream, 9, Z_DEFLATED, 15 + 16, 9, Z_DEFAULT_STRATEGY), Z_OK);
+  std::string out(compressBound(text.size()) + 64, '\0');
+  stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(text.data()));
+  stream.avail_in = static_cast<uInt>(text.size());
+  stream.next_out = reinterpret_cast<Bytef*>(out.data());
+  stream.avail_out = static_cast<uInt>(out.size());
+  EXPECT_EQ(deflate(&stream, Z_FINISH), Z_STREAM_END);
+  out.resize(stream.total_out);
+  deflateEnd(&stream);
+  return out;
+}
+
+TEST(Pipeline, a_route_at_once_is_answered_without_the_queue) {
+  SimulatedNode sample;
+  EXPECT_EQ(sample.connect().ask(get("/now/a%20b")).body, "a b");
+  EXPECT_EQ(sample.service.state.started, 0);
+}
+
+TEST(Pipeline, a_route_at_once_may_hand_on_to_a_worker) {
+  SimulatedNode sample;
+  EXPECT_EQ(sample.connect().ask(get("/later")).body, "done");
+  EXPECT_EQ(sample.service.state.started, 1);
+}
+
+TEST(Pipeline, unknown_paths_methods_and_escapes_have_their_answers) {
+  SimulatedNode sample;
+  Guest guest = sample.connect();
+  expect_error(guest.ask(get("/nowhere")), 404, "not_found", std::nullopt);
+  expect_error(guest.ask(get("/job/x")), 400, "malformed", std::nullopt);
+  expect_error(guest.ask(get("/now/a%2Fb")), 400, "malformed", std::nullopt);
+  expect_error(guest.ask(get("/now/a%0")), 400, "malformed", std::nullopt);
+  const Answer answer = guest.ask(post("/now/x", ""));
+  expect_error(answer, 405, "method_not_allowed", std::nullopt);
+  EXPECT_EQ(answer.field("Allow"), "GET, HEAD");
+  EXPECT_EQ(sample.service.state.started, 0);
+}
+
+// --- correlation ids
+
+TEST(Pipeline, a_fit_correlation_id_is_echoed_and_any_other_is_replaced_by_a_ulid) {
+  SimulatedNode sample;
+  Guest guest = sample.connect();
+  const auto corr = [&](std::string_view given) {
+    return *guest.ask(get("/now/x", fmt::format("X-Corr-ID: {}\r\n", given))).field("X-Corr-ID");
+  };
+  for (const char* fit : {"12345678", "01J9ZQ4W3E5R6T7Y8K9M0P1Q2S", "9b2e4c6a-1d3f-4a5b-8c7d-0e1f2a3b4c5d"})
+    EXPECT_EQ(corr(fit), fit);
+  EXPECT_EQ(corr(std::string(64, 'a')), std::string(64, 'a'));
+  for (const std::string& unfit : {std::string("1234567"), std::string(65, 'a'), std::string("with blank"),
+                                   std::string("quote\"12345")}) {
+    const std::string made = corr(unfit);
+    EXPECT_TRUE(parse_ulid(made).has_value()) << made;
+  }
+  EXPECT_NE(corr("short"), corr("short"));
+}
+
+TEST(Pipeline, a_malformed_head_is_answered_with_the_correlation_id_it_had) {
+  SimulatedNode sample;
+  const Answer answer =
+      sample.connect().ask("GET / HTTP/1.1\r\nX-Corr-ID: client-chosen\r\nHost : h\r\n\r\n");
+  expect_error(answer, 400, "malformed", std::nullopt);
+  EXPECT_EQ(answer.field("X-Corr-ID"), "client-chosen");
+  EXPECT_THAT(answer.body, HasSubstr(R"("corr_id":"client-chosen")"));
+  EXPECT_EQ(answer.field("Connection"), "close");
+}
+
+// --- limits, in their order
+
+TEST(Pipeline, the_rate_limit_is_429_quota_with_the_time_to_wait) {
+  SimulatedNode sample({{"server.max_rps", "2"}});
+  Guest guest = sample.connect();
+  EXPECT_EQ(guest.ask(get("/now/1")).status, 200);
+  EXPECT_EQ(guest.ask(get("/now/2")).status, 200);
+  expect_error(guest.ask(get("/now/3")), 429, "quota", "1");
+  EXPECT_EQ(guest.ask(get("/healthz")).status, 200);
+  EXPECT_EQ(sample.metric(R"(rejected_total{reason="rate"})"), 1);
+  guest.run_for(Duration::millis(600));
+  EXPECT_EQ(guest.ask(get("/now/4")).status, 200);
+}
+
+TEST(Pipeline, the_inflight_limit_is_429_busy_and_is_given_back) {
+  SimulatedNode sample({{"server.max_inflight", "1"}});
+  Guest worker = sample.connect();
+  Guest other = sample.connect();
+  worker.send(get("/job/1000"));
+  ASSERT_TRUE(worker.until([&] { return sample.service.state.started == 1; }));
+  EXPECT_EQ(sample.metric(R"(inflight_requests{route="/job/{ms:Int}"})"), 1);
+  expect_error(other.ask(get("/now/x")), 429, "busy", "1");
+  expect_error(other.ask(get("/debug/topology")), 429, "busy", "1");
+  EXPECT_EQ(other.ask(get("/readyz")).status, 200);
+  EXPECT_EQ(worker.answer().status, 200);
+  EXPECT_EQ(other.ask(get("/now/x")).status, 200);
+  EXPECT_EQ(other.ask(get("/debug/topology")).status, 200);
+  EXPECT_EQ(sample.metric(R"(rejected_total{reason="inflight"})"), 2);
+  EXPECT_EQ(sample.metric(R"(busy_rejections_total{endpoint="/now/{name:Segment}"})"), 1);
+  EXPECT_EQ(sample.metric(R"(inflight_requests{route="/job/{ms:Int}"})"), 0);
+}
+
+TEST(Pipeline, an_answer_that_nobody_takes_gives_its_place_back) {
+  SimulatedNode sample({{"server.max_inflight", "1"}});
+  Guest gone = sample.connect();
+  gone.send(get("/job/1000"));
+  ASSERT_TRUE(gone.until([&] { return sample.service.state.started == 1; }));
+  gone.close(true);
+  Guest other = sample.connect();
+  other.run_for(Duration::millis(100));
+  EXPECT_EQ(other.ask(get("/now/x")).status, 200);
+  EXPECT_EQ(sample.service.state.stops, std::vector{StopReason::client_gone});
+}
+
+TEST(Pipeline, a_capability_is_asked_for_before_the_body_is_looked_at) {
+  SimulatedNode sample({{"limits.max_body_bytes", "10B"}});
+  sample.service.state.denial = Error(ErrorCode::forbidden, "caveat", Side::client);
+  Guest guest = sample.connect();
+  expect_error(guest.ask(post("/guarded", std::string(100, 'x'))), 403, "forbidden", std::nullopt);
+  EXPECT_EQ(sample.metric(R"(rejected_total{reason="unauthorized"})"), 1);
+  sample.service.state.denial.reset();
+  expect_error(guest.ask(post("/guarded", std::string(100, 'x'))), 413, "body_cap", std::nullopt);
+  EXPECT_EQ(sample.service.state.started, 0);
+  EXPECT_EQ(guest.ask(post("/guarded", "small")).status, 200);
+}
+
+TEST(Pipeline, a_body_over_its_cap_is_refused_by_its_length_or_while_it_comes) {
+  SimulatedNode sample({{"limits.max_body_bytes", "1000B"}});
+  expect_error(sample.connect().ask(post("/echo", std::string(1001, 'x'))), 413, "body_cap", std::nullopt);
+  EXPECT_EQ(sample.service.state.started, 0);
+  EXPECT_EQ(sample.metric(R"(rejected_total{reason="body_cap"})"), 1);
+  Guest guest = sample.connect();
+  const Answer answer =
+      guest.ask("POST /echo HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n3e9\r\n" +
+                std::string(1001, 'x') + "\r\n0\r\n\r\n");
+  expect_error(answer, 413, "body_cap", std::nullopt);
+  EXPECT_EQ(answer.field("X-Half"), std::nullopt);
+  EXPECT_EQ(sample.connect().ask(post("/echo", std::string(1000, 'x'))).status, 200);
+}
+
+TEST(Pipeline, a_content_coding_that_is_not_supported_is_415_before_any_work) {
+  SimulatedNode sample;
+  Guest guest = sample.connect();
+  expect_error(guest.ask(post("/echo", "x", "Content-Encoding: br, gzip\r\n")), 415, "unsupported_type",
+               std::nullopt);
+  expect_error(guest.ask(post("/echo", "x", "Content-Encoding: rot13\r\n")), 415, "unsupported_type",
+               std::nullopt);
+  expect_error(guest.ask(post("/echo", "x", "Content-Encoding: gzip\r\nContent-Encoding: gzip\r\n")), 415,
+               "unsupported_type", std::nullopt);
+  EXPECT_EQ(sample.service.state.started, 0);
+  EXPECT_EQ(sample.metric(R"(rejected_total{reason="decode"})"), 3);
+  EXPECT_EQ(guest.ask(post("/echo", gzip("hello"), "Content-Encoding: gzip\r\n")).body, "hello");
+}
+
+TEST(Pipeline, a_bomb_is_413) {
+  SimulatedNode sample({{"limits.decoded_bytes", "100KB"}, {"limits.decoded_ratio", "10"}});
+  const std::string bomb = gzip(std::string(90'000, 'x'));
+  expect_error(sample.connect().ask(post("/echo", bomb, "Content-Encoding: gzip\r\n")), 413, "decoded_ratio",
+               std::nullopt);
+}
+
+TEST(Pipeline, the_rate_is_looked_at_before_a_capability_and_the_body) {
+  SimulatedNode sample({{"server.max_rps", "1"}, {"limits.max_body_bytes", "1B"}});
+  sample.service.state.denial = Error(ErrorCode::unauthorized, "no token", Side::client);
+  Guest guest = sample.connect();
+  expect_error(guest.ask(post("/guarded", "large")), 401, "unauthorized", std::nullopt);
+  expect_error(guest.ask(post("/guarded", "large")), 429, "quota", "1");
+}
+
+TEST(Pipeline, the_inflight_cap_is_looked_at_before_the_rate) {
+  SimulatedNode sample({{"server.max_rps", "1"}, {"server.max_inflight", "1"}});
+  Guest worker = sample.connect();
+  worker.send(get("/job/1000"));
+  ASSERT_TRUE(worker.until([&] { return sample.service.state.started == 1; }));
+  expect_error(sample.connect().ask(get("/now/x")), 429, "busy", "1");
+}
+
+// --- connection caps
+
+TEST(Pipeline, beyond_the_caps_a_connection_serves_health_only) {
+  SimulatedNode sample({{"server.max_conns", "1"}});
+  Guest inside = sample.connect();
+  EXPECT_EQ(inside.ask(get("/now/x")).status, 200);
+  Guest beyond = sample.connect();
+  for (const char* path : {"/healthz", "/readyz", "/version", "/metrics"}) {
+    const Answer answer = beyond.ask(get(path));
+    EXPECT_EQ(answer.status, 200) << path;
+    EXPECT_EQ(answer.field("Connection"), std::nullopt) << path;
+  }
+  const Answer answer = beyond.ask(get("/now/x"));
+  expect_error(answer, 429, "busy", "1");
+  EXPECT_EQ(answer.field("Connection"), "close");
+  EXPECT_TRUE(beyond.until_ended());
+  EXPECT_EQ(sample.metric(R"(rejected_total{reason="connections"})"), 1);
+  inside.close();
+  inside.run_for(Duration::millis(10));
+  EXPECT_EQ(sample.connect().ask(get("/now/x")).status, 200);
+}
+
+TEST(Pipeline, beyond_the_caps_any_other_request_is_busy_whatever_it_is) {
+  SimulatedNode sample({{"server.max_conns", "1"}});
+  Guest inside = sample.connect();
+  for (const std::string& request :
+       {get("/nowhere"), get("/debug/topology"), get("/now/a%2Fb"), post("/healthz", "")}) {
+    Guest beyond = sample.connect();
+    const Answer answer = beyond.ask(request);
+    expect_error(answer, 429, "busy", "1");
+    EXPECT_EQ(answer.field("Connection"), "close") << request;
+    EXPECT_TRUE(beyond.until_ended(Duration::seconds(5)));
+  }
+}
+
+TEST(Pipeline, beyond_sixteen_reserved_connections_nobody_is_let_in) {
+  SimulatedNode sample({{"server.max_conns", "1"}});
+  Guest inside = sample.connect();
+  std::vector<std::unique_ptr<Guest>> reserved;
+  for (int i = 0; i < 16; ++i) {
+    reserved.push_back(
+        std::make_unique<Guest>(sample.world, sample.away, Endpoint{"host", SimulatedNode::port, {}}));
+    EXPECT_EQ(reserved.back()->ask(get("/healthz")).status, 200);
+  }
+  Guest refused = sample.connect();
+  expect_error(refused.answer(), 429, "busy", "1");
+  EXPECT_TRUE(refused.until_ended());
+}
+
+TEST(Pipeline, an_address_has_its_own_cap) {
+  SimulatedNode sample({{"server.max_conns_per_ip", "2"}});
+  Guest first = sample.connect();
+  Guest second = sample.connect();
+  Guest third = sample.connect();
+  expect_error(third.ask(get("/now/x")), 429, "busy", "1");
+  io::sim::Node& elsewhere = sample.world.add_node("elsewhere");
+  Guest other(sample.world, elsewhere, {"host", SimulatedNode::port, {}});
+  EXPECT_EQ(other.ask(get("/now/x")).status, 200);
+}
+
+// --- the queue
+
+TEST(Pipeline, a_full_queue_is_429_busy_and_counted) {
+  SimulatedNode sample({{"queues.work", "2"}});
+  Guest first = sample.connect();
+  Guest second = sample.connect();
+  Guest third = sample.connect();
+  first.send(get("/job/1000"));
+  ASSERT_TRUE(first.until([&] { return sample.service.state.started == 1; }));
+  second.send(get("/job/1"));
+  second.run_for(Duration::millis(10));
+  EXPECT_EQ(sample.metric(R"(queue_depth{queue="work"})"), 1);
+  expect_error(third.ask(get("/job/1")), 429, "busy", "1");
+  EXPECT_EQ(sample.metric(R"(queue_dropped_total{queue="work"})"), 1);
+  EXPECT_EQ(sample.metric(R"(rejected_total{reason="queue"})"), 1);
+  EXPECT_EQ(third.ask(get("/now/x")).status, 200);
+  EXPECT_EQ(first.answer().status, 200);
+  EXPECT_EQ(second.answer().status, 200);
+  EXPECT_EQ(third.ask(get("/job/1")).status, 200);
+  EXPECT_EQ(sample.metric(R"(queue_depth{queue="work"})"), 0);
+}
+
+TEST(Pipeline, queued_requests_run_in_their_order) {
+  SimulatedNode sample;
+  Guest first = sample.connect();
+  Guest second = sample.connect();
+  first.send(get("/job/1000"));
+  ASSERT_TRUE(first.until([&] { return sample.service.state.started == 1; }));
+  second.send(get("/job/1000"));
+  EXPECT_EQ(first.answer().status, 200);
+  EXPECT_EQ(second.got(), "");
+  EXPECT_EQ(second.answer().status, 200);
+}
+
+TEST(Pipeline, what_is_queued_when_its_deadline_passes_is_504_and_never_started) {
+  SimulatedNode sample;
+  Guest first = sample.connect();
+  Guest second = sample.connect();
+  first.send(get("/job/2000"));
+  ASSERT_TRUE(first.until([&] { return sample.service.state.started == 1; }));
+  second.send(get("/job/1", "X-Deadline-Ms: 500\r\n"));
+  expect_error(second.answer(false, Duration::millis(600)), 504, "timeout", std::nullopt);
+  EXPECT_EQ(first.answer().status, 200);
+  first.run_for(Duration::seconds(1));
+  EXPECT_EQ(sample.service.state.started, 1);
+  // Its place in the queue is free again.
+  EXPECT_EQ(second.ask(get("/job/1")).status, 200);
+}
+
+TEST(Pipeline, a_deadline_that_passes_as_the_worker_comes_is_never_started) {
+  for (std::uint64_t seed = 1; seed <= 40; ++seed) {
+    SimulatedNode sample({}, {.shards = 1, .workers = 1, .seed = seed});
+    sample.world.set_step_cost(Duration{0});
+    Guest first = sample.connect();
+    Guest second = sample.connect();
+    first.send(get("/job/100"));
+    second.send(get("/job/1", "X-Deadline-Ms: 100\r\n"));
+    EXPECT_EQ(second.answer().status, 504);
+    EXPECT_EQ(first.answer().status, 200);
+    EXPECT_EQ(sample.service.state.started_late, 0) << "seed " << seed;
+  }
+}
+
+TEST(Pipeline, a_request_left_in_the_queue_takes_nothing_from_those_behind_it) {
+  SimulatedNode sample({{"queues.work", "3"}});
+  Guest first = sample.connect();
+  Guest leaver = sample.connect();
+  Guest third = sample.connect();
+  first.send(get("/job/1000"));
+  ASSERT_TRUE(first.until([&] { return sample.service.state.started == 1; }));
+  leaver.send(get("/job/1"));
+  leaver.run_for(Duration::millis(10));
+  third.send(get("/job/1"));
+  third.run_for(Duration::millis(10));
+  leaver.close(true);
+  EXPECT_EQ(first.answer().status, 200);
+  EXPECT_EQ(third.answer().status, 200);
+  EXPECT_EQ(sample.service.state.started, 2);
+}
+
+TEST(Pipeline, the_deadline_ends_what_has_started) {
+  SimulatedNode sample({{"timeouts.request", "2s"}});
+  Guest guest = sample.connect();
+  guest.send(get("/job/60000"));
+  const Answer answer = guest.answer(false, Duration::millis(2100));
+  expect_error(answer, 504, "timeout", std::nullopt);
+  EXPECT_EQ(answer.field("X-Half"), std::nullopt);
+  EXPECT_EQ(sample.service.state.stops, std::vector{StopReason::deadline});
+  EXPECT_EQ(guest.ask(get("/now/x")).status, 200);
+}
+
+TEST(Pipeline, a_body_that_does_not_come_is_408_with_the_default_timeouts) {
+  SimulatedNode sample;
+  Guest guest = sample.connect();
+  guest.send("POST /echo HTTP/1.1\r\nHost: h\r\nContent-Length: 10\r\n\r\nab");
+  expect_error(guest.answer(false, Duration::seconds(6)), 408, "timeout_read", std::nullopt);
+  EXPECT_EQ(sample.metric(R"(io_timeouts_total{op="read"})"), 1);
+}
+
+// --- failures
+
+TEST(Pipeline, an_exception_is_500_and_logged_with_the_correlation_id) {
+  SimulatedNode sample;
+  Guest guest = sample.connect();
+  const Answer answer = guest.ask(get("/throw", "X-Corr-ID: find-me-in-the-log\r\n"));
+  expect_error(answer, 500, "internal", std::nullopt);
+  EXPECT_EQ(answer.field("X-Half"), std::nullopt);
+  EXPECT_THAT(answer.body, Not(HasSubstr("the handler's reason")));
+  const std::string log = sample.logged();
+  EXPECT_THAT(log, HasSubstr(R"("corr_id":"find-me-in-the-log")"));
+  EXPECT_THAT(log, HasSubstr("the handler's reason"));
+  EXPECT_EQ(guest.ask(get("/job/1")).status, 200);  // the worker lives
+}
+
+TEST(Pipeline, an_exception_at_once_is_500_and_gives_its_place_back) {
+  SimulatedNode sample({{"server.max_inflight", "1"}});
+  expect_error(sample.connect().ask(get("/throw-now")), 500, "internal", std::nullopt);
+  EXPECT_EQ(sample.connect().ask(get("/now/x")).status, 200);
+}
+
+TEST(Pipeline, an_error_of_the_service_is_answered_by_its_code) {
+  SimulatedNode sample;
+  Guest guest = sample.connect();
+  const Answer answer = guest.ask(get("/fail/not_found"));
+  expect_error(answer, 404, "not_found", std::nullopt);
+  EXPECT_EQ(answer.field("X-Half"), std::nullopt);
+  expect_error(guest.ask(get("/fail/storage_full")), 507, "storage_full", "1");
+  expect_error(guest.ask(get("/fail/io_failed")), 500, "internal", std::nullopt);
+}
+
+// --- health
+
+TEST(Pipeline, health_answers_with_its_bodies) {
+  SimulatedNode sample;
+  Guest guest = sample.connect();
+  EXPECT_EQ(guest.ask(get("/healthz")).body, "ok\n");
+  EXPECT_EQ(guest.ask(get("/version")).body,
+            R"({"service":"sample","version":"1.2.3","git":"abc","build":"debug","features":["http/1.1"]})");
+  Answer ready = guest.ask(get("/readyz"));
+  EXPECT_EQ(ready.status, 200);
+  EXPECT_EQ(ready.body, R"({"ready":true,"write_ready":true,"degraded":false,"missing":[]})");
+  sample.node.health().set("bus", false);
+  ready = guest.ask(get("/readyz"));
+  EXPECT_EQ(ready.status, 200);
+  EXPECT_EQ(ready.body, R"({"ready":true,"write_ready":false,"degraded":true,"missing":["bus"]})");
+  sample.node.health().set("store", false);
+  ready = guest.ask(get("/readyz"));
+  EXPECT_EQ(ready.status, 503);
+  EXPECT_EQ(ready.field("Retry-After"), "1");
+  EXPECT_EQ(
+      ready.body,
+      R"({"ready":false,"write_ready":false,"degraded":true,"missing":["store","bus"],"retry_after":1})");
+  EXPECT_EQ(guest.ask(get("/healthz")).status, 200);
+  EXPECT_THAT(guest.ask(get("/metrics")).body, HasSubstr("build_info{"));
+  EXPECT_THAT(guest.ask(get("/debug/topology")).body, HasSubstr("\"depth\":0"));
+}
+
+// --- metrics
+
+TEST(Pipeline, requests_are_counted_by_route_method_and_status) {
+  SimulatedNode sample;
+  Guest guest = sample.connect();
+  EXPECT_EQ(guest.ask(get("/now/a")).status, 200);
+  EXPECT_EQ(guest.ask(get("/now/b")).status, 200);
+  EXPECT_EQ(guest.ask(post("/now/b", "")).status, 405);
+  EXPECT_EQ(guest.ask(get("/nowhere")).status, 404);
+  EXPECT_EQ(guest.ask(get("/fail/quota")).status, 429);
+  EXPECT_EQ(guest.ask("BAD\r\n\r\n").status, 501);
+  EXPECT_EQ(sample.metric(R"(http_requests_total{route="/now/{name:Segment}",method="GET",status="200"})"),
+            2);
+  EXPECT_EQ(sample.metric(R"(http_requests_total{route="other",method="POST",status="405"})"), 1);
+  EXPECT_EQ(sample.metric(R"(http_requests_total{route="other",method="GET",status="404"})"), 1);
+  EXPECT_EQ(sample.metric(R"(http_requests_total{route="/fail/{code:Name}",method="GET",status="429"})"), 1);
+  EXPECT_EQ(sample.metric(R"(http_requests_total{route="other",method="GET",status="501"})"), 1);
+  EXPECT_EQ(sample.metric(R"(request_latency_seconds_count{route="/now/{name:Segment}",method="GET"})"), 2);
+}
+
+TEST(Pipeline, every_refused_head_is_counted) {
+  SimulatedNode sample;
+  EXPECT_EQ(sample.connect().ask("GET / HTTP/1.1\r\nHost : h\r\n\r\n").status, 400);
+  EXPECT_EQ(sample.connect().ask("POST / HTTP/1.1\r\nHost : h\r\n\r\n").status, 400);
+  EXPECT_EQ(sample.metric(R"(rejected_total{reason="head"})"), 2);
+}
+
+TEST(Pipeline, an_answer_nobody_received_is_counted_as_499) {
+  SimulatedNode sample;
+  Guest guest = sample.connect();
+  guest.send(get("/job/1000"));
+  ASSERT_TRUE(guest.until([&] { return sample.service.state.started == 1; }));
+  sample.world.network().reset_all(sample.away.index());
+  guest.run_for(Duration::millis(10));
+  EXPECT_EQ(sample.metric(R"(http_requests_total{route="/job/{ms:Int}",method="GET",status="499"})"), 1);
+}
+
+TEST(Pipeline, the_limits_hold_over_all_shards) {
+  SimulatedNode sample({{"server.max_inflight", "2"}, {"queues.work", "100"}},
+                       {.shards = 3, .workers = 4, .seed = 7});
+  std::vector<std::unique_ptr<Guest>> guests;
+  for (int i = 0; i < 12; ++i) {
+    guests.push_back(
+        std::make_unique<Guest>(sample.world, sample.away, Endpoint{"host", SimulatedNode::port, {}}));
+    guests.back()->send(get("/job/500"));
+  }
+  int served = 0, busy = 0;
+  for (auto& guest : guests) ++(guest->answer().status == 200 ? served : busy);
+  EXPECT_EQ(served, 2);
+  EXPECT_EQ(busy, 10);
+}
+
+}  // namespace
+}  // namespace cairn::serve

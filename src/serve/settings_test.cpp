@@ -1,0 +1,90 @@
+#include "serve/settings.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "config/load.h"
+
+namespace cairn::serve {
+namespace {
+
+using testing::ElementsAre;
+using testing::IsEmpty;
+
+struct Loaded {
+  explicit Loaded(std::vector<config::Setting> settings) {
+    config::Sources sources;
+    sources.settings = std::move(settings);
+    auto snapshot = config::load(schema, sources);
+    EXPECT_TRUE(snapshot.has_value());
+    value = read_settings(**snapshot, keys);
+  }
+  config::Schema schema;
+  config::ServerKeys keys = config::declare_server_keys(schema, {});
+  Settings value;
+};
+
+TEST(Settings, the_defaults_are_those_of_the_specification) {
+  const Settings settings = Loaded({}).value;
+  EXPECT_EQ(settings.max_conns, 1024u);
+  EXPECT_EQ(settings.max_conns_per_ip, 256u);
+  EXPECT_EQ(settings.max_inflight, 512u);
+  EXPECT_EQ(settings.max_rps, 500u);
+  EXPECT_EQ(settings.max_body, 1u << 20);
+  EXPECT_EQ(settings.decode.ratio, 10u);
+  EXPECT_EQ(settings.decode.bytes, 8u << 20);
+  EXPECT_EQ(settings.request_timeout, Duration::seconds(5));
+  EXPECT_EQ(settings.drain_timeout, Duration::seconds(3));
+  EXPECT_EQ(settings.server.timeouts.head, Duration::seconds(5));
+  EXPECT_EQ(settings.server.timeouts.read, Duration::seconds(5));
+  EXPECT_EQ(settings.server.timeouts.write, Duration::seconds(5));
+  EXPECT_EQ(settings.server.timeouts.idle, Duration::seconds(60));
+  EXPECT_EQ(settings.server.timeouts.linger, Duration::seconds(2));
+  EXPECT_EQ(settings.server.linger_bytes, 2u << 20);
+  EXPECT_EQ(settings.server.lowest_rate, 1024u);
+  EXPECT_EQ(settings.server.head.head_bytes, 32u << 10);
+  EXPECT_EQ(settings.server.head.target_bytes, 8u << 10);
+  EXPECT_THAT(settings.allow_uids, IsEmpty());
+}
+
+TEST(Settings, every_key_reaches_its_setting) {
+  const Settings settings = Loaded({{"server.max_conns", "11"},
+                                    {"server.max_conns_per_ip", "12"},
+                                    {"server.max_inflight", "13"},
+                                    {"server.max_rps", "14"},
+                                    {"limits.max_body_bytes", "15B"},
+                                    {"limits.decoded_ratio", "6"},
+                                    {"limits.decoded_bytes", "17B"},
+                                    {"limits.max_header_bytes", "2KiB"},
+                                    {"timeouts.read", "18ms"},
+                                    {"timeouts.write", "19ms"},
+                                    {"timeouts.idle", "20ms"},
+                                    {"timeouts.request", "21ms"},
+                                    {"timeouts.drain", "1500ms"},
+                                    {"uds.allow_uids", "0,1000"}})
+                                .value;
+  EXPECT_EQ(settings.max_conns, 11u);
+  EXPECT_EQ(settings.max_conns_per_ip, 12u);
+  EXPECT_EQ(settings.max_inflight, 13u);
+  EXPECT_EQ(settings.max_rps, 14u);
+  EXPECT_EQ(settings.max_body, 15u);
+  EXPECT_EQ(settings.decode.ratio, 6u);
+  EXPECT_EQ(settings.decode.bytes, 17u);
+  EXPECT_EQ(settings.server.head.head_bytes, 2048u);
+  EXPECT_EQ(settings.server.timeouts.head, Duration::millis(18));
+  EXPECT_EQ(settings.server.timeouts.read, Duration::millis(18));
+  EXPECT_EQ(settings.server.timeouts.write, Duration::millis(19));
+  EXPECT_EQ(settings.server.timeouts.idle, Duration::millis(20));
+  EXPECT_EQ(settings.request_timeout, Duration::millis(21));
+  EXPECT_EQ(settings.drain_timeout, Duration::millis(1500));
+  EXPECT_THAT(settings.allow_uids, ElementsAre(0, 1000));
+}
+
+// The parser's offsets have 16 bits: the largest head that may be configured must be one it can take.
+TEST(Settings, the_largest_head_that_may_be_configured_can_be_parsed) {
+  const Settings settings = Loaded({{"limits.max_header_bytes", "64KiB"}}).value;
+  EXPECT_LE(settings.server.head.head_bytes, 65535u);
+}
+
+}  // namespace
+}  // namespace cairn::serve

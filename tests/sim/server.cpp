@@ -1,0 +1,368 @@
+#include "server.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "config/load.h"
+#include "demo/service.h"
+#include "runtime/wait.h"
+#include "scenario.h"
+#include "serve/node.h"
+
+namespace cairn::simulator {
+namespace {
+
+constexpr Duration drain_slack = Duration::millis(100);
+
+config::SnapshotPtr load(const Declarations& declarations, const Limits& limits, std::uint64_t version) {
+  auto snapshot = config::load(declarations.schema, sources_of(limits), version);
+  CHECK(snapshot.has_value());
+  return *snapshot;
+}
+
+std::int64_t inflight(serve::Node& node) {
+  std::int64_t sum = 0;
+  for (std::size_t route = 0; route < std::size(demo::routes); ++route)
+    sum += node.metrics().inflight.at(route).value();
+  return sum;
+}
+
+// Lowered limits evict nobody: the bound follows what is there down to the limit.
+struct Bound {
+  std::int64_t bound = 0;
+  bool holds(std::int64_t value, std::int64_t limit) {
+    const bool fine = value <= std::max(bound, limit);
+    bound = std::max(limit, value);
+    return fine;
+  }
+};
+
+}  // namespace
+
+const std::string& served_file() {
+  static const std::string text = [] {
+    std::string bytes(10'000, '\0');
+    for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<char>('A' + i % 23 + i / 1000);
+    return bytes;
+  }();
+  return text;
+}
+
+// --- the demo, with what it does written down
+
+class Server::AuditedShard : public serve::ServiceShard {
+ public:
+  AuditedShard(std::unique_ptr<serve::ServiceShard> inner, Server& server)
+      : inner_(std::move(inner)), server_(server) {}
+  bool try_answer(http::Exchange& exchange) override {
+    server_.seen(exchange);
+    return inner_->try_answer(exchange);
+  }
+  Task<Result<>> handle(Call call, http::Exchange& exchange) override {
+    server_.started(exchange);
+    Result<> outcome = co_await inner_->handle(call, exchange);
+    server_.ended(exchange, outcome);
+    co_return outcome;
+  }
+  void apply(const config::Snapshot& snapshot) override { inner_->apply(snapshot); }
+
+ private:
+  std::unique_ptr<serve::ServiceShard> inner_;
+  Server& server_;
+};
+
+class Server::AuditedService : public serve::Service {
+ public:
+  explicit AuditedService(Server& server) : inner_(demo::make_service("www")), server_(server) {}
+  const ServiceDeclaration& declaration() const override { return inner_->declaration(); }
+  std::span<const serve::RouteSpec> routes() const override { return inner_->routes(); }
+  std::vector<serve::GateDeclaration> gates() const override { return inner_->gates(); }
+  std::unique_ptr<serve::ServiceShard> make_shard(serve::ShardContext context) override {
+    return std::make_unique<AuditedShard>(inner_->make_shard(context), server_);
+  }
+
+ private:
+  std::unique_ptr<serve::Service> inner_;
+  Server& server_;
+};
+
+// --- one life: what a process has
+
+struct Server::Life {
+  Life(Server& owner, io::sim::Node& self, config::SnapshotPtr snapshot)
+      : server(owner),
+        home(self),
+        log({.slots = self.shards(), .records_per_slot = 4, .level = observe::Level::error},
+            [] { return WallTime{}; }),
+        service(owner),
+        node(service, std::move(snapshot), owner.scenario_.declarations().keys.server, log,
+             {"0", "0", "sim"}, self.shards(), owner.scenario_.plan().workers),
+        begun(self.shards(), false) {
+    machines.reserve(self.shards());
+    for (unsigned i = 0; i < self.shards(); ++i) {
+      machines.push_back(self.machine(i));
+      node.attach(machines.back());
+      CHECK(node.listen(i, {.host = {}, .port = port, .path = {}}).has_value());
+    }
+    for (unsigned i = 0; i < self.shards(); ++i) {
+      node.start(i);
+      ShardScope here(self.shard(i));
+      self.scope(i).spawn("reaper", reap(self.scope(i).call(), i));
+    }
+    node.health().set("config", true);
+    node.health().set("listener", true);
+    if (!server.scenario_.plan().publish) return;
+    publishing = true;
+    self.scope(0).spawn("publisher", publish_on(self.scope(0).call()));
+  }
+
+  // The node's own scopes are roots; the end of the machine is brought to them.
+  Task<> reap(Call call, unsigned shard) {
+    (void)co_await sleep_until(call, Instant::never());
+    if (begun[shard])
+      node.abort(shard);
+    else
+      begin(shard, current_shard()->now());
+  }
+
+  Task<> publish_on(Call call) {
+    Random random(server.scenario_.random().next());
+    while (!draining && !call.stopped()) {
+      const auto pause = static_cast<std::int64_t>(random.below(1500));
+      if (!co_await sleep_for(call, Duration::millis(50 + pause))) break;
+      // Without a deadline: an operation left behind could still happen, in the middle of the next version.
+      const Result<> done = co_await publish(call, machines[0].disk, publisher_slab, server.publication_);
+      server.scenario_.hit(done ? io::sim::Tag("sim.published") : io::sim::Tag("sim.publish_failed"));
+    }
+    publishing = false;
+  }
+
+  void begin(unsigned shard, Instant deadline) {
+    if (begun[shard]) return;
+    begun[shard] = true;
+    node.drain(shard, deadline, [this, deadline](DrainResult result) { ended(deadline, result); });
+  }
+
+  void ended(Instant deadline, const DrainResult& result) {
+    if (crashed) return;
+    Scenario& scenario = server.scenario_;
+    if (result.aborted > 0) {
+      server.last_abort_ = scenario.world().now();
+      scenario.hit(aborting ? io::sim::Tag("sim.second_signal_abort") : io::sim::Tag("sim.drain_deadline_abort"));
+    }
+    for (const std::string& task : result.still_alive)
+      scenario.violate(fmt::format("{}: task {} outlived the abort", server.name_, task));
+    const Instant latest = deadline + Drain::abort_grace + drain_slack;
+    if (!disturbed && scenario.world().now() > latest)
+      scenario.violate(fmt::format("{}: drain ended {} ms after its deadline", server.name_,
+                                   (scenario.world().now() - deadline).to_millis()));
+    if (++drained < home.shards()) return;
+    // A moment later, so that the task that tells us has ended too.
+    scenario.world().after(Duration::millis(1), [&owner = server, &self = home, life = home.lives()] {
+      if (self.up() && self.lives() == life) owner.drained();
+    });
+  }
+
+  Server& server;
+  io::sim::Node& home;
+  observe::Log log;
+  AuditedService service;
+  Slab publisher_slab;
+  std::vector<io::Machine> machines;
+  serve::Node node;
+  std::vector<bool> begun;
+  unsigned drained = 0;
+  bool draining = false, aborting = false, crashed = false, publishing = false, disturbed = false;
+  Bound inflight_bound, connection_bound;
+};
+
+Server::Server(Scenario& scenario, unsigned number, unsigned shards, const Limits& limits)
+    : scenario_(scenario),
+      number_(number),
+      shards_(shards),
+      name_(fmt::format("s{}", number)),
+      limits_(limits),
+      least_(limits),
+      most_(limits) {}
+Server::~Server() = default;
+
+void Server::start() {
+  scenario_.world().add_node(name_, shards_, [this](io::sim::Node& node) { boot(node); });
+}
+
+void Server::boot(io::sim::Node& node) {
+  if (node_ == nullptr) {
+    node_ = &node;
+    node.disk().put("www/a.bin", served_file());
+  }
+  life_ = &node.make<Life>(*this, node, load(scenario_.declarations(), limits_, ++versions_));
+}
+
+bool Server::draining() const noexcept { return life_ != nullptr && life_->draining; }
+
+std::string Server::describe() const {
+  if (life_ == nullptr) return name_ + ": down";
+  std::size_t connections = 0;
+  for (unsigned i = 0; i < shards_; ++i) connections += life_->node.connections(i);
+  return fmt::format("{}: {} connections {} inflight {} depth {} tasks {} (conns {} per ip {} inflight {} rps {} idle {} ms)",
+                     name_, life_->draining ? "draining" : "up", connections, inflight(life_->node),
+                     life_->node.metrics().queue_depth.at(0).value(), node_->live_tasks(), limits_.conns,
+                     limits_.per_ip, limits_.inflight, limits_.rps, limits_.idle_ms);
+}
+
+void Server::disturbed() noexcept {
+  if (life_ != nullptr) life_->disturbed = true;
+}
+
+// --- what is done to it
+
+void Server::drain() {
+  if (life_ == nullptr || life_->draining) return;
+  Life& life = *life_;
+  life.draining = true;
+  last_drain_ = scenario_.world().now();
+  scenario_.hit(inflight(life.node) > 0 ? io::sim::Tag("sim.drain_with_inflight") : io::sim::Tag("sim.drain_idle"));
+  life.node.health().set_draining();
+  for (unsigned i = 0; i < shards_; ++i)
+    CHECK(node_->mailbox(i)
+              .try_post_call([&life, i] {
+                life.begin(i, current_shard()->now() + Duration::millis(life.server.limits_.drain_ms));
+              })
+              .has_value());
+}
+
+void Server::second_signal() {
+  if (life_ == nullptr || !life_->draining) return;
+  life_->aborting = true;
+  last_abort_ = scenario_.world().now();
+  scenario_.hit("sim.second_signal");
+  Life& life = *life_;
+  for (unsigned i = 0; i < shards_; ++i)
+    CHECK(node_->mailbox(i).try_post_call([&life, i] { life.node.abort(i); }).has_value());
+}
+
+void Server::remember(const Limits& limits) {
+  limits_ = limits;
+  for (auto field : {&Limits::conns, &Limits::per_ip, &Limits::inflight, &Limits::rps, &Limits::work,
+                     &Limits::body, &Limits::head, &Limits::read_ms, &Limits::write_ms, &Limits::idle_ms,
+                     &Limits::request_ms, &Limits::drain_ms}) {
+    least_.*field = std::min(least_.*field, limits.*field);
+    most_.*field = std::max(most_.*field, limits.*field);
+  }
+}
+
+void Server::reload(const Limits& limits) {
+  Limits next = limits;
+  next.work = limits_.work;  // takes a restart
+  remember(next);
+  if (life_ == nullptr) return;
+  scenario_.hit("sim.reload");
+  check_bounds();
+  Life& life = *life_;
+  config::SnapshotPtr snapshot = load(scenario_.declarations(), next, ++versions_);
+  life.node.apply_limits(*snapshot);
+  for (unsigned i = 0; i < shards_; ++i)
+    CHECK(node_->mailbox(i).try_post_call([&life, i, snapshot] { life.node.apply(i, snapshot); }).has_value());
+}
+
+void Server::crash(io::sim::Crash how) {
+  if (life_ == nullptr) return;
+  life_->crashed = true;
+  life_ = nullptr;
+  scenario_.world().crash(*node_, how);
+  check_disk(how == io::sim::Crash::power);
+}
+
+void Server::restart() {
+  if (life_ == nullptr && scenario_.phase() < Phase::draining) scenario_.world().restart(*node_);
+}
+
+// --- what must hold
+
+void Server::check_bounds() {
+  if (life_ == nullptr || life_->crashed) return;
+  Life& life = *life_;
+  std::int64_t connections = 0;
+  for (unsigned i = 0; i < shards_; ++i) connections += static_cast<std::int64_t>(life.node.connections(i));
+  const auto reserved = static_cast<std::int64_t>(serve::Admission::reserved_connections);
+  if (!life.connection_bound.holds(connections, limits_.conns + reserved))
+    scenario_.violate(fmt::format("{}: {} connections, {} + 16 allowed", name_, connections, limits_.conns));
+  const std::int64_t running = inflight(life.node);
+  if (!life.inflight_bound.holds(running, limits_.inflight))
+    scenario_.violate(fmt::format("{}: {} in flight, {} allowed", name_, running, limits_.inflight));
+  const std::int64_t depth = life.node.metrics().queue_depth.at(0).value();
+  if (depth > limits_.work)
+    scenario_.violate(fmt::format("{}: {} queued, {} allowed", name_, depth, limits_.work));
+}
+
+void Server::drained() {
+  Life& life = *life_;
+  const std::size_t own = shards_ + (life.publishing ? 1 : 0);
+  if (node_->live_tasks() != own)
+    scenario_.violate(
+        fmt::format("{}: {} tasks live after the drain, {} expected", name_, node_->live_tasks(), own));
+  for (unsigned i = 0; i < shards_; ++i) {
+    if (life.node.connections(i) != 0)
+      scenario_.violate(fmt::format("{}: {} connections left after the drain", name_, life.node.connections(i)));
+    if (const std::size_t left = life.machines[i].slab.outstanding(); left != 0)
+      scenario_.violate(fmt::format("{}: {} buffers left after the drain", name_, left));
+  }
+  if (const std::int64_t left = inflight(life.node); left != 0)
+    scenario_.violate(fmt::format("{}: {} in flight after the drain", name_, left));
+  if (const std::int64_t left = life.node.metrics().queue_depth.at(0).value(); left != 0)
+    scenario_.violate(fmt::format("{}: {} queued after the drain", name_, left));
+  scenario_.hit("sim.drained");
+  crash(io::sim::Crash::process);
+  if (scenario_.phase() >= Phase::draining) return;
+  const Duration down = Duration::millis(static_cast<std::int64_t>(scenario_.random().below(1000)));
+  scenario_.world().after(down, [this] { restart(); });
+}
+
+void Server::check_disk(bool power) {
+  const Plan& plan = scenario_.plan();
+  if (plan.disk_lies) return;
+  const io::sim::Image& view = node_->disk().view();
+  if (view.text("www/a.bin") != served_file())
+    scenario_.violate(fmt::format("{}: a file that nobody wrote to changed in a crash", name_));
+  if (!plan.publish) return;
+  const std::uint64_t least = power ? publication_.durable : publication_.visible;
+  const std::string path = std::string("www/") + published_name;
+  if (view.find(path) == nullptr) {
+    if (least > 0) scenario_.violate(fmt::format("{}: version {} is gone after a crash", name_, least));
+    return;
+  }
+  const auto version = read_published(view.text(path));
+  if (!version)
+    scenario_.violate(fmt::format("{}: half a version is seen after a crash", name_));
+  else if (*version < least || *version > publication_.started)
+    scenario_.violate(fmt::format("{}: version {} after a crash, {} expected", name_, *version, least));
+  else
+    publication_.visible = *version;
+  if (version && power) publication_.durable = *version;
+}
+
+// --- the audit
+
+void Server::seen(const http::Exchange& exchange) {
+  check_bounds();
+  if (Request* request = scenario_.find_request(exchange.corr())) ++request->seen;
+}
+
+void Server::started(const http::Exchange& exchange) {
+  check_bounds();
+  Request* request = scenario_.find_request(exchange.corr());
+  if (request == nullptr) return;
+  ++request->seen;
+  ++request->started;
+  if (request->once && request->started > 1)
+    scenario_.violate(fmt::format("{}: {} was started twice", name_, exchange.corr()));
+}
+
+void Server::ended(const http::Exchange& exchange, const Result<>& outcome) {
+  if (!outcome && outcome.error().stop == StopReason::client_gone) scenario_.hit("sim.client_gone_cancels");
+  Request* request = scenario_.find_request(exchange.corr());
+  if (request != nullptr && outcome) ++request->done;
+}
+
+}  // namespace cairn::simulator

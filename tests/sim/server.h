@@ -1,0 +1,86 @@
+// Server: one demo node of the world through its lives: booted, reloaded, drained, crashed; and what must
+// hold of it.
+//   [B-1] Never more in flight, queued or connected than the configuration allows (plus the 16 connections
+//         kept for health); lowered limits evict nobody.
+//   [B-2] A drain ends in time. Afterwards no task, no connection and no buffer is left.
+//   [B-3] What was published durably survives a power cut, whole; nothing half-written is ever seen.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "config/snapshot.h"
+#include "http/exchange.h"
+#include "io/sim/world.h"
+#include "plan.h"
+#include "publisher.h"
+
+namespace cairn::simulator {
+
+class Scenario;
+
+class Server {
+ public:
+  static constexpr std::uint16_t port = 80;
+
+  Server(Scenario& scenario, unsigned number, unsigned shards, const Limits& limits);
+  ~Server();
+  void start();  // adds the node to the world
+
+  const std::string& name() const noexcept { return name_; }
+  unsigned number() const noexcept { return number_; }
+  io::sim::Node& node() noexcept { return *node_; }
+  bool up() const noexcept { return life_ != nullptr; }
+  bool draining() const noexcept;
+  Instant last_drain() const noexcept { return last_drain_; }
+  Instant last_abort() const noexcept { return last_abort_; }
+  std::string describe() const;
+
+  void drain();          // the first signal
+  void second_signal();  // aborts
+  void reload(const Limits& limits);
+  void crash(io::sim::Crash how);
+  void restart();  // unless it is up, or the end has come
+  void check_bounds();
+  // For the time of a pause, nothing is promised about time.
+  void disturbed() noexcept;
+
+  // Over all configurations it had.
+  const Limits& least() const noexcept { return least_; }
+  const Limits& most() const noexcept { return most_; }
+  Publication& publication() noexcept { return publication_; }
+
+  // --- from the audited service
+  void seen(const http::Exchange& exchange);
+  void started(const http::Exchange& exchange);
+  void ended(const http::Exchange& exchange, const Result<>& outcome);
+
+ private:
+  struct Life;
+  class AuditedService;
+  class AuditedShard;
+  friend struct Life;
+
+  void boot(io::sim::Node& node);
+  void drained();  // the process has ended by itself
+  void check_disk(bool power);
+  void remember(const Limits& limits);
+
+  Scenario& scenario_;
+  unsigned number_;
+  unsigned shards_;
+  std::string name_;
+  Limits limits_;
+  Limits least_, most_;
+  std::uint64_t versions_ = 0;
+  io::sim::Node* node_ = nullptr;
+  Life* life_ = nullptr;
+  Publication publication_;
+  Instant last_drain_{-1}, last_abort_{-1};
+};
+
+// The file that every node serves.
+const std::string& served_file();
+
+}  // namespace cairn::simulator

@@ -1,0 +1,498 @@
+#include "visitor.h"
+
+#include <fmt/format.h>
+#include <zlib.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "runtime/wait.h"
+
+namespace cairn::simulator {
+namespace {
+
+using http::Method;
+
+constexpr std::size_t body_cap = 16u << 20;
+
+const std::string& kilobyte() {
+  static const std::string text = [] {
+    std::string bytes(1024, '\0');
+    for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<char>('a' + i % 26);
+    return bytes;
+  }();
+  return text;
+}
+
+std::string gzip(std::string_view text) {
+  z_stream stream{};
+  CHECK(deflateInit2(&stream, 1, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY) == Z_OK);
+  std::string out(deflateBound(&stream, text.size()), '\0');
+  stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(text.data()));
+  stream.avail_in = static_cast<uInt>(text.size());
+  stream.next_out = reinterpret_cast<Bytef*>(out.data());
+  stream.avail_out = static_cast<uInt>(out.size());
+  CHECK(deflate(&stream, Z_FINISH) == Z_STREAM_END);
+  out.resize(stream.total_out);
+  deflateEnd(&stream);
+  return out;
+}
+
+// A body in pieces, with a pause now and then.
+class Pieces : public http::BodySource {
+ public:
+  Pieces(Slab& slab, std::string text, std::uint64_t seed) : slab_(slab), text_(std::move(text)), random_(seed) {}
+  Task<Result<Buffer>> next(Call call) override {
+    if (random_.chance(1, 8)) CO_TRY_VOID(co_await sleep_for(call, Duration::millis(static_cast<std::int64_t>(random_.below(20)))));
+    const std::size_t left = text_.size() - at_;
+    if (left == 0) co_return Buffer();
+    Buffer part = slab_.take(Slab::medium - 64);
+    const std::size_t size = 1 + random_.below(std::min(left, part.room().size()));
+    std::memcpy(part.room().data(), text_.data() + at_, size);
+    part.fill(size);
+    at_ += size;
+    co_return part;
+  }
+
+ private:
+  Slab& slab_;
+  std::string text_;
+  std::size_t at_ = 0;
+  Random random_;
+};
+
+}  // namespace
+
+std::string_view noise(std::size_t offset, std::size_t size) {
+  static const std::string text = [] {
+    constexpr std::string_view letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    std::string bytes(noise_size, '\0');
+    Random random(1);
+    for (std::size_t i = 0; i < bytes.size(); i += 8) {
+      const std::uint64_t word = random.next();
+      for (std::size_t k = 0; k < 8; ++k) bytes[i + k] = letters[(word >> (6 * k)) & 63];
+    }
+    return bytes;
+  }();
+  return std::string_view(text).substr(offset, size);
+}
+
+Visitor::Visitor(Scenario& scenario, io::Machine machine, unsigned number, std::uint64_t seed)
+    : scenario_(scenario), machine_(machine), number_(number), random_(seed) {}
+
+// --- its life
+
+Task<> Visitor::live(Call call) {
+  client_ = std::make_unique<http::Client>(machine_, http::ClientOptions{});
+  while (!call.stopped() && scenario_.phase() != Phase::over) {
+    if (scenario_.phase() == Phase::healing && !scenario_.has_converged(number_)) {
+      co_await converge(call);
+      continue;
+    }
+    const std::int64_t think = scenario_.plan().think.ns;
+    const Duration pause{static_cast<std::int64_t>(below(static_cast<std::uint64_t>(2 * think)))};
+    if (!co_await sleep_for(call, pause + scenario_.planted_noise())) break;
+    if (scenario_.phase() == Phase::healing) continue;
+    std::uint64_t sum = 0;
+    for (const std::uint32_t weight : scenario_.plan().weights) sum += weight;
+    std::uint64_t drawn = below(sum);
+    std::size_t what = 0;
+    while (drawn >= scenario_.plan().weights[what]) drawn -= scenario_.plan().weights[what++];
+    co_await visit(call.within(scenario_.plan().patience), static_cast<Visit>(what));
+  }
+  co_await client_->close(call);
+}
+
+Task<> Visitor::visit(Call call, Visit what) {
+  Server& server = pick_server();
+  switch (what) {
+    case Visit::memory: return ask_memory(call, server);
+    case Visit::file: return scenario_.plan().publish && below(3) == 0 ? ask_published(call, server) : ask_file(call, server);
+    case Visit::echo: return ask_echo(call, server);
+    case Visit::job: return ask_job(call, server);
+    case Visit::stream: return ask_stream(call, server);
+    case Visit::health: return ask_health(call, server);
+    case Visit::metrics: return ask_metrics(call, server);
+    case Visit::unknown: return ask_unknown(call, server);
+    case Visit::wrong_method: return ask_wrong_method(call, server);
+    case Visit::malformed: return send_malformed(call, server);
+    case Visit::slow_head: return send_slow_head(call, server);
+    case Visit::slow_body: return send_slow_body(call, server);
+    case Visit::pipeline: return send_pipeline(call, server);
+    case Visit::expect: return send_expecting(call, server);
+    case Visit::half_close: return send_half_close(call, server);
+    case Visit::silent: return send_nothing(call, server);
+    case Visit::oversized: return send_oversized(call, server);
+    case Visit::flood: return send_flood(call, server);
+    case Visit::abandon: return abandon(call, server);
+    default: return send_old_version(call, server);
+  }
+}
+
+// After the healing: every node serves this visitor again, in bounded time, or the run fails.
+Task<> Visitor::converge(Call call) {
+  // Connections made in bad times keep their faults: leave them.
+  co_await client_->close(call);
+  client_ = std::make_unique<http::Client>(machine_, http::ClientOptions{});
+  for (auto& server : scenario_.servers())
+    for (;;) {
+      std::string why = co_await converge_with(call, *server);
+      if (why.empty()) break;
+      scenario_.explain(number_, server->name() + ": " + why);
+      if (!co_await sleep_for(call, Duration::millis(between(50, 150)))) co_return;
+    }
+  co_await client_->close(call);
+  client_ = std::make_unique<http::Client>(machine_, http::ClientOptions{});
+  scenario_.converged(number_);
+}
+
+Task<std::string> Visitor::converge_with(Call call, Server& server) {
+  struct Step {
+    Method method;
+    const char* target;
+    const char* body;
+  };
+  constexpr Step steps[] = {{Method::get, "/healthz", nullptr},
+                            {Method::get, "/mem/x", nullptr},
+                            {Method::post, "/echo", "hello"},
+                            {Method::get, "/job/1", nullptr}};
+  for (const Step& step : steps) {
+    const std::uint32_t id = scenario_.open_request(server.number(), false);
+    http::ClientRequest request = make(server, step.method, step.target, id);
+    if (step.body != nullptr) request.set_view(step.body);
+    auto answer = co_await ask(call.within(Duration::seconds(3)), std::move(request));
+    if (!answer)
+      co_return fmt::format("{}: {} ({})", step.target, name_of(answer.error().code), answer.error().context);
+    scenario_.answered(static_cast<std::uint64_t>(answer->status));
+    if (answer->status != 200) co_return fmt::format("{}: {} {}", step.target, answer->status, answer->body);
+    if (step.body != nullptr && answer->body != step.body) co_return std::string("echo differs");
+  }
+  co_return std::string();
+}
+
+// --- asking
+
+http::ClientRequest Visitor::make(const Server& server, Method method, std::string target, std::uint32_t id) {
+  http::ClientRequest request;
+  request.endpoint = endpoint_of(server);
+  request.method = method;
+  request.target = std::move(target);
+  request.host = "demo";
+  request.add_field("X-Corr-ID", format_corr(id));
+  return request;
+}
+
+Task<Result<Answer>> Visitor::ask(Call call, http::ClientRequest request) {
+  CO_TRY(http::ClientResponse response, co_await client_->send(call, std::move(request)));
+  Answer answer = read_head(response.head());
+  CO_TRY(answer.body, co_await response.read_text(call, body_cap));
+  co_return answer;
+}
+
+void Visitor::complain(std::uint32_t id, const std::string& what) {
+  const Request& request = scenario_.request(id);
+  scenario_.violate(fmt::format("visitor {} to {}, request {} of {} ms: {}", number_,
+                                scenario_.servers()[request.server]->name(), format_corr(id),
+                                request.issued.ns / 1'000'000, what));
+}
+
+// No answer. In good times somebody has to explain that.
+void Visitor::judge_silence(std::uint32_t id, const Error& error, Method method) {
+  const Request& request = scenario_.request(id);
+  if (error.code == ErrorCode::upstream || error.code == ErrorCode::malformed)
+    return complain(id, fmt::format("the answer is not HTTP: {}", error.context));
+  if (!scenario_.was_calm(request) || request.fragile) return;
+  Server& server = *scenario_.servers()[request.server];
+  if (server.last_abort() >= request.issued) return;
+  if (error.code == ErrorCode::cancelled) return;
+  if (error.code == ErrorCode::timeout) {
+    hit("sim.client_gave_up");
+    return;
+  }
+  if (request.seen > 0)
+    return complain(id, fmt::format("read by the node, yet not answered: {}", error.context));
+  const bool leaving = server.last_drain() >= Instant{0} && (server.draining() || !server.up());
+  if (!leaving && method != Method::post && !server.least().few_connections())
+    complain(id, fmt::format("no answer in good times: {} ({})", error.context, name_of(error.code)));
+}
+
+bool Visitor::judge(std::uint32_t id, Result<Answer>& answer, Method method, const Expected& expected) {
+  if (!answer) {
+    judge_silence(id, answer.error(), method);
+    return false;
+  }
+  const Request& request = scenario_.request(id);
+  Server& server = *scenario_.servers()[request.server];
+  scenario_.answered((std::uint64_t{id} << 16) ^ static_cast<std::uint64_t>(answer->status) ^
+                     (answer->body.size() << 40));
+  if (const std::string fault = find_fault(*answer, method, format_corr(id), expected.bare); !fault.empty()) {
+    complain(id, fmt::format("{}: {}", answer->status, fault));
+    return false;
+  }
+  const int status = answer->status;
+  if (status == 429) {
+    const bool door = answer->message == "too many connections";
+    hit(door ? answer->refused_at_the_door() ? io::sim::Tag("sim.429_at_the_door") : io::sim::Tag("sim.429_reserved")
+        : answer->code == ErrorCode::quota                   ? io::sim::Tag("sim.429_quota")
+        : answer->message == "too many requests in flight" ? io::sim::Tag("sim.429_inflight")
+                                                           : io::sim::Tag("sim.429_queue"));
+    if (!server.least().refuses()) complain(id, "429 under limits that nobody reached: " + answer->message);
+    if (!door && !expected.admitted) complain(id, "429 for what passes by every limit");
+    if (request.once && request.started > 0) complain(id, "429, but it was started");
+    return false;
+  }
+  if (status == 504 && answer->message == "work queue") {
+    hit("sim.504_queued");
+    if (request.once && request.started > 0) complain(id, "504 from the queue, but it was started");
+  } else if (status == 504) {
+    hit("sim.504_running");
+  }
+  if (status == 408) hit("sim.408");
+  if (std::find(expected.statuses.begin(), expected.statuses.end(), status) != expected.statuses.end()) return true;
+  if (status == 504 && expected.queued) return false;
+  if (status == 408 && expected.has_body && !scenario_.was_calm(request)) return false;
+  if (status == 500 && expected.reads_disk && scenario_.plan().disk_fails) {
+    hit("sim.500_disk");
+    return false;
+  }
+  if (status == 503 && expected.queued && server.last_drain() >= Instant{0}) {
+    hit("sim.503_draining");
+    return false;
+  }
+  complain(id, fmt::format("status {} ({})", status, answer->message));
+  return false;
+}
+
+// --- what is asked
+
+Task<> Visitor::ask_memory(Call call, Server& server) {
+  const std::uint32_t id = scenario_.open_request(server.number(), false);
+  const Method method = below(5) == 0 ? Method::head : Method::get;
+  auto answer = co_await ask(call, make(server, method, fmt::format("/mem/{}", below(100)), id));
+  if (judge(id, answer, method, {.statuses = {200}}) && answer->body != (method == Method::get ? kilobyte() : ""))
+    complain(id, "the answer from memory differs");
+}
+
+Task<> Visitor::ask_file(Call call, Server& server) {
+  const std::string& whole = served_file();
+  const std::uint32_t id = scenario_.open_request(server.number(), false);
+  const std::uint64_t form = below(10);
+  const Method method = form == 1 ? Method::head : Method::get;
+  http::ClientRequest request = make(server, method, form == 9 ? "/file/nothing.bin" : "/file/a.bin", id);
+  const auto first = static_cast<std::size_t>(below(whole.size()));
+  const auto size = 1 + static_cast<std::size_t>(below(whole.size() - first));
+  int status = 200;
+  std::string_view body = whole;
+  std::string range;
+  switch (form) {
+    case 1: body = {}; break;
+    case 2:
+      request.add_field("Range", fmt::format("bytes={}-{}", first, first + size - 1));
+      status = 206;
+      body = body.substr(first, size);
+      range = fmt::format("bytes {}-{}/{}", first, first + size - 1, whole.size());
+      break;
+    case 3:
+      request.add_field("Range", fmt::format("bytes=-{}", size));
+      status = 206;
+      body = body.substr(whole.size() - size);
+      range = fmt::format("bytes {}-{}/{}", whole.size() - size, whole.size() - 1, whole.size());
+      break;
+    case 4:
+      request.add_field("Range", "bytes=10000-");
+      status = 416;
+      range = "bytes */10000";
+      break;
+    case 5:
+      request.add_field("If-None-Match", "\"a.bin-10000\"");
+      status = 304;
+      body = {};
+      break;
+    case 6:
+      request.add_field("Range", "bytes=0-9");
+      request.add_field("If-Range", "\"another\"");
+      break;
+    case 7: request.add_field("Range", "bytes=0-9,20-29"); break;
+    case 8:
+      request.add_field("If-Match", "\"another\"");
+      status = 412;
+      break;
+    case 9: status = 404; break;
+    default: break;
+  }
+  auto answer = co_await ask(call, std::move(request));
+  if (!judge(id, answer, method, {.statuses = {status}, .queued = true, .reads_disk = true})) co_return;
+  if (status >= 400) {
+    if (answer->content_range != range) complain(id, "Content-Range is " + answer->content_range);
+    co_return;
+  }
+  if (answer->etag != "\"a.bin-10000\"") complain(id, "ETag is " + answer->etag);
+  if (answer->content_range != range) complain(id, "Content-Range is " + answer->content_range);
+  if (answer->body.size() != body.size() || (!scenario_.plan().disk_lies && answer->body != body))
+    complain(id, fmt::format("{} bytes of the file differ", answer->body.size()));
+}
+
+Task<> Visitor::ask_published(Call call, Server& server) {
+  const std::uint32_t id = scenario_.open_request(server.number(), false);
+  auto answer = co_await ask(call, make(server, Method::get, fmt::format("/file/{}", published_name), id));
+  if (!judge(id, answer, Method::get, {.statuses = {200, 404}, .queued = true, .reads_disk = true})) co_return;
+  if (answer->status == 404) {
+    // Before the first one, or after a power cut took it back.
+    if (server.publication().durable > 0 && scenario_.was_calm(scenario_.request(id)))
+      complain(id, "what was published durably is not found");
+    co_return;
+  }
+  if (scenario_.plan().disk_lies) co_return;
+  const auto version = read_published(answer->body);
+  if (!version || *version > server.publication().started) complain(id, "half a version was served");
+}
+
+Task<> Visitor::ask_echo(Call call, Server& server) {
+  const bool put = below(4) == 0;
+  const Method method = put ? Method::put : Method::post;
+  const std::uint32_t id = scenario_.open_request(server.number(), !put);
+  http::ClientRequest request = make(server, method, "/echo", id);
+  const std::size_t size = below(std::uint64_t{1} << below(18));
+  const std::string_view plain = noise(below(1024), size);
+  std::string sent(plain);
+  int also = 200;  // besides 200
+  bool must = false;
+  const std::uint64_t form = below(12);
+  if (form < 3 || form == 9) {
+    sent = gzip(plain);
+    request.add_field("Content-Encoding", "gzip");
+  } else if (form == 10) {
+    sent = gzip(std::string(200'000, ' '));
+    request.add_field("Content-Encoding", "gzip");
+    also = 413;
+    must = true;
+  } else if (form == 11) {
+    request.add_field("Content-Encoding", "br");
+    also = 415;
+    must = true;
+  }
+  const auto length = static_cast<std::int64_t>(sent.size());
+  if (length > server.least().body) also = 413;
+  if (length > server.most().body) must = true;
+  if (form % 3 == 0)
+    request.set_source(std::make_unique<Pieces>(machine_.slab, std::move(sent), random_.next()));
+  else
+    request.set_text(std::move(sent));
+  auto answer = co_await ask(call, std::move(request));
+  if (!judge(id, answer, method, {.statuses = {200, also, 415}, .queued = true, .has_body = true})) co_return;
+  if (answer->status == 413) hit("sim.413");
+  if (answer->status == 415) {
+    if (form != 11) complain(id, "415 for a coding that is known");
+    co_return;
+  }
+  if (answer->status != 200) co_return;
+  if (must) complain(id, "a body over its limits was echoed");
+  if (answer->body != plain) complain(id, fmt::format("{} bytes of the echo differ", answer->body.size()));
+  if (!put && scenario_.request(id).done != 1)
+    complain(id, fmt::format("echoed, but done {} times", scenario_.request(id).done));
+}
+
+Task<> Visitor::ask_job(Call call, Server& server) {
+  const bool once = below(3) != 0;
+  const Method method = once ? Method::post : Method::get;
+  const std::uint32_t id = scenario_.open_request(server.number(), once);
+  std::int64_t ms = below(8) == 0 ? between(100, 3000) : between(0, 40);
+  http::ClientRequest request = make(server, method, fmt::format("/job/{}", ms), id);
+  std::int64_t deadline = server.most().request_ms;
+  const std::uint64_t form = below(6);
+  if (form < 2) {
+    const std::int64_t asked = between(1, 300);
+    deadline = std::min(deadline, asked);
+    if (form == 0)
+      request.add_field("X-Deadline-Ms", fmt::format("{}", asked));
+    else
+      request.add_field("Request-Timeout", fmt::format("0.{:03}", asked));
+  }
+  const Instant sent = now();
+  auto answer = co_await ask(call, std::move(request));
+  const std::int64_t took = (now() - sent).to_millis();
+  if (!judge(id, answer, method, {.statuses = {200, 504}, .queued = true})) co_return;
+  constexpr std::int64_t slack = 500;
+  if (scenario_.was_calm(scenario_.request(id)) && took > deadline + slack)
+    complain(id, fmt::format("the answer took {} ms, the deadline was {} ms", took, deadline));
+  if (answer->status == 504) {
+    if (scenario_.request(id).done > 0 && once) complain(id, "504, but the job was done");
+    co_return;
+  }
+  if (took < ms || !answer->body.starts_with(fmt::format("{{\"slept_ms\":{},", ms)))
+    complain(id, fmt::format("a job of {} ms took {} ms and says {}", ms, took, answer->body));
+  if (ms > deadline + 50) complain(id, fmt::format("a job of {} ms was done under a deadline of {} ms", ms, deadline));
+  const unsigned done = scenario_.request(id).done;
+  if (done < 1 || done > (once ? 1u : 2u)) complain(id, fmt::format("answered, but done {} times", done));
+}
+
+Task<> Visitor::ask_stream(Call call, Server& server) {
+  const std::uint32_t id = scenario_.open_request(server.number(), false);
+  const std::uint64_t parts = below(30);
+  auto answer = co_await ask(call, make(server, Method::get, fmt::format("/stream/{}", parts), id));
+  if (judge(id, answer, Method::get, {.statuses = {200}, .queued = true}) && answer->body != std::string(parts * 1024, '.'))
+    complain(id, fmt::format("a stream of {} parts has {} bytes", parts, answer->body.size()));
+}
+
+Task<> Visitor::ask_health(Call call, Server& server) {
+  const std::uint32_t id = scenario_.open_request(server.number(), false);
+  const std::uint64_t form = below(4);
+  constexpr const char* targets[] = {"/healthz", "/readyz", "/version", "/healthz"};
+  const Method method = form == 3 ? Method::head : Method::get;
+  auto answer = co_await ask(call, make(server, method, targets[form], id));
+  if (answer && answer->status == 503 && form == 1) {
+    scenario_.answered(503);
+    hit("sim.not_ready");
+    if (server.last_drain() < Instant{0}) complain(id, "not ready, though nothing is wrong");
+    co_return;
+  }
+  if (!judge(id, answer, method, {.statuses = {200}, .admitted = false})) co_return;
+  if (form == 0 && answer->body != "ok\n") complain(id, "health says " + answer->body);
+  if (form == 1 && !answer->body.starts_with("{\"ready\":true,")) complain(id, "readiness says " + answer->body);
+  if (form == 2 && answer->body.find("\"demo\"") == std::string::npos) complain(id, "version says " + answer->body);
+  if (form == 3 && !answer->body.empty()) complain(id, "a HEAD answer with a body");
+}
+
+Task<> Visitor::ask_metrics(Call call, Server& server) {
+  const std::uint32_t id = scenario_.open_request(server.number(), false);
+  const bool topology = below(3) == 0;
+  auto answer = co_await ask(call, make(server, Method::get, topology ? "/debug/topology" : "/metrics", id));
+  if (judge(id, answer, Method::get, {.statuses = {200}, .admitted = topology}) &&
+      answer->body.find(topology ? "\"work\"" : "http_requests_total{") == std::string::npos)
+    complain(id, "the metrics or the topology are not there");
+}
+
+Task<> Visitor::ask_unknown(Call call, Server& server) {
+  struct Row {
+    const char* target;
+    int status;
+  };
+  constexpr Row rows[] = {{"/nothing", 404}, {"/mem/a%2fb", 400}, {"/job/abc", 400}, {"/mem", 404}, {"/mem/../healthz", 400}};
+  const Row& row = rows[below(std::size(rows))];
+  const std::uint32_t id = scenario_.open_request(server.number(), false);
+  auto answer = co_await ask(call, make(server, Method::get, row.target, id));
+  (void)judge(id, answer, Method::get, {.statuses = {row.status}, .admitted = false});
+}
+
+Task<> Visitor::ask_wrong_method(Call call, Server& server) {
+  const std::uint32_t id = scenario_.open_request(server.number(), false);
+  auto answer = co_await ask(call, make(server, Method::del, "/mem/x", id));
+  if (judge(id, answer, Method::del, {.statuses = {405}, .admitted = false}) && answer->allow != "GET, HEAD")
+    complain(id, "Allow is " + answer->allow);
+}
+
+// Leaves while it is being served.
+Task<> Visitor::abandon(Call call, Server& server) {
+  const std::uint32_t id = scenario_.open_request(server.number(), false);
+  scenario_.request(id).fragile = true;
+  if (below(2) == 0) {
+    auto answer = co_await ask(call.within(Duration::millis(between(1, 50))), make(server, Method::get, "/job/2000", id));
+    (void)judge(id, answer, Method::get, {.statuses = {200}, .queued = true});
+    co_return;
+  }
+  auto response = co_await client_->send(call, make(server, Method::get, "/stream/200", id));
+  if (!response) co_return;
+  (void)co_await response->next(call);
+}
+
+}  // namespace cairn::simulator
