@@ -115,8 +115,10 @@ Task<> Connection::serve(Call call) {
     const bool unread = failed || !skip_body();
     if (unread || server_.draining_ || !exchange.request().keep_alive) response.close = true;
 
-    bool complete = append_small_answer();
-    if (!complete) {
+    bool complete = !response.abandoned;
+    if (response.abandoned) {
+      // Nobody to answer.
+    } else if (!append_small_answer()) {
       complete = co_await send_answer(call);
     } else if (response.close || input_.empty() || ++gathered_ >= server_.options_.pipelined ||
                out_.room().size() < head_room) {

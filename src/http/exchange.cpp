@@ -25,6 +25,7 @@ void Response::clear() noexcept {
   status = 200;
   kind = Body::none;
   close = false;
+  abandoned = false;
   content_type = {};
   view = {};
   text.clear();

@@ -37,7 +37,8 @@ struct Response {
 
   int status = 200;
   Body kind = Body::none;
-  bool close = false;  // the connection ends after this answer
+  bool close = false;      // the connection ends after this answer
+  bool abandoned = false;  // nobody is there to read it: the connection ends without it
   std::string_view content_type;
   std::string_view view;               // outlives the exchange (memory of the service)
   std::string text;                    // owned; keeps its room from request to request

@@ -15,6 +15,7 @@ ErrorCode public_code(const Error& error) noexcept {
 void answer_error(http::Exchange& exchange, const Error& error, std::optional<unsigned> retry_after) {
   http::Response& response = exchange.response;
   const ErrorCode code = public_code(error);
+  response.abandoned = error.stop == StopReason::client_gone;
   if (!retry_after && Error(code, "").retry() == Retry::later && status_of(code) != 408 && status_of(code) != 504)
     retry_after = 1;
   response.status = status_of(code);

@@ -118,10 +118,6 @@ class DemoShard : public serve::ServiceShard {
     }
     if (verdict.outcome == http::Precondition::failed)
       return serve::answer_error(exchange, {ErrorCode::precondition_failed, "the file has another tag", Side::client});
-    if (verdict.outcome == http::Precondition::failed) {
-      serve::answer_error(exchange, {ErrorCode::precondition_failed, "the file is another one", Side::client});
-      return;
-    }
     std::array<char, http::content_range_size_max> room;
     if (verdict.range_applies) {
       const http::RangeSet ranges = http::parse_range(fields.get(http::FieldName::range), entry.size);
