@@ -56,9 +56,13 @@ class StepTracer : public Tracer {
  public:
   explicit StepTracer(Shard& shard) : shard_(shard) {}
   void rewind() { creators_.clear(); }
-  void record_into(Step* step) { step_ = step; }
+  void record_into(Step* step) {
+    step_ = step;
+    touches_ = 0;
+  }
 
   void touch(std::uint64_t object, Access access) override {
+    CHECK(++touches_ < touches_max);  // a step that never waits
     if (step_ != nullptr) step_->add(object, access == Access::write);
   }
   // By creator and how many it has made: the same in every interleaving.
@@ -76,7 +80,9 @@ class StepTracer : public Tracer {
     return (mix(creator * 0x9e3779b97f4a7c15u + n + 2) & ~timer_mark) | 2;
   }
   Shard& shard_;
+  static constexpr int touches_max = 100'000;
   Step* step_ = nullptr;
+  int touches_ = 0;
   std::vector<std::pair<std::uint64_t, std::uint32_t>> creators_;
 };
 
