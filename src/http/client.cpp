@@ -119,6 +119,7 @@ Task<Result<ClientResponse>> Client::send(Call call, ClientRequest request) {
   co_return co_await attempt(call, request);
 }
 
+// NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the caller waits
 Task<Result<ClientResponse>> Client::attempt(Call call, ClientRequest& request) {
   touch();
   if (closed_) co_return fail(ErrorCode::closed, "client");
@@ -161,7 +162,7 @@ std::unique_ptr<Client::Connection> Client::take_idle(const io::Endpoint& endpoi
   return nullptr;
 }
 
-Task<Result<std::unique_ptr<Client::Connection>>> Client::open(Call call, const io::Endpoint& endpoint) {
+Task<Result<std::unique_ptr<Client::Connection>>> Client::open(Call call, io::Endpoint endpoint) {
   touch();
   // Those in use have a slot each, and this one too: above the bound somebody is idle.
   if (open_ >= options_.connections_max) {
@@ -205,6 +206,7 @@ Task<> Client::close(Call call) {
   }
 }
 
+// NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): a client outlives its calls
 Task<Result<ClientResponse>> send_with_retries(Call call, Client& client, ClientRequest request,
                                                RetryPolicy policy) {
   const Call bounded = call.within(policy.total);

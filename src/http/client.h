@@ -143,7 +143,7 @@ class Client {
   void give_back(ClientExchange* exchange) noexcept;
   Task<Result<Permit>> wait_for_slot(Call call);
   std::unique_ptr<Connection> take_idle(const io::Endpoint& endpoint) noexcept;
-  Task<Result<std::unique_ptr<Connection>>> open(Call call, const io::Endpoint& endpoint);
+  Task<Result<std::unique_ptr<Connection>>> open(Call call, io::Endpoint endpoint);
   void keep(std::unique_ptr<Connection> connection) noexcept;
   void touch() const noexcept { machine_.shard.trace(identity_, Access::write); }
 

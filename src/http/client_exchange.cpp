@@ -92,6 +92,7 @@ Result<> ClientExchange::write_head(const ClientRequest& request) {
   return {};
 }
 
+// NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the caller waits
 Task<Result<>> ClientExchange::run(Call call, ClientRequest& request) {
   input_.reset();
   parser_.reset(method_);
@@ -112,6 +113,7 @@ Task<Result<>> ClientExchange::run(Call call, ClientRequest& request) {
   co_return Result<>{};
 }
 
+// NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the caller waits
 Task<Result<bool>> ClientExchange::send_body(Call call, ClientRequest& request) {
   std::array<iovec, 3> parts{part(as_text(out_.bytes()))};
   if (request.kind != ClientRequest::Body::stream) {

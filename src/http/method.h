@@ -21,7 +21,7 @@ struct MethodSet {
   std::uint16_t bits = 0;
 
   constexpr MethodSet() = default;
-  constexpr MethodSet(Method method)  // NOLINT: a method is the set of itself
+  constexpr MethodSet(Method method)  // NOLINT(google-explicit-constructor): a method is the set of itself
       : bits(static_cast<std::uint16_t>(1u << static_cast<unsigned>(method))) {}
   constexpr bool has(Method method) const noexcept { return (bits & MethodSet(method).bits) != 0; }
   constexpr bool empty() const noexcept { return bits == 0; }

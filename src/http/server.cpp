@@ -73,6 +73,7 @@ void Server::drain() noexcept {
   if (idle_) idle_->cancel(StopReason::draining);
 }
 
+// NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): a door is forgotten only by this task
 Task<> Server::accept(Call call, Door& door) {
   io::Listener& listener = *door.listener;
   const Call waits = call.under(*door.accepting);

@@ -68,6 +68,7 @@ Task<Result<>> Drain::wait_drained(Call call) {
 }
 
 // Joins `scope` by the deadline, which may come nearer while waiting.
+// NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the caller waits
 Task<Result<>> Drain::join_in_time(Call call, Scope& scope) {
   for (;;) {
     const Instant until = deadline_;
@@ -84,6 +85,7 @@ Task<Result<>> Drain::join_in_time(Call call, Scope& scope) {
   }
 }
 
+// NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the caller waits
 Task<DrainResult> Drain::finish(Call call, Scope& scope) {
   CHECK(state() == DrainState::draining);
   Stopped stopped(*this);

@@ -204,6 +204,7 @@ class FunctionJob final : public PoolJob {
 // f owns everything it uses. `pool` outlives the job.
 // Cancel: partial — a job still queued never runs; one that runs goes on unseen, its result is dropped.
 template <class F>
+// NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): as said above
 Task<Result<PoolValue<F>>> run(Pool& pool, Call call, Lane lane, F f) {
   auto job = std::make_unique<FunctionJob<F>>(pool, std::move(f));
   CO_TRY_VOID(pool.try_submit(lane, *job));

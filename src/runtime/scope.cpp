@@ -39,6 +39,7 @@ struct Scope::Root {
   promise_type& promise;
 };
 
+// NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): a scope outlives its tasks
 Scope::Root Scope::run(Scope&, Task<> task) { co_await std::move(task); }
 
 void Scope::spawn(const char* name, Task<> task) {

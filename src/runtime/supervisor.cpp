@@ -35,6 +35,7 @@ void Supervisor::abort() noexcept {
 }
 
 // True when the task returned, false when it ended with an exception.
+// NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): keep() holds it and waits
 Task<bool> Supervisor::run_once(TaskSpec spec, const Factory& factory) {
   events_.spawned(spec.kind, spec.name);
   try {

@@ -187,6 +187,7 @@ void Node::drain(unsigned shard, Instant deadline, std::function<void(DrainResul
 void Node::abort(unsigned shard) noexcept { parts_[shard]->bus.drain.abort_now(); }
 
 // The one listener every service has: what happened is in the log, and what was missed is counted.
+// NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): parts outlive their tasks
 Task<> Node::log_events(Call call, ShardPart& part) {
   Broadcast<Event>::Receiver receiver = part.bus.events.subscribe();
   observe::LogEvery every(lag_warning_period);
@@ -203,6 +204,7 @@ Task<> Node::log_events(Call call, ShardPart& part) {
   }
 }
 
+// NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): parts outlive their tasks
 Task<> Node::drain_shard(Call call, ShardPart& part, std::function<void(DrainResult)> done) {
   DrainResult result = co_await part.bus.drain.finish(call, part.connections);
   for (std::size_t i = 0; i < result.aborted; ++i) metrics_.tasks_aborted.at(metrics_.kind_index("connection")).add(part.machine.shard.index());

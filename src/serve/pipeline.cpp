@@ -243,7 +243,7 @@ Task<> Pipeline::handle(Call call, http::Exchange& exchange) {
   Slot* slot = free_slots_.back();
   Job job{call, exchange, std::move(*permit), false, false, {}};
   slot->job = &job;
-  if (auto sent = queue_.try_send(std::move(slot)); !sent) {
+  if (auto sent = queue_.try_send(static_cast<Slot*>(slot)); !sent) {
     slot->job = nullptr;
     const bool full = sent.error().code == ErrorCode::busy;
     if (full) shared_.metrics.queue_dropped.at(0).add(slot_);
@@ -278,6 +278,7 @@ Task<> Pipeline::worker(Call call) {
 
 void Pipeline::show_depth() noexcept { shared_.metrics.queue_depth.at(0).set(slot_, static_cast<std::int64_t>(queue_.depth())); }
 
+// NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): its waiter outlives it
 Task<> Pipeline::run_job(Job& job) {
   job.started = true;
   job.place = PermitHold();

@@ -271,21 +271,22 @@ TEST(Pipeline, an_address_has_its_own_cap) {
 
 TEST(Pipeline, a_full_queue_is_429_busy_and_counted) {
   SimulatedNode sample({{"queues.work", "2"}});
-  Guest first = sample.connect();
+  Guest running = sample.connect();
   Guest second = sample.connect();
   Guest third = sample.connect();
-  first.send(get("/job/1000"));
-  ASSERT_TRUE(first.until([&] { return sample.service.state.started == 1; }));
+  Guest fourth = sample.connect();
+  running.send(get("/job/1000"));
+  ASSERT_TRUE(running.until([&] { return sample.service.state.started == 1; }));
   second.send(get("/job/1"));
-  second.run_for(Duration::millis(10));
-  EXPECT_EQ(sample.metric(R"(queue_depth{queue="work"})"), 1);
-  expect_error(third.ask(get("/job/1")), 429, "busy", "1");
+  third.send(get("/job/1"));
+  third.run_for(Duration::millis(10));
+  EXPECT_EQ(sample.metric(R"(queue_depth{queue="work"})"), 2);
+  expect_error(fourth.ask(get("/job/1")), 429, "busy", "1");
   EXPECT_EQ(sample.metric(R"(queue_dropped_total{queue="work"})"), 1);
   EXPECT_EQ(sample.metric(R"(rejected_total{reason="queue"})"), 1);
-  EXPECT_EQ(third.ask(get("/now/x")).status, 200);
-  EXPECT_EQ(first.answer().status, 200);
-  EXPECT_EQ(second.answer().status, 200);
-  EXPECT_EQ(third.ask(get("/job/1")).status, 200);
+  EXPECT_EQ(fourth.ask(get("/now/x")).status, 200);
+  for (Guest* guest : {&running, &second, &third}) EXPECT_EQ(guest->answer().status, 200);
+  EXPECT_EQ(fourth.ask(get("/job/1")).status, 200);
   EXPECT_EQ(sample.metric(R"(queue_depth{queue="work"})"), 0);
 }
 
@@ -358,8 +359,8 @@ TEST(Pipeline, the_deadline_ends_what_has_started) {
   EXPECT_EQ(guest.ask(get("/now/x")).status, 200);
 }
 
-TEST(Pipeline, a_body_that_does_not_come_is_408_with_the_default_timeouts) {
-  SimulatedNode sample;
+TEST(Pipeline, a_body_that_does_not_come_is_408) {
+  SimulatedNode sample({{"timeouts.request", "20s"}});
   Guest guest = sample.connect();
   guest.send("POST /echo HTTP/1.1\r\nHost: h\r\nContent-Length: 10\r\n\r\nab");
   expect_error(guest.answer(false, Duration::seconds(6)), 408, "timeout_read", std::nullopt);
@@ -434,7 +435,7 @@ TEST(Pipeline, requests_are_counted_by_route_method_and_status) {
   EXPECT_EQ(guest.ask(post("/now/b", "")).status, 405);
   EXPECT_EQ(guest.ask(get("/nowhere")).status, 404);
   EXPECT_EQ(guest.ask(get("/fail/quota")).status, 429);
-  EXPECT_EQ(guest.ask("BAD\r\n\r\n").status, 501);
+  EXPECT_EQ(guest.ask("BAD / HTTP/1.1\r\nHost: h\r\n\r\n").status, 501);
   EXPECT_EQ(sample.metric(R"(http_requests_total{route="/now/{name:Segment}",method="GET",status="200"})"),
             2);
   EXPECT_EQ(sample.metric(R"(http_requests_total{route="other",method="POST",status="405"})"), 1);

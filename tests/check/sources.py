@@ -61,7 +61,7 @@ def wrong_include(tree, order, own, quote, target):
     if quote == "<":
         return f"<{target}> is one of ours", 'include it with "quotes"'
     if order.index(parts[0]) > order.index(own[0]):
-        return f"{own[0]} includes {parts[0]}, a layer above it", "move the code up or the declaration down"
+        return f"{own[0]} includes {parts[0]}, a later line of src/layers.txt", "move the code to a later layer, or what it needs to an earlier one"
     if parts[0] == "services" and own[0] == "services" and parts[1] != own[1]:
         return f"service {own[1]} includes its sibling {parts[1]}", "reach it through peers.h or serve/"
     return None

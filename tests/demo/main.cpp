@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <string>
 
 #include "config/load.h"
@@ -142,6 +143,8 @@ int config_verb(const Arguments& a) {
 int docs_verb(const Arguments& a) {
   config::Schema schema;
   demo::declare_keys(schema);
+  std::filesystem::create_directories(a.word + "/config");
+  std::filesystem::create_directories(a.word + "/concurrency");
   return write_file(a.word + "/config/demo.md", config::docs_markdown(schema, "demo")) +
          write_file(a.word + "/concurrency/demo.md", format_concurrency_page(demo::declaration));
 }

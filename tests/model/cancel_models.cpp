@@ -23,7 +23,8 @@ class DeadlineCompletion : public Model {
   }
   void at_end() override {
     world_.expect(got_ <= 2, "doubled_item", "an item came twice");
-    world_.expect(got_ + static_cast<int>(queue_.depth()) == 2, "lost_item", "an item was lost with its wait");
+    world_.expect(got_ + static_cast<int>(queue_.depth()) == 2, "lost_item",
+                  "an item was lost with its wait");
   }
   std::string state() const override { return outcomes_; }
 
@@ -36,7 +37,8 @@ class DeadlineCompletion : public Model {
         ++got_;
         outcomes_ += 'i';
       } else if (item.error().code == ErrorCode::timeout) {
-        world_.expect(item.error().stop == StopReason::deadline, "wrong_error", "a timeout without its reason");
+        world_.expect(item.error().stop == StopReason::deadline, "wrong_error",
+                      "a timeout without its reason");
         outcomes_ += 't';
       } else {
         world_.expect(item.error() == Error(ErrorCode::cancelled, "", Side::self, StopReason::superseded),
@@ -44,7 +46,8 @@ class DeadlineCompletion : public Model {
         outcomes_ += 'c';
       }
     }
-    world_.expect((co_await sleep_for(call, Duration::seconds(1))).has_value(), "wrong_error", "a sleep was cut short");
+    world_.expect((co_await sleep_for(call, Duration::seconds(1))).has_value(), "wrong_error",
+                  "a sleep was cut short");
   }
   Task<> sender(Call call) {
     for (int i = 0; i < 2; ++i) {
@@ -64,7 +67,8 @@ class DeadlineCompletion : public Model {
 // made, and after its tasks wait. An abort follows the cancel when `abort`, and must reach what is shielded.
 class CancelTree : public Model {
  public:
-  CancelTree(World& world, bool abort) : world_(world), abort_(abort), outer_(world.shard, world.scope.call()) {
+  CancelTree(World& world, bool abort)
+      : world_(world), abort_(abort), outer_(world.shard, world.scope.call()) {
     world.scope.spawn("parent", parent(world.scope.call()));
     outer_.spawn("sibling", leaf(outer_.call(), false));
     world.scope.spawn("stopper", stopper(world.scope.call()));
@@ -90,9 +94,11 @@ class CancelTree : public Model {
   Task<> leaf(Call call, bool shielded) {
     co_await yield(call);
     auto slept = co_await sleep_until(shielded ? call.shield() : call, Instant::never());
-    world_.expect(!slept && slept.error().code == ErrorCode::cancelled, "wrong_error", "a leaf ended by itself");
+    world_.expect(!slept && slept.error().code == ErrorCode::cancelled, "wrong_error",
+                  "a leaf ended by itself");
     world_.expect(!shielded || aborted_.get(), "shield", "a cancel ended what is shielded");
-    world_.expect(slept.error().stop == StopReason::draining, "wrong_reason", "the stop came with another reason");
+    world_.expect(slept.error().stop == StopReason::draining, "wrong_reason",
+                  "the stop came with another reason");
     ++ended_;
   }
   Task<> stopper(Call call) {
@@ -110,11 +116,15 @@ class CancelTree : public Model {
   int ended_ = 0;
 };
 
-// Work that must not stop half way takes two shielded steps; a cancel at any moment ends only what is outside.
+// Work that must not stop half way takes two shielded steps; a cancel at any moment ends only what is
+// outside.
 class ShieldedCommit : public Model {
  public:
   explicit ShieldedCommit(World& world)
-      : world_(world), victims_(world.shard, world.scope.call()), work_(world.shard, 1), acks_(world.shard, 1) {
+      : world_(world),
+        victims_(world.shard, world.scope.call()),
+        work_(world.shard, 1),
+        acks_(world.shard, 1) {
     victims_.spawn("committer", committer(victims_.call()));
     world.scope.spawn("disk", disk(world.scope.call()));
     world.scope.spawn("canceller", cancels(victims_, StopReason::client_gone));
@@ -154,8 +164,8 @@ class ShieldedCommit : public Model {
   int begun_ = 0, committed_ = 0;
 };
 
-// Joiners of a scope whose tasks start more tasks, and one that ends with an exception: when join says so, all
-// have ended, and everyone who joins is told.
+// Joiners of a scope whose tasks start more tasks, and one that ends with an exception: when join says so,
+// all have ended, and everyone who joins is told.
 class ScopeJoin : public Model {
  public:
   ScopeJoin(World& world, int joiners, bool throws)
@@ -169,7 +179,9 @@ class ScopeJoin : public Model {
     world_.expect(inner_.empty(), "surviving_task", "the scope has tasks");
     world_.expect(thrown_ <= 1, "doubled_item", "an exception was reported twice");
   }
-  std::string state() const override { return fmt::format("started={} thrown={} timeouts={}", started_, thrown_, timeouts_); }
+  std::string state() const override {
+    return fmt::format("started={} thrown={} timeouts={}", started_, thrown_, timeouts_);
+  }
 
  private:
   Task<> first(Call call) {

@@ -39,7 +39,8 @@ struct Step {
     if (count > room || other.count > room) return false;
     for (std::uint32_t i = 0; i < count; ++i)
       for (std::uint32_t j = 0; j < other.count; ++j)
-        if (touches[i].object == other.touches[j].object && (touches[i].write || other.touches[j].write)) return false;
+        if (touches[i].object == other.touches[j].object && (touches[i].write || other.touches[j].write))
+          return false;
     return true;
   }
 };
@@ -153,6 +154,7 @@ class Run {
     });
     shard_.timers().for_each([&](TimerNode& node) {
       auto& waiter = static_cast<Waiter&>(node);
+      world_->expect(waiter.why() == Wake::none, "stray_timer", "a wait that has ended has a timer");
       ids.push_back(waiter.task()->identity | timer_mark);
       timers_.push_back(&waiter);
     });
@@ -204,7 +206,8 @@ class Search {
     searching = this;
     set_check_handler([](const char* expression, const char* file, int line) {
       const char* name = std::strrchr(file, '/');
-      searching->die("check", fmt::format("{} at {}:{}", expression, name != nullptr ? name + 1 : file, line));
+      searching->die("check",
+                     fmt::format("{} at {}:{}", expression, name != nullptr ? name + 1 : file, line));
     });
   }
   ~Search() {
@@ -232,6 +235,7 @@ class Search {
     for (at_ = 0;; ++at_) {
       run.enabled(scratch_);
       report_.tasks = std::max(report_.tasks, shard_.live_tasks);
+      if (!run.world().failure.empty()) break;
       if (scratch_.empty()) {
         ++report_.schedules;
         report_.awaits = std::max(report_.awaits, at_);
@@ -375,7 +379,9 @@ std::string format_finding(const char* model, const Report& report) {
                      report.detail, model, format_tape(report.tape));
 }
 
-std::string format_tape(const std::vector<std::uint16_t>& tape) { return fmt::format("{}", fmt::join(tape, ".")); }
+std::string format_tape(const std::vector<std::uint16_t>& tape) {
+  return fmt::format("{}", fmt::join(tape, "."));
+}
 
 std::vector<std::uint16_t> parse_tape(const std::string& text) {
   std::vector<std::uint16_t> tape;

@@ -2,8 +2,8 @@
 //
 // For each model: tasks, the longest schedule, schedules before reduction (exact by brute force below three
 // million, which must then reach the same terminal states; above, ≈ an estimate) and after, runs cut short as
-// equivalent, terminal states, time. Status 1 when there is a finding, or when a model that is wrong on purpose
-// is not found out.
+// equivalent, terminal states, time. Status 1 when there is a finding, or when a model that is wrong on
+// purpose is not found out.
 //   --brute   no reduction at all, for as long as it takes
 //   --quick   the reduced exploration alone; ends at the first finding
 #include <fmt/format.h>
@@ -38,9 +38,10 @@ std::optional<Arguments> parse(int argc, char** argv) {
   Arguments arguments;
   for (int i = 1; i < argc; ++i) {
     const std::string text = argv[i];
-    if (text == "--brute")
+    if (text == "--brute") {
       arguments.options.reduce = false;
-    else if (text == "--quick")
+      arguments.options.max_schedules = 1'000'000'000;
+    } else if (text == "--quick")
       arguments.quick = true;
     else if (text == "--replay" && i + 1 < argc)
       arguments.options.replay = parse_tape(argv[++i]);
@@ -96,11 +97,13 @@ bool found_out(const ModelSpec& spec) {
   close(ends[1]);
   std::string said;
   char buffer[4096];
-  for (ssize_t n; (n = read(ends[0], buffer, sizeof buffer)) > 0;) said.append(buffer, static_cast<std::size_t>(n));
+  for (ssize_t n; (n = read(ends[0], buffer, sizeof buffer)) > 0;)
+    said.append(buffer, static_cast<std::size_t>(n));
   close(ends[0]);
   waitpid(child, nullptr, 0);
   const bool found = said.find(spec.expected) != std::string::npos;
-  fmt::print("{:32} wrong on purpose, {} ({})\n", spec.name, found ? "found out" : "NOT FOUND OUT", spec.expected);
+  fmt::print("{:32} wrong on purpose, {} ({})\n", spec.name, found ? "found out" : "NOT FOUND OUT",
+             spec.expected);
   return found;
 }
 
@@ -117,8 +120,8 @@ int main(int argc, char** argv) {
   int explored = 0, failures = 0;
   double seconds = 0;
   if (compare)
-    fmt::print("{:32} {:>5} {:>6} {:>10} {:>9} {:>9} {:>6} {:>7} {:>9}\n", "model", "tasks", "awaits", "before", "after",
-               "pruned", "states", "seconds", "per s");
+    fmt::print("{:32} {:>5} {:>6} {:>10} {:>9} {:>9} {:>6} {:>7} {:>9}\n", "model", "tasks", "awaits",
+               "before", "after", "pruned", "states", "seconds", "per s");
   for (const ModelSpec& spec : all_models()) {
     if (!arguments->wants(spec)) continue;
     ++explored;
@@ -136,14 +139,17 @@ int main(int argc, char** argv) {
     }
     if (!arguments->options.replay.empty()) continue;
     if (!report.exhausted) ++failures;
-    const Before before = compare ? measure_before(spec, report)
-                                  : Before{static_cast<double>(report.schedules), !arguments->options.reduce, true};
+    const Before before =
+        compare ? measure_before(spec, report)
+                : Before{static_cast<double>(report.schedules), !arguments->options.reduce, true};
     if (!before.same_states) ++failures;
-    const double rate = static_cast<double>(report.schedules + report.pruned) / std::max(report.seconds, 1e-9);
+    const double rate =
+        static_cast<double>(report.schedules + report.pruned) / std::max(report.seconds, 1e-9);
     fmt::print("{:32} {:>5} {:>6} {:>10} {:>9} {:>9} {:>6} {:>7.2f} {:>9.0f}{}{}\n", spec.name, report.tasks,
                report.awaits, compare ? format_count(before.schedules, before.exact) : "", report.schedules,
                report.pruned, report.terminal_states.size(), report.seconds, rate,
-               report.exhausted ? "" : "  NOT EXHAUSTED", before.same_states ? "" : "  REDUCTION LOST A STATE");
+               report.exhausted ? "" : "  NOT EXHAUSTED",
+               before.same_states ? "" : "  REDUCTION LOST A STATE");
     std::fflush(stdout);
     json += fmt::format(
         "{}  {{\"model\": \"{}\", \"tasks\": {}, \"awaits\": {}, \"before\": {:.0f}, \"before_exact\": {}, "

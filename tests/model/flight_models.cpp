@@ -23,13 +23,17 @@ enum class Death { none, cancel, deadline, exception };
 class DyingLeader : public Model {
  public:
   DyingLeader(World& world, int mortals, int callers, Death death)
-      : world_(world), death_(death), victims_(world.shard, world.scope.call()), flights_(world.shard, 2, 8) {
+      : world_(world), death_(death), flights_(world.shard, 2, 8) {
     for (int i = 0; i < mortals; ++i) {
-      Scope& scope = death == Death::cancel ? victims_ : world.scope;
-      scope.spawn("mortal", ask(scope.call(), true));
+      if (death == Death::cancel) {
+        Scope& victim = *victims_.emplace_back(std::make_unique<Scope>(world.shard, world.scope.call()));
+        victim.spawn("mortal", ask(victim.call(), true));
+        world.scope.spawn("canceller", cancels(victim, StopReason::client_gone));
+      } else {
+        world.scope.spawn("mortal", ask(world.scope.call(), true));
+      }
     }
     for (int i = 0; i < callers; ++i) world.scope.spawn("caller", ask(world.scope.call(), false));
-    if (death == Death::cancel) world.scope.spawn("canceller", cancels(victims_, StopReason::client_gone));
     asked_ = mortals + callers;
   }
   void after_step() override {
@@ -76,19 +80,21 @@ class DyingLeader : public Model {
       } else {
         ++stopped_;
         world_.expect(mortal, "wrong_error", "a caller died with its leader");
-        const bool fits = death_ == Death::cancel ? answer.error().code == ErrorCode::cancelled
-                                                  : death_ == Death::deadline && answer.error().code == ErrorCode::timeout;
+        const bool fits = death_ == Death::cancel
+                              ? answer.error().code == ErrorCode::cancelled
+                              : death_ == Death::deadline && answer.error().code == ErrorCode::timeout;
         world_.expect(fits, "wrong_error", "a stop of another kind");
       }
     } catch (const std::runtime_error&) {
-      world_.expect(mortal && death_ == Death::exception, "wrong_error", "a caller got its leader's exception");
+      world_.expect(mortal && death_ == Death::exception, "wrong_error",
+                    "a caller got its leader's exception");
     }
     ++answers_;
   }
 
   World& world_;
   Death death_;
-  Scope victims_;
+  std::vector<std::unique_ptr<Scope>> victims_;  // each is stopped by itself
   SingleFlight<int, int> flights_;
   int asked_ = 0, answers_ = 0, running_ = 0, runs_ = 0, deaths_ = 0, leads_ = 0, stopped_ = 0;
 };
@@ -137,7 +143,9 @@ class PoolOrphans : public Model {
     world_.expect(pool_.jobs() == 0, "leaked_job", "a job is alive with nobody waiting and nothing running");
     world_.expect(pool_.orphaned() == 0, "leaked_job", "a completed job is still counted as orphaned");
   }
-  std::string state() const override { return fmt::format("answered={} left={} ran={}", answered_, left_, ran_); }
+  std::string state() const override {
+    return fmt::format("answered={} left={} ran={}", answered_, left_, ran_);
+  }
 
  private:
   struct Fate {
@@ -157,7 +165,8 @@ class PoolOrphans : public Model {
   };
   Task<> ask(Call call, bool hurried, int number) {
     const auto index = static_cast<std::size_t>(number);
-    auto answer = co_await run(pool_, hurried ? call.within(Duration::seconds(1)) : call, Lane::read, Count{this, index});
+    auto answer = co_await run(pool_, hurried ? call.within(Duration::seconds(1)) : call, Lane::read,
+                               Count{this, index});
     if (answer) {
       world_.expect(*answer == number, "wrong_answer", "an answer of another job");
       ++answered_;
@@ -180,7 +189,9 @@ class PoolOrphans : public Model {
 class BucketTakers : public Model {
  public:
   BucketTakers(World& world, int plain, int victims)
-      : world_(world), victims_(world.shard, world.scope.call()), bucket_(world.shard, Rate{burst}, Bytes{burst}) {
+      : world_(world),
+        victims_(world.shard, world.scope.call()),
+        bucket_(world.shard, Rate{burst}, Bytes{burst}) {
     for (int i = 0; i < victims; ++i) victims_.spawn("victim", take(victims_.call(), true));
     for (int i = 0; i < plain; ++i) world.scope.spawn("taker", take(world.scope.call(), false));
     if (victims > 0) world.scope.spawn("canceller", cancels(victims_, StopReason::client_gone));
@@ -189,7 +200,8 @@ class BucketTakers : public Model {
   }
   void after_step() override {
     const auto now = static_cast<std::uint64_t>(world_.shard.now().ns / 1'000'000);
-    world_.expect(granted_ * 1'000 <= burst * 1'000 + burst * now, "rate", "more was granted than the rate allows");
+    world_.expect(granted_ * 1'000 <= burst * 1'000 + burst * now, "rate",
+                  "more was granted than the rate allows");
   }
   void at_end() override { world_.expect(last_done_, "lost_item", "the last taker got nothing"); }
   std::string state() const override { return fmt::format("granted={}", granted_); }
@@ -202,10 +214,12 @@ class BucketTakers : public Model {
     if (taken)
       granted_ += burst;
     else
-      world_.expect(may_fail && taken.error().code == ErrorCode::cancelled, "wrong_error", "a take ended by itself");
+      world_.expect(may_fail && taken.error().code == ErrorCode::cancelled, "wrong_error",
+                    "a take ended by itself");
     if (++ended_.edit() == takers_) (void)all_ended_.try_send(0);
   }
-  // When all have ended, the wait for a burst is what was granted above the first burst, less the time gone by.
+  // When all have ended, the wait for a burst is what was granted above the first burst, less the time gone
+  // by.
   Task<> last(Call call) {
     if (!co_await all_ended_.recv(call)) co_return;
     const Instant asked = world_.shard.now();

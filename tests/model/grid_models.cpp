@@ -17,7 +17,8 @@ class Grid : public Model {
   Grid(World& world, int tasks, int steps, Grain grain) : world_(world), shared_(world.shard, 64) {
     for (int i = 0; i < tasks; ++i) own_.push_back(std::make_unique<Mpsc<int>>(world.shard, 64));
     for (int i = 0; i < tasks; ++i)
-      world.scope.spawn("cell", cell(world.scope.call(), *own_[static_cast<std::size_t>(i)], i, steps, grain));
+      world.scope.spawn("cell",
+                        cell(world.scope.call(), *own_[static_cast<std::size_t>(i)], i, steps, grain));
   }
   void at_end() override {
     std::size_t sum = shared_.depth();

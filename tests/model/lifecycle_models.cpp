@@ -1,4 +1,5 @@
-// How a service lives and ends: supervisor restarts racing a stop, and a drain begun at every step of the work.
+// How a service lives and ends: supervisor restarts racing a stop, and a drain begun at every step of the
+// work.
 #include <fmt/format.h>
 
 #include <optional>
@@ -44,7 +45,9 @@ class RestartShutdown : public Model {
     world_.expect(alive_ == 0, "surviving_task", "a body outlived the stop");
     world_.expect(supervisor_.healthy(), "unhealthy", "few restarts made it unhealthy");
   }
-  std::string state() const override { return fmt::format("runs={} thrown={} refused={}", runs_, thrown_, refused_); }
+  std::string state() const override {
+    return fmt::format("runs={} thrown={} refused={}", runs_, thrown_, refused_);
+  }
 
  private:
   Result<> start() {
@@ -65,7 +68,8 @@ class RestartShutdown : public Model {
     }
     auto slept = co_await sleep_until(service_.abort ? call.shield() : call, Instant::never());
     world_.expect(!service_.abort || aborted_, "shield", "a stop ended what is shielded");
-    world_.expect(!slept && slept.error().stop == StopReason::draining, "wrong_reason", "another reason than the stop's");
+    world_.expect(!slept && slept.error().stop == StopReason::draining, "wrong_reason",
+                  "another reason than the stop's");
     --alive_;
   }
   Task<> stopper(Call call) {
@@ -102,8 +106,8 @@ class RestartShutdown : public Model {
 };
 
 // What happens after the begin: nothing; the deadline; a second signal, which aborts; the same begin again; a
-// begin that would allow more time.
-enum class Hurry { none, deadline, abort_now, again, later };
+// begin that would allow more time; a cancel of whoever drains.
+enum class Hurry { none, deadline, abort_now, again, later, cancel };
 
 struct Shutdown {
   int workers;
@@ -117,12 +121,19 @@ struct Shutdown {
 class DrainEverywhere : public Model {
  public:
   DrainEverywhere(World& world, Shutdown shutdown)
-      : world_(world), shutdown_(shutdown), tasks_(world.shard, world.scope.call()), drain_(world.shard) {
+      : world_(world),
+        shutdown_(shutdown),
+        tasks_(world.shard, world.scope.call()),
+        drainers_(world.shard, world.scope.call()),
+        drain_(world.shard) {
     for (int i = 0; i < shutdown.workers; ++i) tasks_.spawn("worker", worker(tasks_.call()));
     if (shutdown.loop) tasks_.spawn("loop", loop(tasks_.call()));
     if (shutdown.stubborn) tasks_.spawn("stubborn", stubborn(tasks_.call()));
-    world.scope.spawn("drainer", drainer(world.scope.call()));
-    if (shutdown.hurry >= Hurry::abort_now)
+    drainers_.spawn("drainer", drainer(drainers_.call()));
+    if (shutdown.loop) world.scope.spawn("watcher", watcher(world.scope.call()));
+    if (shutdown.hurry == Hurry::cancel)
+      world.scope.spawn("canceller", cancels(drainers_, StopReason::superseded));
+    else if (shutdown.hurry >= Hurry::abort_now)
       world.scope.spawn("signal", signal(world.scope.call()));
   }
   void after_step() override {
@@ -137,6 +148,7 @@ class DrainEverywhere : public Model {
     if (!result_) return world_.fail("lost_shutdown", "the drain did not end");
     world_.expect(drain_.state() == DrainState::stopped, "lost_shutdown", "the end was not told");
     world_.expect(drain_.inflight() == 0, "guard_leak", "somebody is inside for ever");
+    world_.expect(watched_ == shutdown_.loop, "lost_shutdown", "who waits for the drain was not told");
     world_.expect(tasks_.empty(), "surviving_task", "a task outlived the drain");
     world_.expect(result_->still_alive.empty() || hurried(), "surviving_task", "the drain left a task alive");
     if (!hurried()) {
@@ -171,7 +183,13 @@ class DrainEverywhere : public Model {
   }
   Task<> loop(Call call) {
     auto arm = co_await select(call, drain_.stopping());
-    world_.expect(arm.has_value() ? begun_ : call.stopped(), "wrong_arm", "the stop arm was reported without a stop");
+    world_.expect(arm.has_value() ? begun_ : call.stopped(), "wrong_arm",
+                  "the stop arm was reported without a stop");
+  }
+  Task<> watcher(Call call) {
+    if (!co_await drain_.wait_drained(call)) co_return;
+    world_.expect(begun_ && drain_.inflight() == 0, "drained_early", "drained was told with somebody inside");
+    watched_ = true;
   }
   Task<> stubborn(Call call) {
     (void)co_await sleep_until(call.shield(), Instant::never());
@@ -200,12 +218,12 @@ class DrainEverywhere : public Model {
 
   World& world_;
   Shutdown shutdown_;
-  Scope tasks_;
+  Scope tasks_, drainers_;
   Drain drain_;
   std::optional<DrainResult> result_;
   DrainState newest_ = DrainState::running;
   Instant deadline_ = Instant::never();
-  bool begun_ = false, caught_ = false;
+  bool begun_ = false, caught_ = false, watched_ = false;
   int admitted_ = 0, done_ = 0, refused_ = 0;
 };
 
@@ -222,6 +240,7 @@ void add_lifecycle_models(std::vector<ModelSpec>& to) {
   to.push_back(spec<DrainEverywhere>("drain_second_signal", Shutdown{1, Hurry::abort_now, true, true}));
   to.push_back(spec<DrainEverywhere>("drain_begun_again", Shutdown{1, Hurry::again, true}));
   to.push_back(spec<DrainEverywhere>("drain_begun_later", Shutdown{1, Hurry::later}));
+  to.push_back(spec<DrainEverywhere>("drain_cancelled", Shutdown{1, Hurry::cancel, false, true}));
   to.push_back(spec<DrainEverywhere>("drain_exception", Shutdown{1, Hurry::abort_now, false, false, true}));
 }
 

@@ -10,6 +10,7 @@ std::vector<ModelSpec> all_models() {
   add_cancel_models(models);
   add_flight_models(models);
   add_lifecycle_models(models);
+  add_mailbox_models(models);
   add_grid_models(models);
   add_wrong_models(models);
   return models;

@@ -1,8 +1,8 @@
 // The named models: small programs of production primitives, each with its oracles. A task that acts once, at
 // any moment (cancel, close, shut down), is a task of a single step: the explorer puts it everywhere.
 //
-// Coroutines of a model are members or static functions, never capturing lambdas: a model is where it was made
-// until every task has ended.
+// Coroutines of a model are members or static functions, never capturing lambdas: a model is where it was
+// made until every task has ended.
 #pragma once
 
 #include <memory>
@@ -18,6 +18,7 @@ void add_value_models(std::vector<ModelSpec>& to);
 void add_cancel_models(std::vector<ModelSpec>& to);
 void add_flight_models(std::vector<ModelSpec>& to);
 void add_lifecycle_models(std::vector<ModelSpec>& to);
+void add_mailbox_models(std::vector<ModelSpec>& to);
 void add_grid_models(std::vector<ModelSpec>& to);
 void add_wrong_models(std::vector<ModelSpec>& to);
 

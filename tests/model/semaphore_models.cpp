@@ -13,19 +13,23 @@ namespace {
 
 struct Users {
   std::size_t permits;
-  int plain;     // wait as long as it takes
-  int victims;   // may be cancelled at any moment, all at once
-  int hurried;   // have a deadline
-  int rounds;    // of each user
+  int plain;    // wait as long as it takes
+  int victims;  // may be cancelled at any moment, all at once
+  int hurried;  // have a deadline
+  int rounds;   // of each user
 };
 
 class SemaphoreUsers : public Model {
  public:
   SemaphoreUsers(World& world, Users users)
-      : world_(world), users_(users), victims_(world.shard, world.scope.call()), semaphore_(world.shard, users.permits) {
+      : world_(world),
+        users_(users),
+        victims_(world.shard, world.scope.call()),
+        semaphore_(world.shard, users.permits) {
     for (int i = 0; i < users.plain; ++i) world.scope.spawn("plain", use(world.scope.call(), Kind::plain));
     for (int i = 0; i < users.victims; ++i) victims_.spawn("victim", use(victims_.call(), Kind::victim));
-    for (int i = 0; i < users.hurried; ++i) world.scope.spawn("hurried", use(world.scope.call(), Kind::hurried));
+    for (int i = 0; i < users.hurried; ++i)
+      world.scope.spawn("hurried", use(world.scope.call(), Kind::hurried));
     if (users.victims > 0) world.scope.spawn("canceller", cancels(victims_, StopReason::client_gone));
   }
   void after_step() override {
@@ -35,14 +39,17 @@ class SemaphoreUsers : public Model {
   void at_end() override {
     world_.expect(semaphore_.available() == users_.permits, "permit_conservation", "a permit was lost");
   }
-  std::string state() const override { return fmt::format("got={} late={} cancelled={}", got_, late_, cancelled_); }
+  std::string state() const override {
+    return fmt::format("got={} late={} cancelled={}", got_, late_, cancelled_);
+  }
 
  private:
   enum class Kind { plain, victim, hurried };
 
   Task<> use(Call call, Kind kind) {
     for (int i = 0; i < users_.rounds; ++i) {
-      auto permit = co_await semaphore_.acquire(kind == Kind::hurried ? call.within(Duration::seconds(1)) : call);
+      auto permit =
+          co_await semaphore_.acquire(kind == Kind::hurried ? call.within(Duration::seconds(1)) : call);
       if (!permit) {
         const ErrorCode code = permit.error().code;
         world_.expect((kind == Kind::hurried && code == ErrorCode::timeout) ||

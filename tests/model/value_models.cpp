@@ -19,8 +19,13 @@ namespace {
 // and ends on the newest.
 class ConfigSwap : public Model {
  public:
-  ConfigSwap(World& world, int readers, int swaps, bool by_select)
-      : world_(world), swaps_(swaps), stop_(world.shard, 1), watch_(world.shard, make(0)) {
+  ConfigSwap(World& world, int readers, int swaps, bool by_select, bool patient)
+      : world_(world),
+        readers_(readers),
+        swaps_(swaps),
+        patient_(patient),
+        stop_(world.shard, 1),
+        watch_(world.shard, make(0)) {
     for (int i = 0; i < readers; ++i)
       world.scope.spawn("reader",
                         by_select ? select_reader(world.scope.call(), i) : reader(world.scope.call(), i));
@@ -41,6 +46,9 @@ class ConfigSwap : public Model {
       watch_.set(make(i));
       co_await yield(call);
     }
+    // The newest value arrives without the help of a close.
+    for (int i = 0; patient_ && i < readers_; ++i)
+      if (!co_await arrived_.recv(call)) co_return;
     watch_.close();
   }
   Task<> reader(Call call, int number) {
@@ -52,11 +60,12 @@ class ConfigSwap : public Model {
         Handle held = receiver.get();
         co_await yield(call);
         world_.expect(held->left == held->right, "torn", "a reader saw half of a swap");
-        newest = held->left;
+        if (held->left > newest) newest = use(number, held, newest);
       }
       auto changed = co_await receiver.changed(call);
       if (!changed) {
-        world_.expect(changed.error().code == ErrorCode::closed, "wrong_error", "the end was not told as closed");
+        world_.expect(changed.error().code == ErrorCode::closed, "wrong_error",
+                      "the end was not told as closed");
         break;
       }
       newest = use(number, receiver.get(), newest);
@@ -83,13 +92,17 @@ class ConfigSwap : public Model {
     world_.expect(config->left == config->right, "torn", "a reader saw half of a swap");
     world_.expect(config->left > newest, "stale", "a change brought nothing newer");
     seen_[static_cast<std::size_t>(number)] += static_cast<char>('0' + config->left);
+    if (config->left == swaps_) (void)arrived_.try_send(0);
     return config->left;
   }
-  void finish(int newest) { world_.expect(newest == swaps_, "stale", "a reader did not end on the newest value"); }
+  void finish(int newest) {
+    world_.expect(newest == swaps_, "stale", "a reader did not end on the newest value");
+  }
 
   World& world_;
-  int swaps_;
-  Mpsc<int> stop_;
+  int readers_, swaps_;
+  bool patient_;
+  Mpsc<int> stop_, arrived_{world_.shard, 2};
   Watch<Handle> watch_;
   std::array<std::string, 2> seen_;
 };
@@ -147,7 +160,8 @@ class BroadcastLag : public Model {
   bool note(Bus::Receiver& receiver, Result<int> item, Account& account) {
     if (item) {
       world_.expect(static_cast<std::uint64_t>(*item) >= account.next, "doubled_item", "an item came twice");
-      world_.expect(static_cast<std::uint64_t>(*item) == account.next, "lost_item", "an item was left out silently");
+      world_.expect(static_cast<std::uint64_t>(*item) == account.next, "lost_item",
+                    "an item was left out silently");
       ++account.next;
       account.heard += static_cast<char>('0' + *item);
       return true;
@@ -175,7 +189,8 @@ class BroadcastLag : public Model {
   std::array<std::string, 2> heard_;
 };
 
-// One answer, sent or never: the receiver's first wait may end by its deadline or a cancel, the second does not.
+// One answer, sent or never: the receiver's first wait may end by its deadline or a cancel, the second does
+// not.
 class OneshotAnswer : public Model {
  public:
   OneshotAnswer(World& world, bool sends)
@@ -202,7 +217,8 @@ class OneshotAnswer : public Model {
     if (answer)
       ++received_;
     else
-      world_.expect(!sends_ && answer.error().code == ErrorCode::closed, "wrong_error", "no answer, and no close");
+      world_.expect(!sends_ && answer.error().code == ErrorCode::closed, "wrong_error",
+                    "no answer, and no close");
   }
   Task<> sender(Call call, Oneshot<int>::Sender sender) {
     co_await yield(call);
@@ -230,7 +246,9 @@ class RequestReply : public Model {
     world_.expect(answers_ <= sent_, "doubled_item", "an answer came twice");
     world_.expect(answers_ + late_ >= sent_, "lost_item", "an answer reached nobody although one waited");
   }
-  std::string state() const override { return fmt::format("answers={} sent={} late={}", answers_, sent_, late_); }
+  std::string state() const override {
+    return fmt::format("answers={} sent={} late={}", answers_, sent_, late_);
+  }
 
  private:
   struct Job {
@@ -260,7 +278,8 @@ class RequestReply : public Model {
       if (!job->reply.wanted()) continue;
       co_await yield(call);
       if (!job->reply.try_send(int(job->number))) continue;
-      world_.expect(!gone_[static_cast<std::size_t>(job->number)], "phantom_item", "an answer was sent to nobody");
+      world_.expect(!gone_[static_cast<std::size_t>(job->number)], "phantom_item",
+                    "an answer was sent to nobody");
       ++sent_;
     }
   }
@@ -278,8 +297,9 @@ class RequestReply : public Model {
 }  // namespace
 
 void add_value_models(std::vector<ModelSpec>& to) {
-  to.push_back(spec<ConfigSwap>("config_swap_readers", 2, 2, false));
-  to.push_back(spec<ConfigSwap>("config_swap_select", 2, 2, true));
+  to.push_back(spec<ConfigSwap>("config_swap_readers", 2, 2, false, true));
+  to.push_back(spec<ConfigSwap>("config_swap_close", 2, 2, false, false));
+  to.push_back(spec<ConfigSwap>("config_swap_select", 2, 2, true, true));
   to.push_back(spec<BroadcastLag>("broadcast1_lag", 1u, 4, 2, false));
   to.push_back(spec<BroadcastLag>("broadcast2_lag", 2u, 6, 2, false));
   to.push_back(spec<BroadcastLag>("broadcast2_cancel", 2u, 4, 1, true));

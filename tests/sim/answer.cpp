@@ -55,13 +55,12 @@ Answer read_head(const http::ResponseHead& head) {
 
 std::string find_fault(Answer& answer, http::Method method, std::string_view corr, bool bare) {
   if (!answer.nosniff) return "no nosniff";
-  if (!answer.refused_at_the_door()) {
-    if (!answer.dated) return "no Date";
-    if (!corr.empty() && answer.corr != corr)
-      return fmt::format("X-Corr-ID is {}, {} was sent", answer.corr, corr);
-    if (corr.empty() && !parse_ulid(answer.corr))
-      return fmt::format("X-Corr-ID {} is not a ULID", answer.corr);
-  }
+  if (!answer.dated) return "no Date";
+  const bool fresh = parse_ulid(answer.corr).has_value();
+  answer.at_the_door = answer.status == 429 && fresh && answer.last;
+  if (!corr.empty() && answer.corr != corr && !answer.at_the_door)
+    return fmt::format("X-Corr-ID is {}, {} was sent", answer.corr, corr);
+  if (corr.empty() && !fresh) return fmt::format("X-Corr-ID {} is not a ULID", answer.corr);
   if (answer.status < 400 || bare) return {};
   if (method == http::Method::head) return answer.body.empty() ? "" : "a HEAD answer with a body";
   answer.well_formed_error = read_error(answer);

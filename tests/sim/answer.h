@@ -22,8 +22,7 @@ struct Answer {
   std::string message;
   bool well_formed_error = false;
 
-  // Turned away before a request was read: such an answer names no request.
-  bool refused_at_the_door() const noexcept { return status == 429 && corr.empty(); }
+  bool at_the_door = false;  // turned away before a request was read: the id is not the request's
 };
 Answer read_head(const http::ResponseHead& head);
 

@@ -232,7 +232,7 @@ bool Visitor::judge(std::uint32_t id, Result<Answer>& answer, Method method, con
   const int status = answer->status;
   if (status == 429) {
     const bool door = answer->message == "too many connections";
-    hit(door ? answer->refused_at_the_door() ? io::sim::Tag("sim.429_at_the_door") : io::sim::Tag("sim.429_reserved")
+    hit(door ? answer->at_the_door ? io::sim::Tag("sim.429_at_the_door") : io::sim::Tag("sim.429_reserved")
         : answer->code == ErrorCode::quota                   ? io::sim::Tag("sim.429_quota")
         : answer->message == "too many requests in flight" ? io::sim::Tag("sim.429_inflight")
                                                            : io::sim::Tag("sim.429_queue"));
@@ -458,7 +458,7 @@ Task<> Visitor::ask_metrics(Call call, Server& server) {
   const bool topology = below(3) == 0;
   auto answer = co_await ask(call, make(server, Method::get, topology ? "/debug/topology" : "/metrics", id));
   if (judge(id, answer, Method::get, {.statuses = {200}, .admitted = topology}) &&
-      answer->body.find(topology ? "\"work\"" : "http_requests_total{") == std::string::npos)
+      answer->body.find(topology ? "\"work\"" : "build_info{") == std::string::npos)
     complain(id, "the metrics or the topology are not there");
 }
 
@@ -471,13 +471,13 @@ Task<> Visitor::ask_unknown(Call call, Server& server) {
   const Row& row = rows[below(std::size(rows))];
   const std::uint32_t id = scenario_.open_request(server.number(), false);
   auto answer = co_await ask(call, make(server, Method::get, row.target, id));
-  (void)judge(id, answer, Method::get, {.statuses = {row.status}, .admitted = false});
+  (void)judge(id, answer, Method::get, {.statuses = {row.status}});
 }
 
 Task<> Visitor::ask_wrong_method(Call call, Server& server) {
   const std::uint32_t id = scenario_.open_request(server.number(), false);
   auto answer = co_await ask(call, make(server, Method::del, "/mem/x", id));
-  if (judge(id, answer, Method::del, {.statuses = {405}, .admitted = false}) && answer->allow != "GET, HEAD")
+  if (judge(id, answer, Method::del, {.statuses = {405}}) && answer->allow != "GET, HEAD")
     complain(id, "Allow is " + answer->allow);
 }
 

@@ -46,6 +46,7 @@ class DiskTicket {
 namespace {
 
 // Submits and waits; the operation's own failure becomes the caller's.
+// NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the caller waits
 Task<Result<>> run(Call call, DiskTicket& ticket, const char* context) {
   (void)ticket.submit(call);
   CO_TRY_VOID(co_await ticket.done(call, context));

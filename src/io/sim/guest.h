@@ -92,6 +92,7 @@ class Guest {
   }
 
  private:
+  // NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): nodes outlive their tasks
   Task<> dial(Call call, Node& from, Endpoint to) {
     auto made = co_await from.machine().network.connect(call, std::move(to));
     if (made) stream_ = std::move(*made);

@@ -104,7 +104,7 @@ void Node::tear_down() {
   }
   for (auto& place : places_)
     place->scope.for_each_task([&](const TaskInfo& task) {
-      std::fprintf(stderr, "%s: task '%s' outlived its abort\n", name_.c_str(), task.name);
+      check_failed((name_ + ": task '" + task.name + "' outlived its abort").c_str(), __FILE__, __LINE__);
     });
   CHECK(live_tasks() == 0);
   {

@@ -1,0 +1,143 @@
+#include "io/process.h"
+
+#include <gtest/gtest.h>
+
+#include <signal.h>
+#include <sys/resource.h>
+
+#include <atomic>
+#include <fstream>
+#include <set>
+#include <thread>
+
+#include "io/real_loop.h"
+#include "runtime/wait.h"
+
+namespace cairn::io {
+namespace {
+
+// A process changes its thread's signal mask for good; a test gives it back.
+class ProcessTest : public testing::Test {
+ protected:
+  void SetUp() override { pthread_sigmask(SIG_SETMASK, nullptr, &mask_); }
+  void TearDown() override { pthread_sigmask(SIG_SETMASK, &mask_, nullptr); }
+
+ private:
+  sigset_t mask_;
+};
+
+TEST_F(ProcessTest, a_call_runs_on_its_shards_own_thread) {
+  Process process(3);
+  EXPECT_EQ(process.shards(), 3u);
+  std::array<std::thread::id, 3> threads;
+  std::atomic<unsigned> right{0}, done{0};
+  for (unsigned i = 0; i < 3; ++i)
+    ASSERT_TRUE(process.post(i, [&, i] {
+      threads[i] = std::this_thread::get_id();
+      if (current_shard() == &process.machine(i).shard && current_shard()->index() == i) ++right;
+      if (++done == 3) process.stop();
+    }));
+  process.run([](Signal) {});
+  EXPECT_EQ(right, 3u);
+  EXPECT_EQ(threads[0], std::this_thread::get_id());
+  EXPECT_EQ(std::set<std::thread::id>(threads.begin(), threads.end()).size(), 3u);
+}
+
+TEST_F(ProcessTest, calls_between_shards_arrive) {
+  Process process(2);
+  int hops = 0;
+  std::function<void(unsigned)> hop = [&](unsigned at) {
+    if (++hops == 100) return process.stop();
+    ASSERT_TRUE(process.post(1 - at, [&hop, at] { hop(1 - at); }));
+  };
+  ASSERT_TRUE(process.post(0, [&] { hop(0); }));
+  process.run([](Signal) {});
+  EXPECT_EQ(hops, 100);
+}
+
+TEST_F(ProcessTest, signals_are_delivered_on_the_first_shard) {
+  Process process(2);
+  std::vector<Signal> seen;
+  ASSERT_TRUE(process.post(0, [] { ASSERT_EQ(::kill(::getpid(), SIGHUP), 0); }));
+  process.run([&](Signal signal) {
+    EXPECT_EQ(current_shard() == nullptr || current_shard() == &process.machine(0).shard, true);
+    seen.push_back(signal);
+    if (seen.size() == 1) ASSERT_EQ(::raise(SIGTERM), 0);
+    if (seen.size() == 2) ASSERT_EQ(::kill(::getpid(), SIGINT), 0);
+    if (seen.size() == 3) process.stop();
+  });
+  EXPECT_EQ(seen, (std::vector{Signal::reload, Signal::terminate, Signal::terminate}));
+}
+
+TEST_F(ProcessTest, a_signal_that_came_before_the_run_is_not_lost) {
+  Process process(1);
+  ASSERT_EQ(::kill(::getpid(), SIGHUP), 0);
+  int reloads = 0;
+  process.run([&](Signal signal) {
+    reloads += signal == Signal::reload;
+    process.stop();
+  });
+  EXPECT_EQ(reloads, 1);
+}
+
+Task<> use_everything(Call call, Machine& machine, std::string path, Process* process, std::string* out) {
+  auto file = co_await machine.disk.open(call, std::move(path), OpenMode::read);
+  if (file) {
+    auto text = co_await (*file)->read(call, 0, 100, machine.slab.take(100));
+    if (text) *out = as_text(text->bytes());
+  }
+  process->stop();
+}
+
+TEST_F(ProcessTest, a_machine_reaches_disk_and_pool) {
+  TemporaryDirectory directory;
+  std::ofstream(directory.at("f")) << "from the disk";
+  std::string text;
+  {
+    Process process(1);
+    Scope scope(process.machine(0).shard);
+    ASSERT_TRUE(process.post(0, [&] {
+      scope.spawn("use",
+                  use_everything(scope.call(), process.machine(0), directory.at("f"), &process, &text));
+    }));
+    process.run([](Signal) {});
+    EXPECT_TRUE(scope.empty());
+    EXPECT_EQ(process.orphaned(), 0u);
+  }
+  EXPECT_EQ(text, "from the disk");
+}
+
+TEST_F(ProcessTest, entropy_does_not_repeat) {
+  Process process(1);
+  std::array<std::byte, 32> a{}, b{};
+  process.machine(0).entropy.fill(a);
+  process.machine(0).entropy.fill(b);
+  EXPECT_NE(a, b);
+  EXPECT_NE(random_seed(), random_seed());
+}
+
+TEST_F(ProcessTest, the_limit_of_descriptors_is_raised_to_the_hard_one) {
+  Process process(1);
+  rlimit limit{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &limit), 0);
+  EXPECT_EQ(limit.rlim_cur, limit.rlim_max);
+  EXPECT_EQ(Process::descriptor_limit(), limit.rlim_max);
+}
+
+TEST_F(ProcessTest, small_files_are_read_whole_or_not_at_all) {
+  TemporaryDirectory directory;
+  std::ofstream(directory.at("f")) << "twelve bytes";
+  EXPECT_EQ(read_small_file(directory.at("f"), 12).value(), "twelve bytes");
+  EXPECT_EQ(read_small_file(directory.at("f"), 11).error().code, ErrorCode::invalid);
+  EXPECT_EQ(read_small_file(directory.at("missing"), 11).error().code, ErrorCode::not_found);
+  EXPECT_FALSE(read_small_file(directory.path(), 100).has_value());
+}
+
+TEST_F(ProcessTest, leaving_now_takes_nothing_down) {
+  EXPECT_EXIT(leave_now(10), testing::ExitedWithCode(10), "");
+  EXPECT_GE(core_count(), 1u);
+  EXPECT_GT(wall_clock(), WallTime{1'700'000'000'000});
+}
+
+}  // namespace
+}  // namespace cairn::io
