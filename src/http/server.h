@@ -54,6 +54,7 @@ class Server {
   void drain() noexcept;
   bool draining() const noexcept { return draining_; }
   std::size_t connections() const noexcept { return connections_; }
+  std::size_t refusals() const noexcept { return refusals_; }  // of these, only told that there are too many
 
  private:
   friend class Connection;

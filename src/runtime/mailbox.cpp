@@ -77,6 +77,7 @@ std::size_t Mailbox::drain() {
 }
 
 bool Mailbox::arm() noexcept {
+  touch();
   State expected = State::awake;
   return state_.compare_exchange_strong(expected, State::armed, std::memory_order_acq_rel) ||
          expected == State::armed;

@@ -160,6 +160,7 @@ void Node::start(unsigned shard) {
 }
 
 std::size_t Node::connections(unsigned shard) const noexcept { return parts_[shard]->server.connections(); }
+std::size_t Node::refusals(unsigned shard) const noexcept { return parts_[shard]->server.refusals(); }
 
 void Node::apply_limits(const config::Snapshot& snapshot) {
   settings_ = read_settings(snapshot, keys_);

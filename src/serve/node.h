@@ -50,6 +50,7 @@ class Node {
   void apply_limits(const config::Snapshot& snapshot);
   const Settings& settings() const noexcept { return settings_; }
   std::size_t connections(unsigned shard) const noexcept;
+  std::size_t refusals(unsigned shard) const noexcept;  // of these, only told that there are too many
 
  private:
   struct ShardPart;

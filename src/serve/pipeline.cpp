@@ -44,14 +44,15 @@ std::span<const RouteSpec> shared_routes() { return shared_specs; }
 struct Pipeline::Job {
   Call call;
   http::Exchange& exchange;
-  PermitHold place;  // in the queue; given back when a worker takes the job
   bool started = false;
   bool done = false;
   WaitList waiters;
 };
-// A place in the queue. The request may leave it (deadline, client gone) before a worker comes.
+// A place in the queue. The request may leave it (deadline, client gone) before a worker comes; the place
+// stays taken until then, or the shards together would queue more than the limit.
 struct Pipeline::Slot {
   Job* job = nullptr;
+  PermitHold place;
 };
 
 Pipeline::Pipeline(Shared& shared, io::Machine& machine, Bus& bus, const Settings& settings,
@@ -241,10 +242,12 @@ Task<> Pipeline::handle(Call call, http::Exchange& exchange) {
     co_return;
   }
   Slot* slot = free_slots_.back();
-  Job job{call, exchange, std::move(*permit), false, false, {}};
+  Job job{call, exchange, false, false, {}};
   slot->job = &job;
+  slot->place = std::move(*permit);
   if (auto sent = queue_.try_send(static_cast<Slot*>(slot)); !sent) {
     slot->job = nullptr;
+    slot->place = PermitHold();
     const bool full = sent.error().code == ErrorCode::busy;
     if (full) shared_.metrics.queue_dropped.at(0).add(slot_);
     reject(exchange, full ? Rejected::queue : Rejected::draining,
@@ -270,6 +273,7 @@ Task<> Pipeline::worker(Call call) {
   while (auto slot = co_await queue_.recv(call.shield())) {
     Job* job = (*slot)->job;
     (*slot)->job = nullptr;
+    (*slot)->place = PermitHold();
     free_slots_.push_back(*slot);
     show_depth();
     if (job != nullptr) co_await run_job(*job);
@@ -281,7 +285,6 @@ void Pipeline::show_depth() noexcept { shared_.metrics.queue_depth.at(0).set(slo
 // NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): its waiter outlives it
 Task<> Pipeline::run_job(Job& job) {
   job.started = true;
-  job.place = PermitHold();
   Result<> outcome;
   bool threw = false;
   try {

@@ -48,10 +48,8 @@ class MailboxSleep : public Model {
     while (delivered_ < total_) {
       box_.drain();
       if (delivered_ == total_) break;
-      if (!box_.arm()) {
-        co_await yield(call);
-        continue;
-      }
+      co_await yield(call);  // the turn goes on; letters may come
+      if (!box_.arm()) continue;
       ++slept_;
       if (!co_await bell_.recv(call)) break;
     }

@@ -5,6 +5,7 @@ namespace cairn::model {
 std::vector<ModelSpec> all_models() {
   std::vector<ModelSpec> models;
   add_queue_models(models);
+  add_select_models(models);
   add_semaphore_models(models);
   add_value_models(models);
   add_cancel_models(models);

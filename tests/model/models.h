@@ -13,6 +13,7 @@
 namespace cairn::model {
 
 void add_queue_models(std::vector<ModelSpec>& to);
+void add_select_models(std::vector<ModelSpec>& to);
 void add_semaphore_models(std::vector<ModelSpec>& to);
 void add_value_models(std::vector<ModelSpec>& to);
 void add_cancel_models(std::vector<ModelSpec>& to);

@@ -22,7 +22,7 @@ struct Answer {
   std::string message;
   bool well_formed_error = false;
 
-  bool at_the_door = false;  // turned away before a request was read: the id is not the request's
+  bool unread = false;  // answered before a head was read whole: the id is not the request's
 };
 Answer read_head(const http::ResponseHead& head);
 

@@ -25,7 +25,7 @@ std::optional<std::uint64_t> read_published(std::string_view text);
 
 inline constexpr const char* published_name = "p.bin";
 
-// One new version. `slab` is not the node's: an operation left behind keeps its buffer.
+// One new version.
 // Cancel: partial — a temporary file may remain.
 Task<Result<>> publish(Call call, io::Disk& disk, Slab& slab, Publication& publication);
 

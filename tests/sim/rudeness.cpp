@@ -69,8 +69,9 @@ Task<> Visitor::send_malformed(Call call, Server& server) {
   if (const std::string fault = find_fault(*answer, Method::get, "", false); !fault.empty())
     co_return complain(id, fmt::format("{}: {}", answer->status, fault));
   const bool refused = answer->status == 429 && server.least().refuses();
-  const bool late = answer->status == 504 || answer->status == 503;
-  if (answer->status != status && !refused && !(queued && (late || answer->status == 408)))
+  const bool late = queued && (answer->status == 504 || answer->status == 503);
+  const bool slow = answer->status == 408 && !scenario_.was_calm(scenario_.request(id));
+  if (answer->status != status && !refused && !late && !slow)
     complain(id, fmt::format("malformed request {} was answered {} ({})", which, answer->status, answer->message));
   if (status == 431) hit("sim.431");
   if (answer->status == status && !answer->last) complain(id, "the connection stays open behind a malformed request");
@@ -203,6 +204,20 @@ Task<> Visitor::send_half_close(Call call, Server& server) {
 Task<> Visitor::send_nothing(Call call, Server& server) {
   Wire wire(machine_);
   if (!co_await wire.open(call, endpoint_of(server))) co_return;
+  if (below(2) == 0) {
+    // Or asks late, perhaps of a node that has begun to leave meanwhile.
+    const std::uint32_t id = scenario_.open_request(server.number(), true);
+    scenario_.request(id).fragile = true;
+    if (!co_await sleep_for(call, Duration::millis(between(1, 600)))) co_return;
+    if (!co_await wire.send(call, head_of("GET /readyz HTTP/1.1", "", id))) co_return;
+    auto answer = co_await wire.receive(call, Method::get);
+    if (!judge(id, answer, Method::get, {.statuses = {200, 503}, .bare = answer && answer->status == 503, .admitted = false}))
+      co_return;
+    if (answer->status == 200) co_return;
+    hit("sim.not_ready");
+    if (server.last_drain() < Instant{0}) complain(id, "not ready, though nothing is wrong");
+    co_return;
+  }
   if (below(2) == 0 && !co_await wire.send(call, "GET /mem/x HT")) co_return;
   if (co_await wire.wait_end(call.within(Duration::millis(between(10, 3000))))) hit("sim.silent_closed");
 }
@@ -260,6 +275,8 @@ Task<> Visitor::send_old_version(Call call, Server& server) {
   if (!co_await wire.send(call, head_of(line, "", id))) co_return;
   auto answer = co_await wire.receive(call, Method::get);
   if (!judge(id, answer, Method::get, {.statuses = {200}, .queued = streams})) co_return;
+  // Where the end of the connection is the end of the body, a killed process looks like one.
+  if (!scenario_.was_calm(scenario_.request(id)) && streams) co_return;
   if (answer->body.size() != (streams ? parts * 1024 : 1024)) complain(id, fmt::format("{} bytes", answer->body.size()));
   if (co_await wire.wait_end(call)) hit("sim.http_1_0");
 }

@@ -31,7 +31,9 @@ class Visitor {
  private:
   Task<> visit(Call call, Visit what);
   Task<> converge(Call call);
-  Task<std::string> converge_with(Call call, Server& server);
+  // One step towards it; empty: done, else why not.
+  static constexpr unsigned converge_steps = 4;
+  Task<std::string> converge_with(Call call, Server& server, unsigned step);
 
   // --- by the pooled client (visitor.cpp)
   Task<> ask_memory(Call call, Server& server);
