@@ -124,7 +124,7 @@ void declare_limits_table(Schema& schema, const ServerDefaults& defaults, Server
                                              .default_value = "32KiB",
                                              .doc = "Largest request head.",
                                              .min = "1KiB",
-                                             .max = "64KiB"});
+                                             .max = "63KiB"});
 }
 
 void declare_timeouts_table(Schema& schema, const ServerDefaults& defaults, ServerKeys& keys) {

@@ -97,7 +97,7 @@ Task<> Connection::serve(Call call) {
       server_.handler_.refuse(exchange, parsed.error);
     } else {
       begin_request(parsed.size);
-      if (server_.handler_.begin(exchange) == Handler::Next::handle) {
+      if (begin() == Handler::Next::handle) {
         if (out_ && !out_.empty() && !co_await flush(call, {})) {
           server_.handler_.finished(exchange, false);  // begin() has counted it
           co_return;
@@ -133,7 +133,8 @@ Task<> Connection::serve(Call call) {
       co_return;
     }
     if (close) {
-      if (unread) co_await linger(call);
+      // Also behind what was pipelined: closing on bytes that nobody read is a reset.
+      if (unread || !input_.empty() || stream_->readable.ready()) co_await linger(call);
       co_return;
     }
   }
@@ -167,6 +168,22 @@ bool Connection::make_room() {
   return true;
 }
 
+// An exception is a bug of the handler: it costs this connection and nothing else.
+Handler::Next Connection::begin() {
+  try {
+    return server_.handler_.begin(*exchange_);
+  } catch (...) {  // the connection boundary
+    answer_failure();
+    return Handler::Next::answered;
+  }
+}
+
+void Connection::answer_failure() {
+  exchange_->response.clear();
+  exchange_->response.close = true;
+  server_.handler_.refuse(*exchange_, {ErrorCode::internal, "a handler failed"});
+}
+
 Task<> Connection::run_handler(Call call) {
   Exchange& exchange = *exchange_;
   CancelSource stop(server_.machine_.shard, &call.cancel());
@@ -180,15 +197,11 @@ Task<> Connection::run_handler(Call call) {
   bool threw = false;
   try {
     co_await server_.handler_.handle(call.under(stop).by(exchange.deadline), exchange);
-  } catch (const std::exception&) {
+  } catch (...) {  // the connection boundary
     threw = true;
   }
   stream_->on_peer_gone(nullptr, nullptr);
-  if (threw) {
-    exchange.response.clear();
-    exchange.response.close = true;
-    server_.handler_.refuse(exchange, {ErrorCode::internal, "a handler failed"});
-  }
+  if (threw) answer_failure();
 }
 
 bool Connection::write_head() noexcept {
@@ -312,7 +325,12 @@ Task<bool> Connection::send_stream(Call call) {
   const bool chunked = exchange_->request().minor >= 1;
   if (!co_await flush(call, {})) co_return false;
   for (;;) {
-    auto slice = co_await response.source->next(call);
+    Result<Buffer> slice;
+    try {
+      slice = co_await response.source->next(call);
+    } catch (...) {  // the connection boundary
+      co_return false;
+    }
     if (!slice) co_return false;
     std::array<char, 20> size;
     std::array<iovec, 3> parts;

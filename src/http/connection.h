@@ -28,7 +28,9 @@ class Connection {
   bool make_room();
   void begin_request(std::size_t head_bytes) noexcept;
   void drop_behind_head(std::size_t count) noexcept;
+  Handler::Next begin();
   Task<> run_handler(Call call);
+  void answer_failure();
   // The head of the answer, appended to out_. False when it does not fit (a bug: the connection breaks).
   bool write_head() noexcept;
   bool append_small_answer() noexcept;

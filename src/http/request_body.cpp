@@ -62,7 +62,11 @@ Task<Result<>> Connection::wait_body(Call call, RequestBody& body) {
   const bool behind = body.window_bytes_ < least;
   const Instant until = behind ? body.window_start_ + window : now + window;
   auto waited = co_await stream_->readable.wait(call.by(until));
-  if (!waited && waited.error().code == ErrorCode::timeout && call.deadline() > until) {
+  // The request's own deadline may end the wait first; that a slow client used it up is still the client's.
+  const Duration span = server_.machine_.shard.now() - body.window_start_;
+  const bool slow = span >= Duration::seconds(1) &&
+                    static_cast<double>(body.window_bytes_) < static_cast<double>(options.lowest_rate) * span.to_seconds();
+  if (!waited && waited.error().code == ErrorCode::timeout && (call.deadline() > until || slow)) {
     server_.handler_.timed_out(Handler::Slow::read);
     co_return fail(ErrorCode::timeout_read, "body did not arrive in time", Side::client);
   }

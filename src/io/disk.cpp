@@ -162,7 +162,8 @@ Result<> checked(int outcome, const char* context) noexcept {
 Task<Result<std::unique_ptr<File>>> KernelDisk::open(Call call, std::string path, OpenMode mode) {
   // A waiter that left must not leak what was opened for it: the descriptor closes with the job.
   CO_TRY(auto opened, co_await run(pool_, call, Lane::read, [this, path = std::move(path), mode]() -> Result<std::unique_ptr<File>> {
-    const int descriptor = ::open(path.c_str(), flags_of(mode) | O_CLOEXEC, 0600);
+    // Without waiting: a pipe at that path would hold the lane until somebody writes to it.
+    const int descriptor = ::open(path.c_str(), flags_of(mode) | O_CLOEXEC | O_NONBLOCK, 0600);
     if (descriptor < 0) return failed("open");
     struct stat is{};
     if (fstat(descriptor, &is) != 0 || !S_ISREG(is.st_mode)) {

@@ -109,8 +109,8 @@ class Host {
     logger_.info("draining", {{"deadline_ms", node_.settings().drain_timeout.to_millis()}});
     node_.health().set_draining();
     left_ = process_.shards();
-    on_every_shard([this](unsigned i) {
-      const Instant deadline = process_.machine(i).shard.now() + node_.settings().drain_timeout;
+    on_every_shard([this, span = node_.settings().drain_timeout](unsigned i) {
+      const Instant deadline = process_.machine(i).shard.now() + span;
       node_.drain(i, deadline, [this](DrainResult result) {
         CHECK(process_.post(0, [this, result = std::move(result)] { drained(result); }).has_value());
       });

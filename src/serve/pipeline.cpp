@@ -178,17 +178,16 @@ http::Handler::Next Pipeline::begin(http::Exchange& exchange) {
     reject(exchange, Rejected::connections, {ErrorCode::busy, "too many connections", Side::client});
     return Next::answered;
   }
-  // The rate first: it holds nothing that would have to be given back.
-  if (const RateVerdict rate = shared_.admission.rate.try_take(exchange.started); !rate) {
-    reject(exchange, Rejected::rate, {ErrorCode::quota, "request rate over its limit", Side::client},
-           whole_seconds(rate.retry_after));
-    return Next::answered;
-  }
   if (!shared_.admission.inflight.try_take()) {
     reject(exchange, Rejected::inflight, {ErrorCode::busy, "too many requests in flight", Side::client});
     return Next::answered;
   }
   exchange.counted |= counted_inflight;
+  if (const RateVerdict rate = shared_.admission.rate.try_take(exchange.started); !rate) {
+    reject(exchange, Rejected::rate, {ErrorCode::quota, "request rate over its limit", Side::client},
+           whole_seconds(rate.retry_after));
+    return Next::answered;
+  }
   if (!matched) {
     answer_unmatched(exchange, unmatched);
     return Next::answered;
@@ -259,8 +258,8 @@ Task<> Pipeline::handle(Call call, http::Exchange& exchange) {
   const Result<> waited = co_await ListWait(call, job.waiters, "work queue");
   if (job.done) co_return;
   if (!job.started) {
-    // Never started: leave the place empty for the worker that finds it.
-    slot->job = nullptr;
+    // Never started: leave the place empty for the worker that finds it. It may be another's by now.
+    if (slot->job == &job) slot->job = nullptr;
     answer_error(exchange, waited.error());
     co_return;
   }
@@ -276,7 +275,8 @@ Task<> Pipeline::worker(Call call) {
     (*slot)->place = PermitHold();
     free_slots_.push_back(*slot);
     show_depth();
-    if (job != nullptr) co_await run_job(*job);
+    // One whose time is up, or whose client left, is about to be answered by whoever waits for it.
+    if (job != nullptr && !job->call.expired() && !job->call.stopped()) co_await run_job(*job);
   }
 }
 
@@ -292,6 +292,9 @@ Task<> Pipeline::run_job(Job& job) {
   } catch (const std::exception& problem) {
     threw = true;
     log_.error("a handler failed", {{"corr_id", job.exchange.corr()}, {"what", problem.what()}});
+  } catch (...) {
+    threw = true;
+    log_.error("a handler failed", {{"corr_id", job.exchange.corr()}, {"what", "not a std::exception"}});
   }
   http::Exchange& exchange = job.exchange;
   if (threw) {

@@ -92,6 +92,7 @@ class Faults {
         Random random(dice);
         return server.reload(draw_limits(random, scenario_.plan().tiny));
       }
+      case Chaos::rebind: return server.rebind();
       default:
         if (!client.up()) return;
         scenario_.hit("sim.client_power_cut");

@@ -68,6 +68,7 @@ enum class Chaos : std::uint8_t {
   disk_rot,
   disk_full,
   reload,
+  rebind,
   client_power_cut,
   count_
 };

@@ -18,7 +18,7 @@ void declare_probes(io::sim::Probes& probes) {
                   "sim.408", "sim.413", "sim.431", "sim.500_disk", "sim.503_draining", "sim.504_queued",
                   "sim.504_running", "sim.client_gone_cancels", "sim.pipelined", "sim.100_continue", "sim.linger",
                   "sim.drain_with_inflight", "sim.drain_idle", "sim.drained", "sim.drain_deadline_abort",
-                  "sim.second_signal", "sim.second_signal_abort", "sim.reload", "sim.clock_skew",
+                  "sim.second_signal", "sim.second_signal_abort", "sim.reload", "sim.rebind", "sim.health_listener", "sim.clock_skew",
                   "sim.client_power_cut", "sim.client_gave_up", "sim.published", "sim.publish_failed",
                   "sim.not_ready", "sim.half_closed_answered", "sim.silent_closed", "sim.closed_behind_malformed",
                   "sim.flood_health_answered", "sim.http_1_0", "sim.converged"});
@@ -114,8 +114,7 @@ void Scenario::run_for(Duration span) {
 void Scenario::heal() {
   phase_ = Phase::healing;
   io::sim::SimNetwork& network = world_->network();
-  const io::sim::NetworkFaults usual;
-  network.faults = usual;
+  network.faults = {};
   network.heal();
   for (auto& server : servers_) {
     io::sim::SimDisk& disk = server->node().disk();

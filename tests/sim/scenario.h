@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
-#include <unordered_set>
+#include <set>
 #include <vector>
 
 #include "demo/declarations.h"
@@ -28,6 +28,7 @@ struct Request {
   unsigned server = 0;
   bool once = false;     // the client never sends it twice
   bool fragile = false;  // the client may leave before its answer
+  bool unnamed = false;  // with an id that is not fit to be echoed
   std::uint8_t seen = 0, started = 0, done = 0;
   Instant issued{};
 };
@@ -36,6 +37,14 @@ struct Report {
   std::uint64_t seed = 0, hash = 0, steps = 0, completed = 0;
   Duration simulated{};
   std::string violation;  // empty: none
+};
+
+// The order in which a table hashed by address would be walked.
+struct ByAddress {
+  static std::uint64_t hash(const unsigned* pointer) noexcept {
+    return reinterpret_cast<std::uintptr_t>(pointer) * 0x9e3779b97f4a7c15u;
+  }
+  bool operator()(const unsigned* a, const unsigned* b) const noexcept { return hash(a) < hash(b); }
 };
 
 // The configuration's declarations, made once and shared by all seeds.
@@ -103,14 +112,14 @@ class Scenario {
   std::vector<io::sim::Node*> client_machines_;
   std::shared_ptr<void> faults_;
   std::vector<Request> requests_;
-  std::unordered_set<unsigned> waiting_;
+  std::set<unsigned> waiting_;
   std::vector<std::string> pending_;
   Phase phase_ = Phase::warm_up;
   Instant calm_since_{};
   std::uint64_t completed_ = 0;
   std::string violation_;
   std::vector<std::unique_ptr<unsigned>> marks_;
-  std::unordered_set<const unsigned*> marked_;
+  std::set<const unsigned*, ByAddress> marked_;
 };
 
 std::string format_corr(std::uint32_t id);

@@ -31,9 +31,11 @@ std::int64_t inflight(serve::Node& node) {
 // Lowered limits evict nobody: the bound follows what is there down to the limit.
 struct Bound {
   std::int64_t bound = 0;
-  bool holds(std::int64_t value, std::int64_t limit) {
-    const bool fine = value <= std::max(bound, limit);
-    bound = std::max(limit, value);
+  // `beside`: of these, so many are counted elsewhere.
+  bool holds(std::int64_t value, std::int64_t limit, std::int64_t beside = 0) {
+    bound = std::max(bound, limit);
+    const bool fine = value <= bound + beside;
+    bound = std::max(limit, std::min(bound, value));
     return fine;
   }
 };
@@ -103,8 +105,9 @@ struct Server::Life {
     for (unsigned i = 0; i < self.shards(); ++i) {
       machines.push_back(self.machine(i));
       node.attach(machines.back());
-      CHECK(node.listen(i, {.host = {}, .port = port, .path = {}}).has_value());
+      CHECK(node.listen(i, {.host = {}, .port = owner.port_, .path = {}}).has_value());
     }
+    CHECK(node.listen(0, {.host = {}, .port = health_port, .path = {}}, true).has_value());
     for (unsigned i = 0; i < self.shards(); ++i) {
       node.start(i);
       ShardScope here(self.shard(i));
@@ -257,15 +260,30 @@ void Server::remember(const Limits& limits) {
 void Server::reload(const Limits& limits) {
   Limits next = limits;
   next.work = limits_.work;  // takes a restart
+  check_bounds();
   remember(next);
   if (life_ == nullptr) return;
   scenario_.hit("sim.reload");
-  check_bounds();
   Life& life = *life_;
   config::SnapshotPtr snapshot = load(scenario_.declarations(), next, ++versions_);
   life.node.apply_limits(*snapshot);
   for (unsigned i = 0; i < shards_; ++i)
     CHECK(node_->mailbox(i).try_post_call([&life, i, snapshot] { life.node.apply(i, snapshot); }).has_value());
+}
+
+void Server::rebind() {
+  ++port_;
+  if (life_ == nullptr) return;
+  scenario_.hit("sim.rebind");
+  Life& life = *life_;
+  for (unsigned i = 0; i < shards_; ++i)
+    CHECK(node_->mailbox(i)
+              .try_post_call([this, &life, i] {
+                const bool moved = life.node.rebind(i, {.host = {}, .port = port_, .path = {}}).has_value();
+                if (!moved && !life.draining && !life.crashed)
+                  scenario_.violate(fmt::format("{}: cannot listen on port {}", name_, port_));
+              })
+              .has_value());
 }
 
 void Server::crash(io::sim::Crash how) {
@@ -289,7 +307,7 @@ void Server::check_bounds() {
   for (unsigned i = 0; i < shards_; ++i)
     connections += static_cast<std::int64_t>(life.node.connections(i) - life.node.refusals(i));
   const auto reserved = static_cast<std::int64_t>(serve::Admission::reserved_connections);
-  if (!life.connection_bound.holds(connections, limits_.conns + reserved))
+  if (!life.connection_bound.holds(connections, limits_.conns, reserved))
     scenario_.violate(fmt::format("{}: {} connections, {} + 16 allowed", name_, connections, limits_.conns));
   const std::int64_t running = inflight(life.node);
   if (!life.inflight_bound.holds(running, limits_.inflight))

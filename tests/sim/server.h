@@ -22,14 +22,14 @@ class Scenario;
 
 class Server {
  public:
-  static constexpr std::uint16_t port = 80;
-
   Server(Scenario& scenario, unsigned number, unsigned shards, const Limits& limits);
   ~Server();
   void start();  // adds the node to the world
 
   const std::string& name() const noexcept { return name_; }
   unsigned number() const noexcept { return number_; }
+  std::uint16_t port() const noexcept { return port_; }
+  static constexpr std::uint16_t health_port = 9;
   io::sim::Node& node() noexcept { return *node_; }
   bool up() const noexcept { return life_ != nullptr; }
   bool draining() const noexcept;
@@ -40,6 +40,7 @@ class Server {
   void drain();          // the first signal
   void second_signal();  // aborts
   void reload(const Limits& limits);
+  void rebind();  // to another port
   void crash(io::sim::Crash how);
   void restart();  // unless it is up, or the end has come
   void check_bounds();
@@ -74,6 +75,7 @@ class Server {
   Limits limits_;
   Limits least_, most_;
   std::uint64_t versions_ = 0;
+  std::uint16_t port_ = 80;
   io::sim::Node* node_ = nullptr;
   Life* life_ = nullptr;
   Publication publication_;

@@ -17,7 +17,6 @@ namespace cairn::simulator {
 struct Expected {
   std::initializer_list<int> statuses;
   bool queued = false;   // goes through the work queue: 504 is possible
-  bool has_body = false;  // 408 is possible
   bool reads_disk = false;  // 500 is possible
   bool bare = false;      // an error without the usual body
   bool admitted = true;   // passes the limits: 429 is possible
@@ -59,7 +58,7 @@ class Visitor {
   Task<> send_flood(Call call, Server& server);
   Task<> send_old_version(Call call, Server& server);
 
-  io::Endpoint endpoint_of(const Server& server) const { return {server.name(), Server::port, {}}; }
+  io::Endpoint endpoint_of(const Server& server) const { return {server.name(), server.port(), {}}; }
   http::ClientRequest make(const Server& server, http::Method method, std::string target, std::uint32_t id);
   std::string head_of(std::string_view line, std::string_view more, std::uint32_t id) const;
   Task<Result<Answer>> ask(Call call, http::ClientRequest request);
