@@ -15,7 +15,8 @@ void set_check_handler(CheckHandler handler) noexcept;
 
 }  // namespace cairn
 
-#define CHECK(condition)                                                        \
-  do {                                                                          \
-    if (!(condition)) [[unlikely]] ::cairn::check_failed(#condition, __FILE__, __LINE__); \
+#define CHECK(condition)                                     \
+  do {                                                       \
+    if (!(condition)) [[unlikely]]                           \
+      ::cairn::check_failed(#condition, __FILE__, __LINE__); \
   } while (false)

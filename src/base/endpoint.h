@@ -18,7 +18,8 @@ struct Endpoint {
   bool is_loopback() const noexcept;
 };
 
-// `127.0.0.1:7410`, `[::1]:7410`, `host.example:80`, `unix:/run/cairn/x.sock`. Port 0 asks the kernel for one.
+// `127.0.0.1:7410`, `[::1]:7410`, `host.example:80`, `unix:/run/cairn/x.sock`. Port 0 asks the kernel for
+// one.
 std::optional<Endpoint> parse_endpoint(std::string_view text);
 std::string format_endpoint(const Endpoint& endpoint);
 

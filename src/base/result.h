@@ -26,17 +26,20 @@ inline std::unexpected<Error> fail(ErrorCode code, const char* context, Side sid
 // The same inside a coroutine; `expression` may contain co_await.
 #define CO_TRY(declaration, expression) \
   TRY_WITH_(co_return, CAIRN_JOIN(result_, __LINE__), declaration, expression)
-#define TRY_WITH_(leave, name, declaration, expression)   \
-  auto name = (expression);                               \
-  if (!name) [[unlikely]] leave ::cairn::fail(name.error()); \
+#define TRY_WITH_(leave, name, declaration, expression) \
+  auto name = (expression);                             \
+  if (!name) [[unlikely]]                               \
+    leave ::cairn::fail(name.error());                  \
   declaration = std::move(*name)
 
 // TRY_VOID(f()): the enclosing function returns f()'s error if there is one.
-#define TRY_VOID(expression)                                               \
-  do {                                                                     \
-    if (auto result_ = (expression); !result_) [[unlikely]] return ::cairn::fail(result_.error()); \
+#define TRY_VOID(expression)                                \
+  do {                                                      \
+    if (auto result_ = (expression); !result_) [[unlikely]] \
+      return ::cairn::fail(result_.error());                \
   } while (false)
-#define CO_TRY_VOID(expression)                                            \
-  do {                                                                     \
-    if (auto result_ = (expression); !result_) [[unlikely]] co_return ::cairn::fail(result_.error()); \
+#define CO_TRY_VOID(expression)                             \
+  do {                                                      \
+    if (auto result_ = (expression); !result_) [[unlikely]] \
+      co_return ::cairn::fail(result_.error());             \
   } while (false)

@@ -12,7 +12,8 @@ Ulid make_ulid(WallTime time, std::uint64_t random_high, std::uint64_t random_lo
 
 void format_ulid_to(const Ulid& ulid, char* out) noexcept {
   auto value = (static_cast<unsigned __int128>(ulid.high) << 64) | ulid.low;
-  for (std::size_t i = ulid_text_size; i-- > 0; value >>= 5) out[i] = alphabet[static_cast<std::size_t>(value & 31)];
+  for (std::size_t i = ulid_text_size; i-- > 0; value >>= 5)
+    out[i] = alphabet[static_cast<std::size_t>(value & 31)];
 }
 
 std::string format_ulid(const Ulid& ulid) {

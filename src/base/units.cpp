@@ -22,7 +22,7 @@ constexpr Unit duration_units[] = {{"ns", 1},
                                    {"m", 60ull * 1'000'000'000},
                                    {"h", 3600ull * 1'000'000'000},
                                    {"d", 86400ull * 1'000'000'000}};
-constexpr Unit size_units[] = {{"B", 1},           {"KB", 1000},       {"KiB", 1ull << 10},
+constexpr Unit size_units[] = {{"B", 1},           {"KB", 1000},        {"KiB", 1ull << 10},
                                {"MB", 1'000'000},  {"MiB", 1ull << 20}, {"GB", 1'000'000'000},
                                {"GiB", 1ull << 30}};
 
@@ -45,8 +45,8 @@ std::optional<std::uint64_t> parse_with(std::span<const Unit> units, std::string
 std::string format_with(std::span<const Unit> units, std::uint64_t value, bool binary_only) {
   const Unit* best = &units[0];
   for (const Unit& unit : units)
-    if ((!binary_only || unit.factor == 1 || unit.suffix.find('i') != std::string_view::npos) &&
-        value != 0 && value % unit.factor == 0)
+    if ((!binary_only || unit.factor == 1 || unit.suffix.find('i') != std::string_view::npos) && value != 0 &&
+        value % unit.factor == 0)
       best = &unit;
   return fmt::format("{}{}", value / best->factor, best->suffix);
 }
@@ -101,7 +101,8 @@ struct Fields {
 
 std::optional<WallTime> wall_time(const Fields& f) noexcept {
   if (!f.year || !f.month || !f.day || !f.hour || !f.minute || !f.second) return std::nullopt;
-  if (*f.month < 1 || *f.month > 12 || *f.day < 1 || *f.day > days_in_month(*f.year, *f.month)) return std::nullopt;
+  if (*f.month < 1 || *f.month > 12 || *f.day < 1 || *f.day > days_in_month(*f.year, *f.month))
+    return std::nullopt;
   if (*f.hour > 23 || *f.minute > 59 || *f.second > 59) return std::nullopt;
   const std::int64_t seconds =
       days_from_civil(*f.year, *f.month, *f.day) * 86400 + *f.hour * 3600 + *f.minute * 60 + *f.second;

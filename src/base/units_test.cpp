@@ -11,7 +11,8 @@ TEST(Units, duration_text_round_trips) {
 }
 
 TEST(Units, anything_but_number_and_unit_is_refused) {
-  for (const char* text : {"", "5", "s", "-5s", "5 s", "5S", "1.5s", "99999999999999999999s", "9223372036854775807s"})
+  for (const char* text :
+       {"", "5", "s", "-5s", "5 s", "5S", "1.5s", "99999999999999999999s", "9223372036854775807s"})
     EXPECT_FALSE(parse_duration(text)) << text;
   for (const char* text : {"", "1", "1kib", "-1B", "1TiB", "18446744073709551615GiB"})
     EXPECT_FALSE(parse_bytes(text)) << text;

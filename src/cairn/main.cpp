@@ -29,7 +29,10 @@ int main(int argc, char** argv) {
   if (verb.empty()) return usage(stderr);
   for (std::string_view service : services)
     if (verb == service || verb == "up") {
-      fmt::print(stderr, "error[not_implemented]: `cairn {}` is not built into this version\n  hint   ./dev up runs the demo service\n", verb);
+      fmt::print(stderr,
+                 "error[not_implemented]: `cairn {}` is not built into this version\n  hint   ./dev up runs "
+                 "the demo service\n",
+                 verb);
       return 1;
     }
   fmt::print(stderr, "error[usage]: no verb `{}`\n  hint   cairn help\n", verb);

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "base/check.h"
-#include "codec/json_writer.h"
 #include "base/utf8.h"
+#include "codec/json_writer.h"
 
 namespace cairn::codec {
 

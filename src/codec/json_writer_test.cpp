@@ -8,8 +8,8 @@
 #include <cmath>
 #include <limits>
 
-#include "codec/json_reader.h"
 #include "base/utf8.h"
+#include "codec/json_reader.h"
 
 namespace cairn::codec {
 namespace {

@@ -228,16 +228,18 @@ void declare_rules(Schema& schema, const ServerKeys& keys) {
       return "an address that is not loopback needs TLS or safety.danger_ok = true";
     };
   };
-  schema.add_rule(keys.memory_bytes, "memory_covers_its_consumers", [keys](const Snapshot& snapshot) -> std::optional<std::string> {
-    // What one connection and one request in flight may hold at most: frames and stream; input, chunk and
-    // output blocks with a decoder's window.
-    constexpr std::uint64_t per_connection = 4096, per_request = 160 * 1024;
-    const auto connections = static_cast<std::uint64_t>(snapshot.get(keys.max_conns));
-    const auto requests = static_cast<std::uint64_t>(snapshot.get(keys.max_inflight));
-    const Bytes needed{connections * per_connection + requests * per_request};
-    if (needed <= snapshot.get(keys.memory_bytes)) return std::nullopt;
-    return "must be at least " + format_bytes(needed) + ": 4 KiB for each of server.max_conns and 160 KiB for each of server.max_inflight";
-  });
+  schema.add_rule(keys.memory_bytes, "memory_covers_its_consumers",
+                  [keys](const Snapshot& snapshot) -> std::optional<std::string> {
+                    // What one connection and one request in flight may hold at most: frames and stream;
+                    // input, chunk and output blocks with a decoder's window.
+                    constexpr std::uint64_t per_connection = 4096, per_request = 160 * 1024;
+                    const auto connections = static_cast<std::uint64_t>(snapshot.get(keys.max_conns));
+                    const auto requests = static_cast<std::uint64_t>(snapshot.get(keys.max_inflight));
+                    const Bytes needed{connections * per_connection + requests * per_request};
+                    if (needed <= snapshot.get(keys.memory_bytes)) return std::nullopt;
+                    return "must be at least " + format_bytes(needed) +
+                           ": 4 KiB for each of server.max_conns and 160 KiB for each of server.max_inflight";
+                  });
   schema.add_rule(keys.bind, "bind_is_loopback", exposed(keys.bind));
   schema.add_rule(keys.metrics_addr, "metrics_addr_is_loopback", exposed(keys.metrics_addr));
 }

@@ -50,7 +50,8 @@ Task<> Connection::serve(Call call) {
       if (!stream_->readable.ready()) input_.reset();
       // Awaited even when ready: now and then it gives the turn to others.
       const bool last_chance = server_.draining_;
-      const Call idle = last_chance ? call.within(fresh_ ? fresh_grace : Duration{}) : call.under(*server_.idle_);
+      const Call idle =
+          last_chance ? call.within(fresh_ ? fresh_grace : Duration{}) : call.under(*server_.idle_);
       auto waited = co_await stream_->readable.wait(idle.within(server_.options_.timeouts.idle));
       // Draining: what has arrived in this moment is still answered, and who has just come may still ask.
       if (!waited && waited.error().stop != StopReason::draining && !last_chance) co_return;
@@ -76,7 +77,8 @@ Task<> Connection::serve(Call call) {
       if (!waited) {
         if (waited.error().code != ErrorCode::timeout || !exchange.parser.started()) co_return;
         server_.handler_.timed_out(Handler::Slow::read);
-        parsed = {Progress::failed, 0, {ErrorCode::timeout_read, "the head did not arrive in time", Side::client}};
+        parsed = {
+            Progress::failed, 0, {ErrorCode::timeout_read, "the head did not arrive in time", Side::client}};
         break;
       }
       if (!make_room()) {
@@ -191,7 +193,9 @@ Task<> Connection::run_handler(Call call) {
   // side cannot be told from one that left; by far the most have left.
   struct Watch {
     CancelSource& stop;
-    static void peer_gone(void* self) noexcept { static_cast<Watch*>(self)->stop.cancel(StopReason::client_gone); }
+    static void peer_gone(void* self) noexcept {
+      static_cast<Watch*>(self)->stop.cancel(StopReason::client_gone);
+    }
   } watch{stop};
   stream_->on_peer_gone(&Watch::peer_gone, &watch);
   bool threw = false;
@@ -213,7 +217,8 @@ bool Connection::write_head() noexcept {
   head.append_field(FieldName::x_corr_id, exchange.corr());
   head.append_lines(response.lines());
   if (!response.content_type.empty()) head.append_field(FieldName::content_type, response.content_type);
-  const bool has_length = response.kind != Response::Body::stream && response.status != 204 && response.status != 304;
+  const bool has_length =
+      response.kind != Response::Body::stream && response.status != 204 && response.status != 304;
   if (has_length)
     head.append_number(FieldName::content_length, response.size());
   else if (response.kind == Response::Body::stream && exchange.request().minor >= 1)
@@ -239,8 +244,9 @@ bool Connection::append_small_answer() noexcept {
   if (!out_) out_ = server_.machine_.slab.take(Slab::small - 64);
   if (size + head_room > out_.room().size()) return false;
   if (!write_head()) return false;
-  const std::string_view text = response.kind == Response::Body::text ? std::string_view(response.text) : response.view;
-  std::memcpy(out_.room().data(), text.data(), size);
+  const std::string_view text =
+      response.kind == Response::Body::text ? std::string_view(response.text) : response.view;
+  if (size > 0) std::memcpy(out_.room().data(), text.data(), size);
   out_.fill(size);
   return true;
 }
@@ -252,12 +258,17 @@ Task<bool> Connection::send_answer(Call call) {
   if (!write_head()) co_return false;
   if (exchange_->request().method == Method::head) co_return co_await flush(call, {});
   switch (response.kind) {
-    case Response::Body::file: co_return co_await send_file(call);
-    case Response::Body::stream: co_return co_await send_stream(call);
-    case Response::Body::none: co_return co_await flush(call, {});
-    default: break;
+    case Response::Body::file:
+      co_return co_await send_file(call);
+    case Response::Body::stream:
+      co_return co_await send_stream(call);
+    case Response::Body::none:
+      co_return co_await flush(call, {});
+    default:
+      break;
   }
-  const std::string_view text = response.kind == Response::Body::text ? std::string_view(response.text) : response.view;
+  const std::string_view text =
+      response.kind == Response::Body::text ? std::string_view(response.text) : response.view;
   std::array<iovec, 1> parts{part(text)};
   co_return co_await flush(call, parts);
 }
@@ -306,7 +317,8 @@ Task<bool> Connection::send_file(Call call) {
   while (left > 0) {
     // One call at a time stays short enough not to hold up the shard.
     const auto size = static_cast<std::size_t>(std::min<std::uint64_t>(left, 1u << 20));
-    if (!response.file->is_warm(offset, size) && !co_await response.file->warm(call, offset, size)) co_return false;
+    if (!response.file->is_warm(offset, size) && !co_await response.file->warm(call, offset, size))
+      co_return false;
     const io::Io sent = stream_->try_send_file(*response.file, offset, size);
     if (sent.status == io::IoStatus::would_block) {
       if (!co_await wait_writable(call)) co_return false;
@@ -369,7 +381,8 @@ Task<> Connection::linger(Call call) {
   const Call bounded = call.within(server_.options_.timeouts.linger);
   std::uint64_t left = server_.options_.linger_bytes;
   while (left > 0) {
-    const io::Io got = stream_->try_discard(static_cast<std::size_t>(std::min<std::uint64_t>(left, 1u << 18)));
+    const io::Io got =
+        stream_->try_discard(static_cast<std::size_t>(std::min<std::uint64_t>(left, 1u << 18)));
     if (got.status == io::IoStatus::done) {
       left -= got.count;
     } else if (got.status == io::IoStatus::would_block) {

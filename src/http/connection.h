@@ -51,11 +51,11 @@ class Connection {
   Server& server_;
   std::unique_ptr<io::Stream> stream_;
   Handler::Admission admission_;
-  bool fresh_ = true;  // no request was read yet
+  bool fresh_ = true;      // no request was read yet
   unsigned gathered_ = 0;  // answers in out_
-  Buffer input_;       // bytes received and not yet used, from the current head's first byte on
-  Buffer chunks_;      // of a chunked body: what is behind the head, so that the head can stay where it is
-  Buffer out_;         // answers not yet sent
+  Buffer input_;           // bytes received and not yet used, from the current head's first byte on
+  Buffer chunks_;  // of a chunked body: what is behind the head, so that the head can stay where it is
+  Buffer out_;     // answers not yet sent
   Exchange* exchange_ = nullptr;
 };
 

@@ -40,9 +40,9 @@ struct Response {
   bool close = false;      // the connection ends after this answer
   bool abandoned = false;  // nobody is there to read it: the connection ends without it
   std::string_view content_type;
-  std::string_view view;               // outlives the exchange (memory of the service)
-  std::string text;                    // owned; keeps its room from request to request
-  std::shared_ptr<io::File> file;      // [offset, offset + count)
+  std::string_view view;           // outlives the exchange (memory of the service)
+  std::string text;                // owned; keeps its room from request to request
+  std::shared_ptr<io::File> file;  // [offset, offset + count)
   std::uint64_t offset = 0, count = 0;
   std::unique_ptr<BodySource> source;  // sent chunked, or until close to an HTTP/1.0 client
 
@@ -60,7 +60,8 @@ struct Response {
     kind = Body::text;
     content_type = type;
   }
-  void answer_file(std::string_view type, std::shared_ptr<io::File> of, std::uint64_t at, std::uint64_t size) noexcept {
+  void answer_file(std::string_view type, std::shared_ptr<io::File> of, std::uint64_t at,
+                   std::uint64_t size) noexcept {
     kind = Body::file;
     content_type = type;
     file = std::move(of);
@@ -74,10 +75,14 @@ struct Response {
   }
   std::uint64_t size() const noexcept {
     switch (kind) {
-      case Body::view: return view.size();
-      case Body::text: return text.size();
-      case Body::file: return count;
-      default: return 0;
+      case Body::view:
+        return view.size();
+      case Body::text:
+        return text.size();
+      case Body::file:
+        return count;
+      default:
+        return 0;
     }
   }
   void clear() noexcept;
@@ -93,10 +98,10 @@ struct Exchange {
   RequestParser parser;
   const RequestHead& request() const noexcept { return parser.head; }
   io::PeerAddress peer;
-  bool reserved = false;  // on one of the connections kept for health
+  bool reserved = false;       // on one of the connections kept for health
   std::size_t head_bytes = 0;  // of the input, from its front
-  Instant started{};      // the head was complete
-  Instant deadline{};     // of the response head
+  Instant started{};           // the head was complete
+  Instant deadline{};          // of the response head
   RouteMatch route;
   RequestBody body;
   Response response;
@@ -104,7 +109,7 @@ struct Exchange {
   std::array<char, 64> corr_text;
   std::uint8_t corr_size = 0;
   std::string path_text;  // room for a path that had escapes
-  CallContext context;  // of a request that a worker runs
+  CallContext context;    // of a request that a worker runs
   std::string_view corr() const noexcept { return {corr_text.data(), corr_size}; }
   // For the layer above, from begin to finished: what it has counted for this request.
   std::uint32_t counted = 0;

@@ -1,8 +1,8 @@
 #include "http/path.h"
 
 #include "base/check.h"
-#include "http/scan.h"
 #include "base/utf8.h"
+#include "http/scan.h"
 
 namespace cairn::http {
 namespace {

@@ -49,7 +49,8 @@ Task<Result<>> Connection::wait_body(Call call, RequestBody& body) {
   const ServerOptions& options = server_.options_;
   const Instant now = server_.machine_.shard.now();
   const Duration window = options.timeouts.read;
-  const auto least = static_cast<std::uint64_t>(static_cast<double>(options.lowest_rate) * window.to_seconds());
+  const auto least =
+      static_cast<std::uint64_t>(static_cast<double>(options.lowest_rate) * window.to_seconds());
   if (body.window_start_ == Instant{}) body.window_start_ = now;
   if (now - body.window_start_ >= window) {
     if (body.window_bytes_ < least) {
@@ -64,8 +65,9 @@ Task<Result<>> Connection::wait_body(Call call, RequestBody& body) {
   auto waited = co_await stream_->readable.wait(call.by(until));
   // The request's own deadline may end the wait first; that a slow client used it up is still the client's.
   const Duration span = server_.machine_.shard.now() - body.window_start_;
-  const bool slow = span >= Duration::seconds(1) &&
-                    static_cast<double>(body.window_bytes_) < static_cast<double>(options.lowest_rate) * span.to_seconds();
+  const bool slow =
+      span >= Duration::seconds(1) &&
+      static_cast<double>(body.window_bytes_) < static_cast<double>(options.lowest_rate) * span.to_seconds();
   if (!waited && waited.error().code == ErrorCode::timeout && (call.deadline() > until || slow)) {
     server_.handler_.timed_out(Handler::Slow::read);
     co_return fail(ErrorCode::timeout_read, "body did not arrive in time", Side::client);
@@ -129,10 +131,15 @@ Task<Result<Buffer>> Connection::next_chunked(Call call, RequestBody& body) {
       }
       chunks_.consume(step.consumed);
       switch (step.kind) {
-        case ChunkedDecoder::Kind::failed: co_return fail(step.error);
-        case ChunkedDecoder::Kind::data: co_return slice;
-        case ChunkedDecoder::Kind::done: body.done_ = true; co_return Buffer();
-        case ChunkedDecoder::Kind::need_more: break;
+        case ChunkedDecoder::Kind::failed:
+          co_return fail(step.error);
+        case ChunkedDecoder::Kind::data:
+          co_return slice;
+        case ChunkedDecoder::Kind::done:
+          body.done_ = true;
+          co_return Buffer();
+        case ChunkedDecoder::Kind::need_more:
+          break;
       }
     }
     chunks_.clear();

@@ -32,6 +32,7 @@ Server::Door& Server::open(std::unique_ptr<io::Listener> listener, bool health_o
 }
 
 Result<> Server::rebind(const io::Endpoint& endpoint) {
+  if (draining_) return fail(ErrorCode::draining, "rebind");  // nobody may come in any more
   TRY(auto listener, machine_.network.listen(endpoint));
   const std::size_t before = doors_.size();
   start_accepting(open(std::move(listener), false));
@@ -73,7 +74,8 @@ void Server::drain() noexcept {
   if (idle_) idle_->cancel(StopReason::draining);
 }
 
-// NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): a door is forgotten only by this task
+// NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): a door is forgotten only by this
+// task
 Task<> Server::accept(Call call, Door& door) {
   io::Listener& listener = *door.listener;
   const Call waits = call.under(*door.accepting);

@@ -577,11 +577,19 @@ TEST_F(ServerTest, a_slow_body_is_counted_also_when_the_handler_was_busy_meanwhi
 }
 
 TEST_F(ServerTest, the_deadline_of_the_call_ends_the_wait_for_a_body) {
-  desk.deadline = Duration::seconds(2);
+  desk.deadline = Duration::millis(500);
   Guest guest = connect();
   guest.send("POST /read HTTP/1.1\r\nHost: h\r\nContent-Length: 10\r\n\r\nab");
   EXPECT_EQ(guest.answer(false, Duration::seconds(3)).status, 504);
   EXPECT_EQ(desk.slow_reads, 0);
+}
+
+TEST_F(ServerTest, a_client_that_used_up_the_deadline_by_sending_slowly_is_told_so) {
+  desk.deadline = Duration::seconds(2);
+  Guest guest = connect();
+  guest.send("POST /read HTTP/1.1\r\nHost: h\r\nContent-Length: 10\r\n\r\nab");
+  EXPECT_EQ(guest.answer(false, Duration::seconds(3)).status, 408);
+  EXPECT_EQ(desk.slow_reads, 1);
 }
 
 TEST_F(ServerTest, a_body_that_is_cut_off_is_connection_lost) {

@@ -16,12 +16,16 @@ namespace {
 Error error_of(int problem, const char* context) noexcept {
   switch (problem) {
     case ENOENT:
-    case ENOTDIR: return {ErrorCode::not_found, context};
-    case EEXIST: return {ErrorCode::conflict, context};
+    case ENOTDIR:
+      return {ErrorCode::not_found, context};
+    case EEXIST:
+      return {ErrorCode::conflict, context};
     case ENOSPC:
     case EDQUOT:
-    case EFBIG: return {ErrorCode::storage_full, context};
-    default: return {ErrorCode::io_failed, context};
+    case EFBIG:
+      return {ErrorCode::storage_full, context};
+    default:
+      return {ErrorCode::io_failed, context};
   }
 }
 std::unexpected<Error> failed(const char* context) noexcept { return fail(error_of(errno, context)); }
@@ -69,7 +73,8 @@ Result<Buffer> write_all(int descriptor, std::uint64_t offset, Buffer from) {
 
 class KernelFile final : public File {
  public:
-  KernelFile(Pool& pool, int descriptor) : pool_(pool), descriptor_(std::make_shared<Descriptor>(descriptor)) {}
+  KernelFile(Pool& pool, int descriptor)
+      : pool_(pool), descriptor_(std::make_shared<Descriptor>(descriptor)) {}
 
   Result<std::size_t> try_read(std::uint64_t offset, std::size_t count, Buffer& into) noexcept override {
     const MutableByteView room = into.room();
@@ -83,9 +88,10 @@ class KernelFile final : public File {
     return failed("read");
   }
   Task<Result<Buffer>> read(Call call, std::uint64_t offset, std::size_t count, Buffer into) override {
-    return run(pool_, call, Lane::read, [file = descriptor_, offset, count, buffer = std::move(into)]() mutable {
-      return read_all(file->number(), offset, count, std::move(buffer));
-    });
+    return run(pool_, call, Lane::read,
+               [file = descriptor_, offset, count, buffer = std::move(into)]() mutable {
+                 return read_all(file->number(), offset, count, std::move(buffer));
+               });
   }
   Task<Result<Buffer>> write(Call call, std::uint64_t offset, Buffer from) override {
     return run(pool_, call, Lane::commit, [file = descriptor_, offset, buffer = std::move(from)]() mutable {
@@ -145,9 +151,12 @@ class KernelFile final : public File {
 
 int flags_of(OpenMode mode) noexcept {
   switch (mode) {
-    case OpenMode::read: return O_RDONLY;
-    case OpenMode::write: return O_RDWR;
-    case OpenMode::create_new: return O_RDWR | O_CREAT | O_EXCL;
+    case OpenMode::read:
+      return O_RDONLY;
+    case OpenMode::write:
+      return O_RDWR;
+    case OpenMode::create_new:
+      return O_RDWR | O_CREAT | O_EXCL;
   }
   return O_RDONLY;
 }
@@ -161,31 +170,37 @@ Result<> checked(int outcome, const char* context) noexcept {
 
 Task<Result<std::unique_ptr<File>>> KernelDisk::open(Call call, std::string path, OpenMode mode) {
   // A waiter that left must not leak what was opened for it: the descriptor closes with the job.
-  CO_TRY(auto opened, co_await run(pool_, call, Lane::read, [this, path = std::move(path), mode]() -> Result<std::unique_ptr<File>> {
-    // Without waiting: a pipe at that path would hold the lane until somebody writes to it.
-    const int descriptor = ::open(path.c_str(), flags_of(mode) | O_CLOEXEC | O_NONBLOCK, 0600);
-    if (descriptor < 0) return failed("open");
-    struct stat is{};
-    if (fstat(descriptor, &is) != 0 || !S_ISREG(is.st_mode)) {
-      ::close(descriptor);
-      return fail(ErrorCode::not_found, "not a file");
-    }
-    return std::make_unique<KernelFile>(pool_, descriptor);
-  }));
+  CO_TRY(auto opened, co_await run(pool_, call, Lane::read,
+                                   [this, path = std::move(path), mode]() -> Result<std::unique_ptr<File>> {
+                                     // Without waiting: a pipe at that path would hold the lane until
+                                     // somebody writes to it.
+                                     const int descriptor =
+                                         ::open(path.c_str(), flags_of(mode) | O_CLOEXEC | O_NONBLOCK, 0600);
+                                     if (descriptor < 0) return failed("open");
+                                     struct stat is{};
+                                     if (fstat(descriptor, &is) != 0 || !S_ISREG(is.st_mode)) {
+                                       ::close(descriptor);
+                                       return fail(ErrorCode::not_found, "not a file");
+                                     }
+                                     return std::make_unique<KernelFile>(pool_, descriptor);
+                                   }));
   co_return std::move(opened);
 }
 
 Task<Result<>> KernelDisk::rename(Call call, std::string from, std::string to) {
-  return run(pool_, call, Lane::commit,
-             [from = std::move(from), to = std::move(to)] { return checked(::rename(from.c_str(), to.c_str()), "rename"); });
+  return run(pool_, call, Lane::commit, [from = std::move(from), to = std::move(to)] {
+    return checked(::rename(from.c_str(), to.c_str()), "rename");
+  });
 }
 
 Task<Result<>> KernelDisk::unlink(Call call, std::string path) {
-  return run(pool_, call, Lane::commit, [path = std::move(path)] { return checked(::unlink(path.c_str()), "unlink"); });
+  return run(pool_, call, Lane::commit,
+             [path = std::move(path)] { return checked(::unlink(path.c_str()), "unlink"); });
 }
 
 Task<Result<>> KernelDisk::make_directory(Call call, std::string path) {
-  return run(pool_, call, Lane::commit, [path = std::move(path)] { return checked(::mkdir(path.c_str(), 0700), "mkdir"); });
+  return run(pool_, call, Lane::commit,
+             [path = std::move(path)] { return checked(::mkdir(path.c_str(), 0700), "mkdir"); });
 }
 
 Task<Result<std::vector<std::string>>> KernelDisk::list(Call call, std::string path) {

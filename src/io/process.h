@@ -31,7 +31,9 @@ class Process {
   Pool& pool(unsigned shard) noexcept { return nodes_[shard]->pool; }
 
   // Runs `call` on a shard's thread. `busy` when its mailbox is full.
-  Result<> post(unsigned shard, std::function<void()> call) { return loop(shard).mailbox().try_post_call(std::move(call)); }
+  Result<> post(unsigned shard, std::function<void()> call) {
+    return loop(shard).mailbox().try_post_call(std::move(call));
+  }
 
   // Runs every shard until stop(): shard 0 on this thread. `on_signal` is called on shard 0.
   void run(std::function<void(Signal)> on_signal);

@@ -135,7 +135,8 @@ class TcpStream final : public Stream, public Pollable {
 
 class TcpListener final : public Listener, public Pollable {
  public:
-  TcpListener(Loop& loop, int descriptor) noexcept : Listener(loop.shard()), loop_(loop), descriptor_(descriptor) {}
+  TcpListener(Loop& loop, int descriptor) noexcept
+      : Listener(loop.shard()), loop_(loop), descriptor_(descriptor) {}
   ~TcpListener() override { close(); }
 
   void on_events(std::uint32_t) noexcept override { acceptable.signal(); }
@@ -247,7 +248,8 @@ Result<> private_directory(const std::string& path) {
   const std::size_t slash = path.rfind('/');
   if (slash == std::string::npos) return fail(ErrorCode::invalid, "the socket's path needs a directory");
   const std::string directory = path.substr(0, slash);
-  if (mkdir(directory.c_str(), 0700) != 0 && errno != EEXIST) return fail(ErrorCode::io_failed, "socket directory");
+  if (mkdir(directory.c_str(), 0700) != 0 && errno != EEXIST)
+    return fail(ErrorCode::io_failed, "socket directory");
   struct stat is{};
   if (stat(directory.c_str(), &is) != 0) return fail(ErrorCode::io_failed, "socket directory");
   if ((is.st_mode & 0077) != 0) return fail(ErrorCode::invalid, "the socket's directory must be 0700");
@@ -323,8 +325,7 @@ Task<Result<std::unique_ptr<Stream>>> TcpNetwork::connect(Call call, Endpoint en
   if (!local) tune(descriptor);
   auto stream = std::make_unique<TcpStream>(loop_, descriptor, peer_of(address.storage, descriptor));
   const bool started = ::connect(descriptor, address.get(), address.size) == 0;
-  if (!started && errno != EINPROGRESS)
-    co_return fail(ErrorCode::connection_lost, "connect", Side::upstream);
+  if (!started && errno != EINPROGRESS) co_return fail(ErrorCode::connection_lost, "connect", Side::upstream);
   CO_TRY_VOID(loop_.watch(descriptor, *stream));
   if (!started) {
     stream->writable.clear();

@@ -21,7 +21,10 @@ template <class T>
 class Mpsc {
  public:
   Mpsc(Shard& shard, std::size_t capacity)
-      : shard_(shard), identity_(shard.new_identity()), capacity_(capacity), ring_(new std::optional<T>[capacity]) {
+      : shard_(shard),
+        identity_(shard.new_identity()),
+        capacity_(capacity),
+        ring_(new std::optional<T>[capacity]) {
     CHECK(capacity > 0);
   }
   ~Mpsc() { CHECK(receivers_.empty() && senders_.empty()); }
@@ -137,7 +140,9 @@ class Mpsc {
 template <class T>
 class Mpsc<T>::Send : public Waiter {
  public:
-  Send(Mpsc& queue, const Call& call, T item) : Waiter(call), queue_(queue) { node_.item.emplace(std::move(item)); }
+  Send(Mpsc& queue, const Call& call, T item) : Waiter(call), queue_(queue) {
+    node_.item.emplace(std::move(item));
+  }
 
   bool await_ready() {
     queue_.touch();
@@ -160,7 +165,8 @@ class Mpsc<T>::Send : public Waiter {
   }
   Result<> await_resume() const noexcept {
     if (outcome_ == ErrorCode::ok) return {};
-    if (outcome_ == ErrorCode::closed || node_.verdict == closed_verdict) return fail(ErrorCode::closed, "send");
+    if (outcome_ == ErrorCode::closed || node_.verdict == closed_verdict)
+      return fail(ErrorCode::closed, "send");
     if (why() == Wake::ready) return {};
     return fail(error("send"));
   }

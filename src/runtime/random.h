@@ -31,7 +31,9 @@ class Random {
     return static_cast<std::uint64_t>((static_cast<unsigned __int128>(next()) * bound) >> 64);
   }
   // True with probability numerator/denominator.
-  bool chance(std::uint64_t numerator, std::uint64_t denominator) noexcept { return below(denominator) < numerator; }
+  bool chance(std::uint64_t numerator, std::uint64_t denominator) noexcept {
+    return below(denominator) < numerator;
+  }
 
  private:
   static std::uint64_t split_mix(std::uint64_t& seed) noexcept {

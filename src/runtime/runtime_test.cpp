@@ -99,7 +99,9 @@ TEST(Cancel, ends_waits_with_its_reason_and_reaches_inner_scopes) {
   Bench b;
   Scope inner(b.shard, b.scope.call());
   Result<> outcome;
-  auto body = [](Call call, Result<>* out) -> Task<> { *out = co_await sleep_for(call, Duration::seconds(9)); };
+  auto body = [](Call call, Result<>* out) -> Task<> {
+    *out = co_await sleep_for(call, Duration::seconds(9));
+  };
   inner.spawn("s", body(inner.call(), &outcome));
   b.settle();
   b.scope.cancel(StopReason::draining);

@@ -15,7 +15,8 @@ namespace cairn {
 
 class Scope {
  public:
-  explicit Scope(Shard& shard) noexcept : shard_(shard), cancel_(shard, nullptr), identity_(shard.new_identity()) {}
+  explicit Scope(Shard& shard) noexcept
+      : shard_(shard), cancel_(shard, nullptr), identity_(shard.new_identity()) {}
   Scope(Shard& shard, const Call& parent) noexcept
       : shard_(shard), cancel_(shard, &parent.cancel()), identity_(shard.new_identity()) {}
   ~Scope() { CHECK(tasks_.empty()); }

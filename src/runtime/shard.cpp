@@ -91,7 +91,9 @@ Error Waiter::error(const char* context) const noexcept {
 
 Call Call::within(Duration span) const noexcept { return by(current_shard()->now() + span); }
 bool Call::stopped() const noexcept { return cancel().stops(*this); }
-bool Call::expired() const noexcept { return deadline_ != Instant::never() && deadline_ <= current_shard()->now(); }
+bool Call::expired() const noexcept {
+  return deadline_ != Instant::never() && deadline_ <= current_shard()->now();
+}
 
 CancelSource::CancelSource(Shard& shard, CancelSource* parent) noexcept
     : shard_(shard), identity_(shard.new_identity()) {
@@ -113,7 +115,9 @@ bool CancelSource::stops(const Call& call) const noexcept {
   return aborted_ || (reason_ != StopReason::none && !call.shielded());
 }
 
-void CancelSource::add(Waiter& waiter, bool shielded) noexcept { (shielded ? shielded_ : waits_).push_back(waiter); }
+void CancelSource::add(Waiter& waiter, bool shielded) noexcept {
+  (shielded ? shielded_ : waits_).push_back(waiter);
+}
 
 void CancelSource::wake_all(List<Waiter, CancelNode>& waits) noexcept {
   while (!waits.empty()) waits.front().wake(Wake::cancelled);

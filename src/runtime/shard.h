@@ -54,7 +54,9 @@ class Shard {
   void run_one() { run(ready_.pop_front()); }
   void run(Waiter& waiter);
   template <class F>
-  void for_each_ready(F visit) { ready_.for_each(visit); }
+  void for_each_ready(F visit) {
+    ready_.for_each(visit);
+  }
   // Moves time forward and wakes what is due.
   void advance(Instant now);
   void fire(Waiter& waiter) noexcept;  // one timer, by an explorer's choice
@@ -82,7 +84,8 @@ class Shard {
   void set_tracer(Tracer* tracer) noexcept { tracer_ = tracer; }
   Tracer* tracer() const noexcept { return tracer_; }
   void trace(std::uint64_t object, Access access) const noexcept {
-    if (tracer_ != nullptr) [[unlikely]] tracer_->touch(object, access);
+    if (tracer_ != nullptr) [[unlikely]]
+      tracer_->touch(object, access);
   }
   std::uint64_t new_identity() noexcept { return tracer_ != nullptr ? tracer_->new_identity() : 0; }
 

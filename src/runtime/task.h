@@ -19,7 +19,8 @@ class Task;
 // Frames of a shard's coroutines come from and return to its pool; outside a shard, from the heap.
 struct PooledFrame {
   static void* operator new(std::size_t size) {
-    if (Shard* shard = current_shard()) [[likely]] return shard->frames().take(size);
+    if (Shard* shard = current_shard()) [[likely]]
+      return shard->frames().take(size);
     return FramePool().take(size);
   }
   static void operator delete(void* frame, std::size_t size) noexcept {
@@ -60,7 +61,8 @@ struct Promise : PromiseBase {
     value.emplace(std::forward<U>(result));
   }
   T take() {
-    if (exception) [[unlikely]] std::rethrow_exception(exception);
+    if (exception) [[unlikely]]
+      std::rethrow_exception(exception);
     return std::move(*value);
   }
 };
@@ -70,7 +72,8 @@ struct Promise<void> : PromiseBase {
   Task<void> get_return_object() noexcept;
   void return_void() noexcept {}
   void take() {
-    if (exception) [[unlikely]] std::rethrow_exception(exception);
+    if (exception) [[unlikely]]
+      std::rethrow_exception(exception);
   }
 };
 

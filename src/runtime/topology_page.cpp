@@ -169,7 +169,8 @@ std::string format_concurrency_page(const ServiceDeclaration& service) {
   for (const QueueDeclaration& queue : service.queues)
     rows.push_back({fmt::format("`{}`", queue.name), std::string(name_of(queue.kind)),
                     std::to_string(queue.capacity), names(queue.producers), names(queue.consumers),
-                    std::string(name_of(queue.policy)), queue.metric.empty() ? std::string("none") : fmt::format("`{}`", queue.metric)});
+                    std::string(name_of(queue.policy)),
+                    queue.metric.empty() ? std::string("none") : fmt::format("`{}`", queue.metric)});
   out += "## Queues\n\n";
   add_table(out, {"queue", "kind", "capacity", "producers", "consumers", "when full", "metric"}, rows);
 

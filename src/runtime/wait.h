@@ -33,7 +33,8 @@ class ListWait : public Waiter {
 // co_await sleep_until(call, t): the only way to let time pass.
 class Sleep : public Waiter {
  public:
-  Sleep(const Call& call, Instant until) noexcept : Waiter(call.by(until)), outer_(call.deadline()), until_(until) {}
+  Sleep(const Call& call, Instant until) noexcept
+      : Waiter(call.by(until)), outer_(call.deadline()), until_(until) {}
   bool await_ready() noexcept { return !may_wait(); }
   void await_suspend(std::coroutine_handle<> handle) noexcept { begin(handle); }
   // Fine when `until` was reached; timeout when the call's own deadline came first.
@@ -48,7 +49,9 @@ class Sleep : public Waiter {
 };
 
 inline Sleep sleep_until(const Call& call, Instant until) noexcept { return {call, until}; }
-inline Sleep sleep_for(const Call& call, Duration span) noexcept { return {call, current_shard()->now() + span}; }
+inline Sleep sleep_for(const Call& call, Duration span) noexcept {
+  return {call, current_shard()->now() + span};
+}
 
 // co_await yield(): lets every other ready task have a turn.
 class Yield : public Waiter {

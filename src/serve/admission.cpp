@@ -30,7 +30,8 @@ bool Admission::is_allowed(const io::PeerAddress& local_peer) {
 }
 
 std::size_t Admission::AddressHash::operator()(const AddressKey& key) const noexcept {
-  return static_cast<std::size_t>((key.words[0] ^ (key.words[1] * 0x9e3779b97f4a7c15u)) * 0xff51afd7ed558ccdu >> 7);
+  return static_cast<std::size_t>(
+      (key.words[0] ^ (key.words[1] * 0x9e3779b97f4a7c15u)) * 0xff51afd7ed558ccdu >> 7);
 }
 
 Admission::AddressKey Admission::key_of(const io::PeerAddress& peer) noexcept {
@@ -59,7 +60,9 @@ void Admission::uncount_address(const io::PeerAddress& peer) {
   });
 }
 
-Verdict Admission::connect_for_health() { return reserved_.try_take() ? Verdict::reserved : Verdict::refused; }
+Verdict Admission::connect_for_health() {
+  return reserved_.try_take() ? Verdict::reserved : Verdict::refused;
+}
 
 Verdict Admission::connect(const io::PeerAddress& peer) {
   if (peer.local && !is_allowed(peer)) return Verdict::refused;

@@ -16,13 +16,16 @@ void answer_error(http::Exchange& exchange, const Error& error, std::optional<un
   http::Response& response = exchange.response;
   const ErrorCode code = public_code(error);
   response.abandoned = error.stop == StopReason::client_gone;
-  if (!retry_after && Error(code, "").retry() == Retry::later && status_of(code) != 408 && status_of(code) != 504)
+  if (!retry_after && Error(code, "").retry() == Retry::later && status_of(code) != 408 &&
+      status_of(code) != 504)
     retry_after = 1;
   response.status = status_of(code);
   response.text.clear();
   codec::JsonWriter json(response.text);
   json.begin_object().key("error").begin_object();
-  json.field("code", name_of(code)).field("message", std::string_view(error.context)).field("corr_id", exchange.corr());
+  json.field("code", name_of(code))
+      .field("message", std::string_view(error.context))
+      .field("corr_id", exchange.corr());
   if (retry_after) {
     json.field("retry_after", *retry_after);
     response.add_number("Retry-After", *retry_after);

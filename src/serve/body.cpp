@@ -2,7 +2,8 @@
 
 namespace cairn::serve {
 
-Body::Body(http::Exchange& exchange, Slab& slab, codec::DecodeGuard guard) : exchange_(exchange), slab_(slab) {
+Body::Body(http::Exchange& exchange, Slab& slab, codec::DecodeGuard guard)
+    : exchange_(exchange), slab_(slab) {
   auto coding = exchange.request().fields.find(http::FieldName::content_encoding);
   if (!coding) return;
   auto decoder = codec::make_decoder(*coding, guard);
@@ -41,7 +42,8 @@ Task<Result<std::string>> Body::read_all(Call call, std::size_t most) {
   for (;;) {
     CO_TRY(Buffer slice, co_await next(call));
     if (slice.empty()) co_return text;
-    if (text.size() + slice.size() > most) co_return fail(ErrorCode::body_cap, "body over its cap", Side::client);
+    if (text.size() + slice.size() > most)
+      co_return fail(ErrorCode::body_cap, "body over its cap", Side::client);
     text += as_text(slice.bytes());
   }
 }

@@ -10,7 +10,8 @@ std::optional<std::int64_t> parse_seconds_ms(std::string_view text) noexcept {
   constexpr std::int64_t day_ms = 86'400'000;
   std::int64_t ms = 0;
   std::size_t at = 0;
-  for (; at < text.size() && text[at] >= '0' && text[at] <= '9'; ++at) ms = std::min(day_ms, ms * 10 + (text[at] - '0') * 1000);
+  for (; at < text.size() && text[at] >= '0' && text[at] <= '9'; ++at)
+    ms = std::min(day_ms, ms * 10 + (text[at] - '0') * 1000);
   if (at == 0) return std::nullopt;
   if (at == text.size()) return ms;
   if (text[at++] != '.') return std::nullopt;
@@ -28,7 +29,8 @@ Instant request_deadline(const http::Fields& fields, Instant now, WallTime wall,
   if (auto text = fields.find(http::FieldName::request_timeout))
     if (auto asked = parse_seconds_ms(*text)) ms = std::min(ms, *asked);
   if (auto text = fields.find(http::FieldName::x_deadline_ms))
-    if (auto asked = http::parse_content_length(*text)) ms = static_cast<std::int64_t>(std::min<std::uint64_t>(static_cast<std::uint64_t>(ms), *asked));
+    if (auto asked = http::parse_content_length(*text))
+      ms = static_cast<std::int64_t>(std::min<std::uint64_t>(static_cast<std::uint64_t>(ms), *asked));
   if (auto text = fields.find(http::FieldName::deadline))
     if (auto until = parse_rfc3339(*text)) ms = std::min(ms, std::max<std::int64_t>(0, until->ms - wall.ms));
   return now + Duration::millis(ms);

@@ -20,7 +20,8 @@ inline constexpr std::size_t events_capacity = 1024;
 
 // A shard's copy of what every service has: the watches `shutdown` and `config` and the broadcast `events`.
 struct Bus {
-  Bus(Shard& shard, config::SnapshotPtr snapshot) : drain(shard), config(shard, std::move(snapshot)), events(shard, events_capacity) {}
+  Bus(Shard& shard, config::SnapshotPtr snapshot)
+      : drain(shard), config(shard, std::move(snapshot)), events(shard, events_capacity) {}
 
   Drain drain;  // drain.shutdown() is the watch
   Watch<config::SnapshotPtr> config;

@@ -5,7 +5,9 @@
 
 namespace cairn::serve {
 
-Health::Health(std::vector<GateDeclaration> gates) : gates_(std::move(gates)) { CHECK(gates_.size() <= gates_max); }
+Health::Health(std::vector<GateDeclaration> gates) : gates_(std::move(gates)) {
+  CHECK(gates_.size() <= gates_max);
+}
 
 void Health::set(std::string_view gate, bool open) noexcept {
   for (std::size_t i = 0; i < gates_.size(); ++i)
@@ -32,7 +34,9 @@ Readiness Health::check() const {
 void write_readiness(const Readiness& readiness, std::string& out) {
   codec::JsonWriter json(out);
   json.begin_object();
-  json.field("ready", readiness.ready).field("write_ready", readiness.write_ready).field("degraded", readiness.degraded);
+  json.field("ready", readiness.ready)
+      .field("write_ready", readiness.write_ready)
+      .field("degraded", readiness.degraded);
   json.key("missing").begin_array();
   for (std::string_view gate : readiness.missing) json.value(gate);
   json.end_array();

@@ -12,8 +12,8 @@ namespace {
 
 class Host {
  public:
-  Host(const config::Schema& schema, const config::ServerKeys& keys, const HostOptions& options, config::SnapshotPtr snapshot,
-       std::unique_ptr<Service> service)
+  Host(const config::Schema& schema, const config::ServerKeys& keys, const HostOptions& options,
+       config::SnapshotPtr snapshot, std::unique_ptr<Service> service)
       : schema_(schema),
         keys_(keys),
         options_(options),
@@ -52,31 +52,37 @@ class Host {
     return asked != 0 ? asked : io::core_count();
   }
   observe::Level log_level() const { return static_cast<observe::Level>(snapshot_->get(keys_.log_level)); }
-  observe::LogFormat log_format() const { return static_cast<observe::LogFormat>(snapshot_->get(keys_.log_format)); }
+  observe::LogFormat log_format() const {
+    return static_cast<observe::LogFormat>(snapshot_->get(keys_.log_format));
+  }
 
   bool check_descriptors() {
     const std::uint64_t limit = io::Process::descriptor_limit();
     const auto wanted = static_cast<std::uint64_t>(snapshot_->get(keys_.max_conns));
     if (wanted <= limit / 2) return true;
-    options_.complain(fmt::format("server.max_conns = {}: must be at most half of this system's limit of open files ({})",
-                                  wanted, limit));
+    options_.complain(
+        fmt::format("server.max_conns = {}: must be at most half of this system's limit of open files ({})",
+                    wanted, limit));
     return false;
   }
 
   // Shard 0 learns the port when 0 was asked; the others share it by SO_REUSEPORT.
   std::expected<void, std::string> bind() {
-    const auto listen = [this](unsigned shard, const Endpoint& endpoint, bool health_only) -> std::expected<std::string, std::string> {
+    const auto listen = [this](unsigned shard, const Endpoint& endpoint,
+                               bool health_only) -> std::expected<std::string, std::string> {
       auto bound = node_.listen(shard, endpoint, health_only);
       if (bound) return *bound;
-      return std::unexpected(fmt::format("cannot listen on {}: {} ({})", format_endpoint(endpoint), bound.error().context,
-                                         name_of(bound.error().code)));
+      return std::unexpected(fmt::format("cannot listen on {}: {} ({})", format_endpoint(endpoint),
+                                         bound.error().context, name_of(bound.error().code)));
     };
     const Endpoint asked = *parse_endpoint(snapshot_->get(keys_.bind));
     if (Result<> free = io::probe_bind(asked); !free)
-      return std::unexpected(fmt::format("cannot listen on {}: {}", format_endpoint(asked), free.error().context));
+      return std::unexpected(
+          fmt::format("cannot listen on {}: {}", format_endpoint(asked), free.error().context));
     auto bound = listen(0, asked, false);
     if (bound) address_ = *bound;
-    for (unsigned i = 1; bound && i < process_.shards(); ++i) bound = listen(i, *parse_endpoint(address_), false);
+    for (unsigned i = 1; bound && i < process_.shards(); ++i)
+      bound = listen(i, *parse_endpoint(address_), false);
     if (const std::string& apart = snapshot_->get(keys_.metrics_addr); bound && !apart.empty())
       bound = listen(0, *parse_endpoint(apart), true);
     if (const std::string& path = snapshot_->get(keys_.uds_path); bound && !path.empty())
@@ -86,18 +92,21 @@ class Host {
   }
 
   void declare_process_metrics() {
-    node_.registry().observed_counter("shard_stalls_total", "Turns of a shard that ran tasks for more than 10 ms.", [this] {
-      std::uint64_t sum = 0;
-      for (unsigned i = 0; i < process_.shards(); ++i) sum += process_.loop(i).stalls();
-      return static_cast<double>(sum);
-    });
+    node_.registry().observed_counter("shard_stalls_total",
+                                      "Turns of a shard that ran tasks for more than 10 ms.", [this] {
+                                        std::uint64_t sum = 0;
+                                        for (unsigned i = 0; i < process_.shards(); ++i)
+                                          sum += process_.loop(i).stalls();
+                                        return static_cast<double>(sum);
+                                      });
     node_.registry().observed_gauge("io_orphaned", "Pool operations whose waiter has left.",
                                     [this] { return static_cast<double>(process_.orphaned()); });
   }
 
   void on_every_shard(const std::function<void(unsigned)>& call) {
     for (unsigned i = 0; i < process_.shards(); ++i)
-      if (!process_.post(i, [call, i] { call(i); })) logger_.error("a shard's mailbox is full", {{"shard", i}});
+      if (!process_.post(i, [call, i] { call(i); }))
+        logger_.error("a shard's mailbox is full", {{"shard", i}});
   }
 
   void terminate() {
@@ -143,7 +152,8 @@ class Host {
     log_.set_level(log_level());
     node_.apply_limits(*snapshot_);
     on_every_shard([this, snapshot = snapshot_](unsigned i) { node_.apply(i, snapshot); });
-    logger_.info("configuration reloaded", {{"version", snapshot_->version()}, {"changed", merged->changes.live.size()}});
+    logger_.info("configuration reloaded",
+                 {{"version", snapshot_->version()}, {"changed", merged->changes.live.size()}});
   }
 
   void refuse_reload(const std::string& why) {
@@ -154,7 +164,8 @@ class Host {
   // Shard 0 decides whether the new address can be had; the others follow it there.
   bool rebind(const config::Snapshot& next) {
     const Endpoint asked = *parse_endpoint(next.get(keys_.bind));
-    auto bound = io::probe_bind(asked) ? node_.rebind(0, asked) : fail(ErrorCode::conflict, "the port is taken");
+    auto bound =
+        io::probe_bind(asked) ? node_.rebind(0, asked) : fail(ErrorCode::conflict, "the port is taken");
     if (!bound) {
       refuse_reload("cannot listen on " + next.get(keys_.bind));
       return false;
@@ -162,7 +173,8 @@ class Host {
     address_ = *bound;
     for (unsigned i = 1; i < process_.shards(); ++i)
       if (!process_.post(i, [this, i, endpoint = *parse_endpoint(address_)] {
-            if (!node_.rebind(i, endpoint)) observe::Logger(log_, i, "host").error("a shard could not follow to the new address");
+            if (!node_.rebind(i, endpoint))
+              observe::Logger(log_, i, "host").error("a shard could not follow to the new address");
           }))
         logger_.error("a shard's mailbox is full", {{"shard", i}});
     logger_.info("listening", {{"address", address_}});
@@ -188,7 +200,8 @@ class Host {
 
 }  // namespace
 
-int run_host(const config::Schema& schema, const config::ServerKeys& keys, const MakeService& make, const HostOptions& options) {
+int run_host(const config::Schema& schema, const config::ServerKeys& keys, const MakeService& make,
+             const HostOptions& options) {
   auto sources = options.sources();
   if (!sources) {
     options.complain(sources.error());

@@ -30,6 +30,7 @@ using MakeService = std::function<std::unique_ptr<Service>(const config::Snapsho
 
 // Serves until a signal ends it. The exit code: 0 drained, 10 something was aborted, 78 bad configuration,
 // 1 could not start.
-int run_host(const config::Schema& schema, const config::ServerKeys& keys, const MakeService& make, const HostOptions& options);
+int run_host(const config::Schema& schema, const config::ServerKeys& keys, const MakeService& make,
+             const HostOptions& options);
 
 }  // namespace cairn::serve

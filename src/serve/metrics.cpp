@@ -6,8 +6,8 @@ namespace cairn::serve {
 namespace {
 
 // Every status the answers can have, the broken connection's 499, and a last one that must stay zero.
-constexpr int statuses[] = {200, 201, 202, 204, 206, 304, 400, 401, 403, 404, 405, 408, 409, 410, 412, 413, 414,
-                            415, 416, 429, 431, 499, 500, 501, 502, 503, 504, 505, 507};
+constexpr int statuses[] = {200, 201, 202, 204, 206, 304, 400, 401, 403, 404, 405, 408, 409, 410, 412,
+                            413, 414, 415, 416, 429, 431, 499, 500, 501, 502, 503, 504, 505, 507};
 
 std::vector<std::string> status_values() {
   std::vector<std::string> values;
@@ -36,7 +36,8 @@ std::vector<std::string> task_kinds(const ServiceDeclaration& declaration) {
 constexpr auto status_table = [] {
   std::array<std::uint8_t, 600> table{};
   for (auto& at : table) at = static_cast<std::uint8_t>(std::size(statuses));
-  for (std::size_t i = 0; i < std::size(statuses); ++i) table[static_cast<std::size_t>(statuses[i])] = static_cast<std::uint8_t>(i);
+  for (std::size_t i = 0; i < std::size(statuses); ++i)
+    table[static_cast<std::size_t>(statuses[i])] = static_cast<std::uint8_t>(i);
   return table;
 }();
 
@@ -52,34 +53,50 @@ std::size_t Metrics::kind_index(std::string_view kind) const noexcept {
   return static_cast<std::size_t>(found - kinds_.begin());
 }
 
-Metrics::Metrics(observe::Registry& registry, std::span<const std::string_view> routes, const ServiceDeclaration& declaration)
+Metrics::Metrics(observe::Registry& registry, std::span<const std::string_view> routes,
+                 const ServiceDeclaration& declaration)
     : unmatched(routes.size()), kinds_(task_kinds(declaration)) {
   std::vector<std::string> patterns(routes.begin(), routes.end());
   patterns.emplace_back("other");
   const std::vector<std::string> queues = queue_names(declaration);
   using observe::Print;
-  requests = registry.counters({"http_requests_total", "Requests answered, by route, method and status.",
-                                {{"route", patterns}, {"method", method_values()}, {"status", status_values()}}, Print::touched});
-  latency = registry.histograms({"request_latency_seconds", "From the complete head of a request to the end of its answer.",
-                                 {{"route", patterns}, {"method", method_values()}}, Print::touched},
+  requests =
+      registry.counters({"http_requests_total",
+                         "Requests answered, by route, method and status.",
+                         {{"route", patterns}, {"method", method_values()}, {"status", status_values()}},
+                         Print::touched});
+  latency = registry.histograms({"request_latency_seconds",
+                                 "From the complete head of a request to the end of its answer.",
+                                 {{"route", patterns}, {"method", method_values()}},
+                                 Print::touched},
                                 observe::Buckets::latency());
-  inflight = registry.gauges({"inflight_requests", "Requests admitted and not yet answered.", {{"route", patterns}}});
-  rejected = registry.counters({"rejected_total", "Requests and connections turned away before any work.",
-                                {{"reason", {"connections", "head", "inflight", "rate", "unauthorized", "body_cap", "decode", "queue", "draining"}}}});
-  busy = registry.counters({"busy_rejections_total", "Answers `429 busy`.", {{"endpoint", patterns}}, Print::touched});
+  inflight = registry.gauges(
+      {"inflight_requests", "Requests admitted and not yet answered.", {{"route", patterns}}});
+  rejected = registry.counters({"rejected_total",
+                                "Requests and connections turned away before any work.",
+                                {{"reason",
+                                  {"connections", "head", "inflight", "rate", "unauthorized", "body_cap",
+                                   "decode", "queue", "draining"}}}});
+  busy = registry.counters(
+      {"busy_rejections_total", "Answers `429 busy`.", {{"endpoint", patterns}}, Print::touched});
   queue_depth = registry.gauges({"queue_depth", "Items waiting.", {{"queue", queues}}});
-  queue_dropped = registry.counters({"queue_dropped_total", "Items refused or dropped by a full queue.", {{"queue", queues}}});
+  queue_dropped = registry.counters(
+      {"queue_dropped_total", "Items refused or dropped by a full queue.", {{"queue", queues}}});
   const observe::Label kind{"kind", kinds_};
   tasks_spawned = registry.counters({"tasks_spawned_total", "Tasks started.", {kind}});
   tasks_aborted = registry.counters({"tasks_aborted_total", "Tasks aborted at the drain deadline.", {kind}});
-  tasks_canceled = registry.counters({"tasks_canceled_total", "Tasks that ended because they were cancelled.", {kind}});
+  tasks_canceled =
+      registry.counters({"tasks_canceled_total", "Tasks that ended because they were cancelled.", {kind}});
   tasks_panicked = registry.counters({"tasks_panicked_total", "Tasks that ended with an exception.", {kind}});
-  io_timeouts = registry.counters({"io_timeouts_total", "Waits for a peer or a device that ran out of time.",
+  io_timeouts = registry.counters({"io_timeouts_total",
+                                   "Waits for a peer or a device that ran out of time.",
                                    {{"op", {"read", "write", "connect", "fill", "commit", "rpc"}}}});
-  backoff_retries = registry.counters({"backoff_retries_total", "Attempts repeated after a wait.", {{"op", {"restart", "rpc"}}}});
-  bus_lagged = registry.counters({"bus_lagged_total", "Events a slow consumer missed.",
-                                  {{"topic", {"events"}}, {"consumer", {"log"}}}});
-  config_reload = registry.counters({"config_reload_total", "Reloads of the configuration.",
+  backoff_retries = registry.counters(
+      {"backoff_retries_total", "Attempts repeated after a wait.", {{"op", {"restart", "rpc"}}}});
+  bus_lagged = registry.counters(
+      {"bus_lagged_total", "Events a slow consumer missed.", {{"topic", {"events"}}, {"consumer", {"log"}}}});
+  config_reload = registry.counters({"config_reload_total",
+                                     "Reloads of the configuration.",
                                      {{"result", {"applied", "unchanged", "rejected"}}}});
 }
 

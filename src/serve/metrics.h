@@ -13,19 +13,30 @@
 namespace cairn::serve {
 
 // Why a request was turned away before any work, in the order of the checks.
-enum class Rejected : std::uint8_t { connections, head, inflight, rate, unauthorized, body_cap, decode, queue, draining };
+enum class Rejected : std::uint8_t {
+  connections,
+  head,
+  inflight,
+  rate,
+  unauthorized,
+  body_cap,
+  decode,
+  queue,
+  draining
+};
 enum class IoOp : std::uint8_t { read, write, connect, fill, commit, rpc };
 
 struct Metrics {
   // `routes` are the patterns, by RouteId; the last value is for requests that matched none.
-  Metrics(observe::Registry& registry, std::span<const std::string_view> routes, const ServiceDeclaration& declaration);
+  Metrics(observe::Registry& registry, std::span<const std::string_view> routes,
+          const ServiceDeclaration& declaration);
 
-  observe::CounterFamily requests;    // route, method, status
-  observe::HistogramFamily latency;   // route, method
-  observe::GaugeFamily inflight;      // route
-  observe::CounterFamily rejected;    // reason
-  observe::CounterFamily busy;        // endpoint
-  observe::GaugeFamily queue_depth;         // queue
+  observe::CounterFamily requests;   // route, method, status
+  observe::HistogramFamily latency;  // route, method
+  observe::GaugeFamily inflight;     // route
+  observe::CounterFamily rejected;   // reason
+  observe::CounterFamily busy;       // endpoint
+  observe::GaugeFamily queue_depth;  // queue
   observe::CounterFamily queue_dropped;
   observe::CounterFamily tasks_spawned, tasks_aborted, tasks_canceled, tasks_panicked;  // kind
   observe::CounterFamily io_timeouts;

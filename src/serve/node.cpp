@@ -30,7 +30,11 @@ std::vector<std::string_view> patterns(std::span<const RouteSpec> specs) {
 std::string write_version(std::string_view service, const BuildInfo& build) {
   std::string out;
   codec::JsonWriter json(out);
-  json.begin_object().field("service", service).field("version", build.version).field("git", build.git).field("build", build.build);
+  json.begin_object()
+      .field("service", service)
+      .field("version", build.version)
+      .field("git", build.git)
+      .field("build", build.build);
   json.key("features").begin_array().value("http/1.1").end_array().end_object().finish();
   return out;
 }
@@ -49,7 +53,8 @@ constexpr Duration worker_grace = Duration::seconds(1);
 // Counts a shard's background tasks; one that stays down makes the service not ready.
 class Node::BackgroundEvents : public TaskEvents {
  public:
-  BackgroundEvents(Shared& shared, observe::Slot slot) noexcept : metrics_(shared.metrics), health_(shared.health), slot_(slot) {}
+  BackgroundEvents(Shared& shared, observe::Slot slot) noexcept
+      : metrics_(shared.metrics), health_(shared.health), slot_(slot) {}
   void spawned(const char* kind, const char*) noexcept override { count(metrics_.tasks_spawned, kind); }
   void cancelled(const char* kind, const char*) noexcept override { count(metrics_.tasks_canceled, kind); }
   void aborted(const char* kind, const char*) noexcept override { count(metrics_.tasks_aborted, kind); }
@@ -71,8 +76,8 @@ class Node::BackgroundEvents : public TaskEvents {
 // Members die in reverse; by then no task is alive. The server's stop switches hang below the scope of its
 // connections, so it goes first.
 struct Node::ShardPart {
-  ShardPart(Shared& shared, io::Machine& m, config::SnapshotPtr snapshot, const Settings& settings, observe::Logger l,
-            std::size_t workers)
+  ShardPart(Shared& shared, io::Machine& m, config::SnapshotPtr snapshot, const Settings& settings,
+            observe::Logger l, std::size_t workers)
       : machine(m),
         log(l),
         events(shared, m.shard.index()),
@@ -94,8 +99,8 @@ struct Node::ShardPart {
   Scope control;
 };
 
-Node::Node(Service& service, config::SnapshotPtr snapshot, const config::ServerKeys& keys, observe::Log& log, BuildInfo build,
-           unsigned shards, std::size_t workers)
+Node::Node(Service& service, config::SnapshotPtr snapshot, const config::ServerKeys& keys, observe::Log& log,
+           BuildInfo build, unsigned shards, std::size_t workers)
     : service_(service),
       keys_(keys),
       settings_(read_settings(*snapshot, keys)),
@@ -113,7 +118,8 @@ Node::Node(Service& service, config::SnapshotPtr snapshot, const config::ServerK
       shared_{service_, routes_, specs_, admission_, work_, health_, metrics_, registry_, version_json_, {}} {
   shared_.topology_json = [this](std::string& out) {
     // With the capacities this process was configured with.
-    std::vector<QueueDeclaration> queues(service_.declaration().queues.begin(), service_.declaration().queues.end());
+    std::vector<QueueDeclaration> queues(service_.declaration().queues.begin(),
+                                         service_.declaration().queues.end());
     for (QueueDeclaration& queue : queues)
       if (queue.name == "work") queue.capacity = work_.limit();
     ServiceDeclaration effective = service_.declaration();
@@ -126,8 +132,10 @@ Node::Node(Service& service, config::SnapshotPtr snapshot, const config::ServerK
   service.declare_metrics(registry_);
   log.declare_metrics(registry_);
   registry_.observed_gauge("amnesia_mode", "1 while nothing is written to disk.", [] { return 0.0; });
-  auto info = registry_.gauges({"build_info", "Always 1; what was built is in the labels.",
-                                {{"version", {std::string(build.version)}}, {"git", {std::string(build.git)}}}});
+  auto info =
+      registry_.gauges({"build_info",
+                        "Always 1; what was built is in the labels.",
+                        {{"version", {std::string(build.version)}}, {"git", {std::string(build.git)}}}});
   info.at(0, 0).set(0, 1);
 }
 
@@ -154,7 +162,9 @@ void Node::start(unsigned shard) {
   ShardPart& part = *parts_[shard];
   ShardScope here(part.machine.shard);
   part.pipeline.start(part.background);
-  CHECK(part.background.start({"event-log", "observer"}, [this, &part](Call call) { return log_events(call, part); }).has_value());
+  CHECK(part.background
+            .start({"event-log", "observer"}, [this, &part](Call call) { return log_events(call, part); })
+            .has_value());
   part.server.start(part.connections);
   health_.set("tasks", true);
 }
@@ -196,7 +206,8 @@ Task<> Node::log_events(Call call, ShardPart& part) {
     auto event = co_await receiver.recv(call);
     if (!event && event.error().code == ErrorCode::lagged) {
       metrics_.bus_lagged.at(0, 0).add(part.machine.shard.index(), receiver.missed());
-      if (auto held = every.due(part.machine.shard.now())) part.log.warn("events lag", {{"missed", receiver.missed()}, {"held_back", *held}});
+      if (auto held = every.due(part.machine.shard.now()))
+        part.log.warn("events lag", {{"missed", receiver.missed()}, {"held_back", *held}});
       continue;
     }
     if (!event) co_return;
@@ -208,7 +219,8 @@ Task<> Node::log_events(Call call, ShardPart& part) {
 // NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): parts outlive their tasks
 Task<> Node::drain_shard(Call call, ShardPart& part, std::function<void(DrainResult)> done) {
   DrainResult result = co_await part.bus.drain.finish(call, part.connections);
-  for (std::size_t i = 0; i < result.aborted; ++i) metrics_.tasks_aborted.at(metrics_.kind_index("connection")).add(part.machine.shard.index());
+  for (std::size_t i = 0; i < result.aborted; ++i)
+    metrics_.tasks_aborted.at(metrics_.kind_index("connection")).add(part.machine.shard.index());
   // Nobody can send any more: workers end when they have emptied the queue.
   part.pipeline.close();
   part.bus.events.close();
@@ -216,7 +228,8 @@ Task<> Node::drain_shard(Call call, ShardPart& part, std::function<void(DrainRes
     part.background.abort();
     (void)co_await part.background.join(call.within(worker_grace));
     result.aborted += part.background.size();
-    part.background.scope().for_each_task([&](const TaskInfo& task) { result.still_alive.emplace_back(task.name); });
+    part.background.scope().for_each_task(
+        [&](const TaskInfo& task) { result.still_alive.emplace_back(task.name); });
   }
   done(std::move(result));
 }

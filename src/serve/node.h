@@ -21,8 +21,8 @@ struct BuildInfo {
 class Node {
  public:
   // `service`, `log` and the snapshot's schema outlive the node.
-  Node(Service& service, config::SnapshotPtr snapshot, const config::ServerKeys& keys, observe::Log& log, BuildInfo build,
-       unsigned shards, std::size_t workers);
+  Node(Service& service, config::SnapshotPtr snapshot, const config::ServerKeys& keys, observe::Log& log,
+       BuildInfo build, unsigned shards, std::size_t workers);
   ~Node();
   Node(const Node&) = delete;
   Node& operator=(const Node&) = delete;

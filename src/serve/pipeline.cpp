@@ -87,7 +87,8 @@ void Pipeline::apply(const config::Snapshot& snapshot, const Settings& settings)
 }
 
 http::Handler::Admission Pipeline::admit(const io::PeerAddress& peer, bool health_only) {
-  const Admission verdict = health_only ? shared_.admission.connect_for_health() : shared_.admission.connect(peer);
+  const Admission verdict =
+      health_only ? shared_.admission.connect_for_health() : shared_.admission.connect(peer);
   if (verdict == Admission::refused) {
     shared_.metrics.rejected.at(Rejected::connections).add(slot_);
     return verdict;
@@ -137,22 +138,28 @@ Error Pipeline::match_route(http::Exchange& exchange) {
   if (!decoded) return decoded.error();
   exchange.route = shared_.routes.match(*decoded, exchange.request().method);
   switch (exchange.route.outcome) {
-    case http::RouteMatch::Outcome::matched: return {ErrorCode::ok, ""};
-    case http::RouteMatch::Outcome::malformed: return {ErrorCode::malformed, "the path's parameter does not parse", Side::client};
-    case http::RouteMatch::Outcome::not_found: return {ErrorCode::not_found, "no such path", Side::client};
-    case http::RouteMatch::Outcome::method_not_allowed: break;
+    case http::RouteMatch::Outcome::matched:
+      return {ErrorCode::ok, ""};
+    case http::RouteMatch::Outcome::malformed:
+      return {ErrorCode::malformed, "the path's parameter does not parse", Side::client};
+    case http::RouteMatch::Outcome::not_found:
+      return {ErrorCode::not_found, "no such path", Side::client};
+    case http::RouteMatch::Outcome::method_not_allowed:
+      break;
   }
   return {ErrorCode::method_not_allowed, "method not allowed here", Side::client};
 }
 
 void Pipeline::answer_unmatched(http::Exchange& exchange, const Error& error) {
   std::array<char, http::allow_size_max> room;
-  if (error.code == ErrorCode::method_not_allowed) exchange.response.add_field("Allow", http::format_allow(exchange.route.allow, room));
+  if (error.code == ErrorCode::method_not_allowed)
+    exchange.response.add_field("Allow", http::format_allow(exchange.route.allow, room));
   answer_error(exchange, error);
 }
 
 std::size_t Pipeline::route_of(const http::Exchange& exchange) const noexcept {
-  return exchange.route.outcome == http::RouteMatch::Outcome::matched ? exchange.route.id : shared_.metrics.unmatched;
+  return exchange.route.outcome == http::RouteMatch::Outcome::matched ? exchange.route.id
+                                                                      : shared_.metrics.unmatched;
 }
 
 void Pipeline::reject(http::Exchange& exchange, Rejected why, const Error& error, unsigned retry_after) {
@@ -198,7 +205,8 @@ http::Handler::Next Pipeline::begin(http::Exchange& exchange) {
     answer_shared(exchange, topology);
     return Next::answered;
   }
-  exchange.deadline = request_deadline(exchange.request().fields, exchange.started, machine_.shard.wall(), settings_.request_timeout);
+  exchange.deadline = request_deadline(exchange.request().fields, exchange.started, machine_.shard.wall(),
+                                       settings_.request_timeout);
   shared_.metrics.inflight.at(exchange.route.id).add(slot_, 1);
   exchange.counted |= counted_route;
   if (spec.run == Run::at_once && service_->try_answer(exchange)) return Next::answered;
@@ -280,7 +288,9 @@ Task<> Pipeline::worker(Call call) {
   }
 }
 
-void Pipeline::show_depth() noexcept { shared_.metrics.queue_depth.at(0).set(slot_, static_cast<std::int64_t>(queue_.depth())); }
+void Pipeline::show_depth() noexcept {
+  shared_.metrics.queue_depth.at(0).set(slot_, static_cast<std::int64_t>(queue_.depth()));
+}
 
 // NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): its waiter outlives it
 Task<> Pipeline::run_job(Job& job) {
@@ -310,7 +320,8 @@ Task<> Pipeline::run_job(Job& job) {
 
 void Pipeline::refuse(http::Exchange& exchange, Error error) {
   if (exchange.corr_size == 0) take_corr_id(exchange);
-  if (status_of(error.code) < 500 && error.code != ErrorCode::busy) shared_.metrics.rejected.at(Rejected::head).add(slot_);
+  if (status_of(error.code) < 500 && error.code != ErrorCode::busy)
+    shared_.metrics.rejected.at(Rejected::head).add(slot_);
   exchange.response.close = true;
   answer_error(exchange, error);
 }

@@ -1,7 +1,7 @@
 // bench_stages: what a keep-alive GET of 1 KiB costs in user space, stage by stage, in ns.
 //
-// The whole request runs through the real server and pipeline over a stream in memory; the stages are the same
-// functions called alone. What the kernel costs is seen in `./dev bench http`.
+// The whole request runs through the real server and pipeline over a stream in memory; the stages are the
+// same functions called alone. What the kernel costs is seen in `./dev bench http`.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -57,7 +57,9 @@ class EndlessStream : public io::Stream {
     for (const iovec& one : parts) size += one.iov_len;
     return {io::IoStatus::done, size};
   }
-  io::Io try_send_file(io::File&, std::uint64_t, std::size_t count) noexcept override { return {io::IoStatus::done, count}; }
+  io::Io try_send_file(io::File&, std::uint64_t, std::size_t count) noexcept override {
+    return {io::IoStatus::done, count};
+  }
   void cork(bool) noexcept override {}
   void shutdown_send() noexcept override {}
   void close(bool) noexcept override {}
@@ -69,7 +71,9 @@ class EndlessStream : public io::Stream {
 
 class OneListener : public io::Listener {
  public:
-  OneListener(Shard& shard, std::uint64_t& left) : Listener(shard), shard_(shard), left_(left) { acceptable.signal(); }
+  OneListener(Shard& shard, std::uint64_t& left) : Listener(shard), shard_(shard), left_(left) {
+    acceptable.signal();
+  }
   Accepted try_accept() noexcept override {
     if (given_) {
       acceptable.clear();
@@ -89,7 +93,9 @@ class OneListener : public io::Listener {
 
 struct MemoryNetwork : io::Network {
   MemoryNetwork(Shard& s, std::uint64_t& l) : shard(s), left(l) {}
-  Result<std::unique_ptr<io::Listener>> listen(const io::Endpoint&) override { return std::make_unique<OneListener>(shard, left); }
+  Result<std::unique_ptr<io::Listener>> listen(const io::Endpoint&) override {
+    return std::make_unique<OneListener>(shard, left);
+  }
   Task<Result<std::unique_ptr<io::Stream>>> connect(Call, io::Endpoint) override {
     co_return fail(ErrorCode::connection_lost, "no network");
   }
@@ -196,7 +202,8 @@ int main() {
   const std::string date = "Date: Sun, 06 Nov 1994 08:49:37 GMT\r\nX-Content-Type-Options: nosniff\r\n";
   rows.push_back({"write the head", ns_per_call(1'000'000, [&] {
                     http::HeadWriter head(out);
-                    head.status(200).append_lines(date).append_field(http::FieldName::x_corr_id, {text, sizeof text});
+                    head.status(200).append_lines(date).append_field(http::FieldName::x_corr_id,
+                                                                     {text, sizeof text});
                     head.append_field(http::FieldName::content_type, "application/octet-stream");
                     head.append_number(http::FieldName::content_length, 1024);
                     keep(head.finish()->size());

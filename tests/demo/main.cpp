@@ -96,7 +96,9 @@ class CountedService : public serve::Service {
   const ServiceDeclaration& declaration() const override { return inner_->declaration(); }
   std::span<const serve::RouteSpec> routes() const override { return inner_->routes(); }
   std::vector<serve::GateDeclaration> gates() const override { return inner_->gates(); }
-  std::unique_ptr<serve::ServiceShard> make_shard(serve::ShardContext context) override { return inner_->make_shard(context); }
+  std::unique_ptr<serve::ServiceShard> make_shard(serve::ShardContext context) override {
+    return inner_->make_shard(context);
+  }
   void declare_metrics(observe::Registry& registry) override {
     registry.observed_counter("process_allocations_total", "Blocks of memory asked for.",
                               [] { return static_cast<double>(demo::allocation_count()); });
@@ -118,9 +120,12 @@ int serve_verb(const Arguments& a) {
     std::fflush(stdout);
   };
   options.complain = [](const std::string& line) { fmt::print(stderr, "{}\n", line); };
-  return serve::run_host(schema, keys.server, [&](const config::Snapshot& snapshot) -> std::unique_ptr<serve::Service> {
-    return std::make_unique<CountedService>(demo::make_service(snapshot.get(keys.files)));
-  }, options);
+  return serve::run_host(
+      schema, keys.server,
+      [&](const config::Snapshot& snapshot) -> std::unique_ptr<serve::Service> {
+        return std::make_unique<CountedService>(demo::make_service(snapshot.get(keys.files)));
+      },
+      options);
 }
 
 int config_verb(const Arguments& a) {
@@ -136,7 +141,8 @@ int config_verb(const Arguments& a) {
     fmt::print(stderr, "{}\n", config::format_problems(snapshot.error()));
     return serve::exit_bad_config;
   }
-  if (a.word == "show") fmt::print("{}", a.json ? config::show_json(**snapshot) : config::show_text(**snapshot));
+  if (a.word == "show")
+    fmt::print("{}", a.json ? config::show_json(**snapshot) : config::show_text(**snapshot));
   return 0;
 }
 

@@ -10,7 +10,6 @@
 #include "http/range.h"
 #include "runtime/wait.h"
 #include "serve/answer.h"
-#include "serve/answer.h"
 
 namespace cairn::demo {
 namespace {
@@ -66,7 +65,10 @@ struct OpenFile {
 class DemoShard : public serve::ServiceShard {
  public:
   DemoShard(serve::ShardContext context, std::string files)
-      : machine_(context.machine), settings_(context.settings), files_(std::move(files)), kilobyte_(make_kilobyte()) {}
+      : machine_(context.machine),
+        settings_(context.settings),
+        files_(std::move(files)),
+        kilobyte_(make_kilobyte()) {}
 
   bool try_answer(Exchange& exchange) override {
     if (exchange.route.id == mem) {
@@ -81,10 +83,14 @@ class DemoShard : public serve::ServiceShard {
 
   Task<Result<>> handle(Call call, Exchange& exchange) override {
     switch (exchange.route.id) {
-      case file: return serve_file(call, exchange);
-      case echo: return serve_echo(call, exchange);
-      case job: return serve_job(call, exchange);
-      default: return serve_stream(exchange);
+      case file:
+        return serve_file(call, exchange);
+      case echo:
+        return serve_echo(call, exchange);
+      case job:
+        return serve_job(call, exchange);
+      default:
+        return serve_stream(exchange);
     }
   }
   void apply(const config::Snapshot&) override {}
@@ -95,7 +101,8 @@ class DemoShard : public serve::ServiceShard {
   Task<Result<>> serve_file(Call call, Exchange& exchange) {
     if (files_.empty()) co_return fail(ErrorCode::not_found, "no such file", Side::client);
     const std::string name(exchange.route.at[0].text);
-    CO_TRY(std::unique_ptr<io::File> opened, co_await machine_.disk.open(call, files_ + "/" + name, io::OpenMode::read));
+    CO_TRY(std::unique_ptr<io::File> opened,
+           co_await machine_.disk.open(call, files_ + "/" + name, io::OpenMode::read));
     OpenFile entry;
     CO_TRY(entry.size, opened->size());
     entry.file = std::move(opened);
@@ -111,19 +118,22 @@ class DemoShard : public serve::ServiceShard {
     const auto& fields = exchange.request().fields;
     response.add_field("ETag", entry.etag);
     response.add_field("Accept-Ranges", "bytes");
-    const http::Verdict verdict = http::evaluate(fields, exchange.request().method, {.etag = entry.etag, .last_modified = {}, .exists = true});
+    const http::Verdict verdict = http::evaluate(fields, exchange.request().method,
+                                                 {.etag = entry.etag, .last_modified = {}, .exists = true});
     if (verdict.outcome == http::Precondition::not_modified) {
       response.status = 304;
       return;
     }
     if (verdict.outcome == http::Precondition::failed)
-      return serve::answer_error(exchange, {ErrorCode::precondition_failed, "the file has another tag", Side::client});
+      return serve::answer_error(exchange,
+                                 {ErrorCode::precondition_failed, "the file has another tag", Side::client});
     std::array<char, http::content_range_size_max> room;
     if (verdict.range_applies) {
       const http::RangeSet ranges = http::parse_range(fields.get(http::FieldName::range), entry.size);
       if (ranges.kind == http::RangeSet::Kind::unsatisfiable) {
         response.add_field("Content-Range", http::format_unsatisfied_range(entry.size, room));
-        return serve::answer_error(exchange, {ErrorCode::range_not_satisfiable, "the range is outside of the file", Side::client});
+        return serve::answer_error(
+            exchange, {ErrorCode::range_not_satisfiable, "the range is outside of the file", Side::client});
       }
       if (ranges.kind == http::RangeSet::Kind::ranges && ranges.count == 1) {
         response.status = 206;
@@ -143,7 +153,8 @@ class DemoShard : public serve::ServiceShard {
       if (part.empty()) break;
       parts.push_back(std::move(part));
     }
-    exchange.response.answer_stream("application/octet-stream", std::make_unique<EchoSource>(std::move(parts)));
+    exchange.response.answer_stream("application/octet-stream",
+                                    std::make_unique<EchoSource>(std::move(parts)));
     co_return Result<>{};
   }
 
@@ -164,7 +175,9 @@ class DemoShard : public serve::ServiceShard {
 
   struct NameHash {
     using is_transparent = void;
-    std::size_t operator()(std::string_view text) const noexcept { return std::hash<std::string_view>()(text); }
+    std::size_t operator()(std::string_view text) const noexcept {
+      return std::hash<std::string_view>()(text);
+    }
   };
 
   io::Machine& machine_;
@@ -190,6 +203,8 @@ class DemoService : public serve::Service {
 
 }  // namespace
 
-std::unique_ptr<serve::Service> make_service(std::string files) { return std::make_unique<DemoService>(std::move(files)); }
+std::unique_ptr<serve::Service> make_service(std::string files) {
+  return std::make_unique<DemoService>(std::move(files));
+}
 
 }  // namespace cairn::demo

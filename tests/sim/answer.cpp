@@ -57,7 +57,8 @@ std::string find_fault(Answer& answer, http::Method method, std::string_view cor
   if (!answer.nosniff) return "no nosniff";
   if (!answer.dated) return "no Date";
   const bool fresh = parse_ulid(answer.corr).has_value();
-  answer.unread = fresh && answer.last && answer.corr != corr && (answer.status == 429 || answer.status == 408);
+  answer.unread =
+      fresh && answer.last && answer.corr != corr && (answer.status == 429 || answer.status == 408);
   if (!corr.empty() && answer.corr != corr && !answer.unread)
     return fmt::format("X-Corr-ID is {}, {} was sent", answer.corr, corr);
   if (corr.empty() && !fresh) return fmt::format("X-Corr-ID {} is not a ULID", answer.corr);

@@ -10,7 +10,10 @@ using io::sim::Crash;
 class Faults {
  public:
   Faults(Scenario& scenario, std::vector<io::sim::Node*> clients)
-      : scenario_(scenario), world_(scenario.world()), random_(scenario.random()), clients_(std::move(clients)) {}
+      : scenario_(scenario),
+        world_(scenario.world()),
+        random_(scenario.random()),
+        clients_(std::move(clients)) {}
 
   void schedule(Instant end) {
     const Plan& plan = scenario_.plan();
@@ -23,7 +26,8 @@ class Faults {
       Server& server = *scenario_.servers()[below(scenario_.servers().size())];
       io::sim::Node& client = *clients_[below(clients_.size())];
       // Drawn now, so that what happens does not depend on what else happens.
-      const Duration lasting = Duration::millis(50 + static_cast<std::int64_t>(below(below(4) == 0 ? 5000 : 800)));
+      const Duration lasting =
+          Duration::millis(50 + static_cast<std::int64_t>(below(below(4) == 0 ? 5000 : 800)));
       const std::uint64_t dice = random_.next();
       world_.at(at, [=, this, &server, &client] {
         if (scenario_.phase() == Phase::faults) happen(what, server, client, lasting, dice);
@@ -66,21 +70,28 @@ class Faults {
           if (node.up() && node.lives() == life) world_.resume(node);
         });
         return;
-      case Chaos::power_cut: return down(server, Crash::power, lasting);
-      case Chaos::kill: return down(server, Crash::process, lasting);
+      case Chaos::power_cut:
+        return down(server, Crash::power, lasting);
+      case Chaos::kill:
+        return down(server, Crash::process, lasting);
       case Chaos::second_signal:
         server.drain();
         world_.after(Duration{lasting.ns % 500'000'000}, [&server] { server.second_signal(); });
         return;
-      case Chaos::graceful_restart: return server.drain();
-      case Chaos::reset_all: return network.reset_all(a);
-      case Chaos::vanish_all: return network.vanish_all(dice % 2 == 0 ? a : b);
+      case Chaos::graceful_restart:
+        return server.drain();
+      case Chaos::reset_all:
+        return network.reset_all(a);
+      case Chaos::vanish_all:
+        return network.vanish_all(dice % 2 == 0 ? a : b);
       case Chaos::skew:
         scenario_.hit("sim.clock_skew");
         world_.set_clock_skew(node, Duration::millis(static_cast<std::int64_t>(dice % 20'000) - 10'000));
         return;
-      case Chaos::disk_stall: return node.disk().stall(lasting);
-      case Chaos::disk_nth_call: return fail_a_call(node, dice);
+      case Chaos::disk_stall:
+        return node.disk().stall(lasting);
+      case Chaos::disk_nth_call:
+        return fail_a_call(node, dice);
       case Chaos::disk_rot:
         if (scenario_.plan().disk_lies) (void)node.disk().rot_somewhere();
         return;
@@ -92,7 +103,8 @@ class Faults {
         Random random(dice);
         return server.reload(draw_limits(random, scenario_.plan().tiny));
       }
-      case Chaos::rebind: return server.rebind();
+      case Chaos::rebind:
+        return server.rebind();
       default:
         if (!client.up()) return;
         scenario_.hit("sim.client_power_cut");
@@ -113,7 +125,8 @@ class Faults {
     using io::sim::DiskCall;
     using io::sim::DiskFailure;
     if (!scenario_.plan().disk_fails) return;
-    constexpr DiskCall calls[] = {DiskCall::open, DiskCall::read, DiskCall::write, DiskCall::sync_data, DiskCall::rename, DiskCall::sync_directory};
+    constexpr DiskCall calls[] = {DiskCall::open,      DiskCall::read,   DiskCall::write,
+                                  DiskCall::sync_data, DiskCall::rename, DiskCall::sync_directory};
     constexpr DiskFailure ways[] = {DiskFailure::error, DiskFailure::full, DiskFailure::partial};
     const DiskCall call = calls[dice % std::size(calls)];
     // A partial effect is a matter of writes only.

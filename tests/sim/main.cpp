@@ -61,24 +61,26 @@ Arguments parse(int argc, char** argv) {
     else
       a.wrong = true;
   }
-  const auto is_plant = [](const std::string& name) { return name.empty() || name == "pointer" || name == "clock"; };
+  const auto is_plant = [](const std::string& name) {
+    return name.empty() || name == "pointer" || name == "clock";
+  };
   if (!is_plant(a.plant) || !is_plant(a.planted) || a.jobs == 0) a.wrong = true;
   return a;
 }
 
 int one_seed(const Arguments& a) {
   io::sim::Probes probes;
-  const simulator::Options options{.verbose = a.verbose,
-                                   .plant_pointer = a.planted == "pointer",
-                                   .plant_clock = a.planted == "clock"};
+  const simulator::Options options{
+      .verbose = a.verbose, .plant_pointer = a.planted == "pointer", .plant_clock = a.planted == "clock"};
   const simulator::Report report = simulator::run_seed(*a.seed, options, probes);
   if (a.hash) {
     fmt::print("{:016x}\n", report.hash);
     return 0;
   }
   if (!report.violation.empty()) fmt::print("seed {}: {}\n", report.seed, report.violation);
-  fmt::print("seed {}: hash {:016x}, {} requests in {:.1f} simulated seconds, {} steps: {}\n", report.seed, report.hash,
-             report.completed, report.simulated.to_seconds(), report.steps, report.violation.empty() ? "ok" : "FAILED");
+  fmt::print("seed {}: hash {:016x}, {} requests in {:.1f} simulated seconds, {} steps: {}\n", report.seed,
+             report.hash, report.completed, report.simulated.to_seconds(), report.steps,
+             report.violation.empty() ? "ok" : "FAILED");
   return report.violation.empty() ? 0 : 1;
 }
 
@@ -90,7 +92,8 @@ int self_test(const std::string& plant, const std::string& program) {
                                  simulator::hash_of_fresh_process(program, seed, "")};
     const std::string dirty[] = {simulator::hash_of_fresh_process(program, seed, planted),
                                  simulator::hash_of_fresh_process(program, seed, planted)};
-    fmt::print("seed {}: {} {} without, {} {} with the planted {}\n", seed, clean[0], clean[1], dirty[0], dirty[1], plant);
+    fmt::print("seed {}: {} {} without, {} {} with the planted {}\n", seed, clean[0], clean[1], dirty[0],
+               dirty[1], plant);
     if (clean[0].empty() || clean[0] != clean[1]) {
       fmt::print("the same seed gave two hashes\n");
       return 1;
@@ -105,24 +108,29 @@ int self_test(const std::string& plant, const std::string& program) {
 }
 
 int many_seeds(const Arguments& a, const std::string& program) {
-  const simulator::Totals totals = simulator::run_seeds(a.first, a.seeds, static_cast<unsigned>(a.jobs), program);
+  const simulator::Totals totals =
+      simulator::run_seeds(a.first, a.seeds, static_cast<unsigned>(a.jobs), program);
   bool fine = totals.findings.empty();
   if (a.seeds >= probes_need) {
     for (const std::string& name : totals.missed) fmt::print("never reached: {}\n", name);
-    fine = fine && totals.missed.empty() && totals.requests_per_second() >= least_rate && totals.speed() >= least_speed;
+    fine = fine && totals.missed.empty() && totals.requests_per_second() >= least_rate &&
+           totals.speed() >= least_speed;
   }
   if (!a.json.empty()) {
     std::FILE* file = std::fopen(a.json.c_str(), "wb");
     const std::string text = simulator::to_json(totals) + "\n";
-    if (file == nullptr || std::fwrite(text.data(), 1, text.size(), file) != text.size() || std::fclose(file) != 0) {
+    if (file == nullptr || std::fwrite(text.data(), 1, text.size(), file) != text.size() ||
+        std::fclose(file) != 0) {
       fmt::print(stderr, "cannot write {}\n", a.json);
       fine = false;
     }
   }
-  fmt::print("{} seeds, {} failed; {:.1f} requests per simulated second; {:.0f} simulated hours per CPU hour; {} reruns; "
-             "{} probes missed; {:.0f} s: {}\n",
-             totals.seeds, totals.findings.size(), totals.requests_per_second(), totals.speed(), totals.reruns,
-             totals.missed.size(), totals.wall_seconds, fine ? "ok" : "FAILED");
+  fmt::print(
+      "{} seeds, {} failed; {:.1f} requests per simulated second; {:.0f} simulated hours per CPU hour; {} "
+      "reruns; "
+      "{} probes missed; {:.0f} s: {}\n",
+      totals.seeds, totals.findings.size(), totals.requests_per_second(), totals.speed(), totals.reruns,
+      totals.missed.size(), totals.wall_seconds, fine ? "ok" : "FAILED");
   return fine ? 0 : 1;
 }
 

@@ -52,10 +52,9 @@ void draw_disk(Random& random, Plan& plan) {
 
 void draw_visits(Random& random, Plan& plan) {
   constexpr std::array<std::uint32_t, visit_count> usual{30, 20, 20, 20, 4, 8, 1, 4, 2, 4,
-                                                         1,  1,  6,  2, 2, 1, 2, 1, 3, 2};
+                                                         1,  1,  6,  2,  2, 1, 2, 1, 3, 2};
   for (std::size_t i = 0; i < visit_count; ++i)
-    plan.weights[i] =
-        random.chance(1, 4) ? 0 : usual[i] * static_cast<std::uint32_t>(between(random, 1, 4));
+    plan.weights[i] = random.chance(1, 4) ? 0 : usual[i] * static_cast<std::uint32_t>(between(random, 1, 4));
   plan.weights[0] += 5;
 }
 

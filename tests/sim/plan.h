@@ -20,7 +20,9 @@ struct Limits {
   std::int64_t body = 1 << 20, head = 32 << 10;
   std::int64_t read_ms = 5000, write_ms = 5000, idle_ms = 60'000, request_ms = 5000, drain_ms = 3000;
 
-  bool refuses() const noexcept { return conns < 64 || per_ip < 64 || inflight < 64 || rps < 200 || work < 64; }
+  bool refuses() const noexcept {
+    return conns < 64 || per_ip < 64 || inflight < 64 || rps < 200 || work < 64;
+  }
   bool few_connections() const noexcept { return conns < 64 || per_ip < 64; }
 };
 Limits draw_limits(Random& random, bool tiny);

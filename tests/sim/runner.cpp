@@ -62,8 +62,8 @@ double cpu_seconds() {
       report = scenario.run();
     }
     if (!report.violation.empty()) say(out, fmt::format("violation {} {}", seed, one_line(report.violation)));
-    say(out, fmt::format("seed {} {} {} {} {}", seed, report.completed, report.steps, report.simulated.to_seconds(),
-                         cpu_seconds() - before));
+    say(out, fmt::format("seed {} {} {} {} {}", seed, report.completed, report.steps,
+                         report.simulated.to_seconds(), cpu_seconds() - before));
     if (seed % rerun_every != 0) continue;
     const std::string mine = fmt::format("{:016x}", report.hash);
     const std::string theirs = hash_of_fresh_process(program, seed, "");
@@ -246,7 +246,10 @@ Totals run_seeds(std::uint64_t first, std::uint64_t count, unsigned jobs, const 
 std::string to_json(const Totals& totals) {
   std::string out;
   codec::JsonWriter json(out);
-  json.begin_object().field("seeds", totals.seeds).field("requests", totals.completed).field("steps", totals.steps);
+  json.begin_object()
+      .field("seeds", totals.seeds)
+      .field("requests", totals.completed)
+      .field("steps", totals.steps);
   json.field("simulated_seconds", totals.simulated_seconds).field("cpu_seconds", totals.cpu_seconds);
   json.field("wall_seconds", totals.wall_seconds);
   json.field("requests_per_simulated_second", totals.requests_per_second());
@@ -254,7 +257,10 @@ std::string to_json(const Totals& totals) {
   json.field("reruns", totals.reruns);
   json.key("failed").begin_array();
   for (const Finding& finding : totals.findings)
-    json.begin_object().field("seed", finding.seed).field("what", std::string_view(finding.what)).end_object();
+    json.begin_object()
+        .field("seed", finding.seed)
+        .field("what", std::string_view(finding.what))
+        .end_object();
   json.end_array().key("probes_missed").begin_array();
   for (const std::string& name : totals.missed) json.value(std::string_view(name));
   json.end_array().end_object().finish();

@@ -22,7 +22,9 @@ struct Totals {
   std::vector<Finding> findings;
   std::set<std::string> missed;  // probes that no seed has reached
 
-  double requests_per_second() const { return simulated_seconds > 0 ? static_cast<double>(completed) / simulated_seconds : 0; }
+  double requests_per_second() const {
+    return simulated_seconds > 0 ? static_cast<double>(completed) / simulated_seconds : 0;
+  }
   // Simulated hours in an hour of one core.
   double speed() const { return cpu_seconds > 0 ? simulated_seconds / cpu_seconds : 0; }
 };

@@ -14,21 +14,51 @@ constexpr Duration tick = Duration::millis(100);
 
 // What a run of many seeds must have met. The world's own faults are declared by its parts.
 void declare_probes(io::sim::Probes& probes) {
-  probes.declare({"sim.429_at_the_door", "sim.429_reserved", "sim.429_quota", "sim.429_inflight", "sim.429_queue",
-                  "sim.408", "sim.413", "sim.431", "sim.500_disk", "sim.503_draining", "sim.504_queued",
-                  "sim.504_running", "sim.client_gone_cancels", "sim.pipelined", "sim.100_continue", "sim.linger",
-                  "sim.drain_with_inflight", "sim.drain_idle", "sim.drained", "sim.drain_deadline_abort",
-                  "sim.second_signal", "sim.second_signal_abort", "sim.reload", "sim.rebind", "sim.health_listener", "sim.clock_skew",
-                  "sim.client_power_cut", "sim.client_gave_up", "sim.published", "sim.publish_failed",
-                  "sim.not_ready", "sim.half_closed_answered", "sim.silent_closed", "sim.closed_behind_malformed",
-                  "sim.flood_health_answered", "sim.http_1_0", "sim.converged"});
+  probes.declare({"sim.429_at_the_door",
+                  "sim.429_reserved",
+                  "sim.429_quota",
+                  "sim.429_inflight",
+                  "sim.429_queue",
+                  "sim.408",
+                  "sim.413",
+                  "sim.431",
+                  "sim.500_disk",
+                  "sim.503_draining",
+                  "sim.504_queued",
+                  "sim.504_running",
+                  "sim.client_gone_cancels",
+                  "sim.pipelined",
+                  "sim.100_continue",
+                  "sim.linger",
+                  "sim.drain_with_inflight",
+                  "sim.drain_idle",
+                  "sim.drained",
+                  "sim.drain_deadline_abort",
+                  "sim.second_signal",
+                  "sim.second_signal_abort",
+                  "sim.reload",
+                  "sim.rebind",
+                  "sim.health_listener",
+                  "sim.clock_skew",
+                  "sim.client_power_cut",
+                  "sim.client_gave_up",
+                  "sim.published",
+                  "sim.publish_failed",
+                  "sim.not_ready",
+                  "sim.half_closed_answered",
+                  "sim.silent_closed",
+                  "sim.closed_behind_malformed",
+                  "sim.flood_health_answered",
+                  "sim.http_1_0",
+                  "sim.converged"});
 }
 
 }  // namespace
 
 std::string format_corr(std::uint32_t id) { return fmt::format("req-{:08}", id); }
 
-Scenario::Scenario(std::uint64_t seed, const Declarations& declarations, Options options, io::sim::Probes& probes)
+Scenario::Scenario(std::uint64_t seed, const Declarations& declarations, Options options,
+                   io::sim::Probes& probes)
     : seed_(seed),
       declarations_(declarations),
       options_(options),
@@ -92,7 +122,8 @@ void Scenario::build() {
   for (unsigned machine = 0; machine < plan_.client_machines; ++machine) {
     auto boot = [this, machine](io::sim::Node& node) {
       for (unsigned i = machine; i < plan_.visitors; i += plan_.client_machines) {
-        Visitor& visitor = node.make<Visitor>(*this, node.machine(), i, seed_ * 1000 + i + 100 * node.lives());
+        Visitor& visitor =
+            node.make<Visitor>(*this, node.machine(), i, seed_ * 1000 + i + 100 * node.lives());
         node.scope().spawn("visitor", visitor.live(node.scope().call()));
       }
     };
@@ -147,7 +178,8 @@ void Scenario::converge() {
 void Scenario::drain_all() {
   phase_ = Phase::draining;
   for (auto& server : servers_)
-    world_->after(Duration::millis(static_cast<std::int64_t>(random_.below(500))), [&one = *server] { one.drain(); });
+    world_->after(Duration::millis(static_cast<std::int64_t>(random_.below(500))),
+                  [&one = *server] { one.drain(); });
   const Instant limit = world_->now() + Duration::seconds(10);
   const auto any_up = [&] {
     for (auto& server : servers_)
@@ -208,8 +240,9 @@ Report Scenario::run() {
   report.simulated = world_->now() - Instant{};
   report.violation = violation_;
   if (options_.verbose) {
-    fmt::print("{} nodes, {} visitors on {} machines, {}, {} kinds of chaos\n", plan_.shards.size(), plan_.visitors,
-               plan_.client_machines, plan_.tiny ? "tiny limits" : "default limits", plan_.chaos.size());
+    fmt::print("{} nodes, {} visitors on {} machines, {}, {} kinds of chaos\n", plan_.shards.size(),
+               plan_.visitors, plan_.client_machines, plan_.tiny ? "tiny limits" : "default limits",
+               plan_.chaos.size());
     for (auto& server : servers_) fmt::print("{}\n", server->describe());
   }
   world_->stop();

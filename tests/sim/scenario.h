@@ -4,8 +4,8 @@
 
 #include <cstdint>
 #include <memory>
-#include <string>
 #include <set>
+#include <string>
 #include <vector>
 
 #include "demo/declarations.h"

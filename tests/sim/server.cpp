@@ -98,8 +98,8 @@ struct Server::Life {
         log({.slots = self.shards(), .records_per_slot = 4, .level = observe::Level::error},
             [] { return WallTime{}; }),
         service(owner),
-        node(service, std::move(snapshot), owner.scenario_.declarations().keys.server, log,
-             {"0", "0", "sim"}, self.shards(), owner.scenario_.plan().workers),
+        node(service, std::move(snapshot), owner.scenario_.declarations().keys.server, log, {"0", "0", "sim"},
+             self.shards(), owner.scenario_.plan().workers),
         begun(self.shards(), false) {
     machines.reserve(self.shards());
     for (unsigned i = 0; i < self.shards(); ++i) {
@@ -152,7 +152,8 @@ struct Server::Life {
     Scenario& scenario = server.scenario_;
     if (result.aborted > 0) {
       server.last_abort_ = scenario.world().now();
-      scenario.hit(aborting ? io::sim::Tag("sim.second_signal_abort") : io::sim::Tag("sim.drain_deadline_abort"));
+      scenario.hit(aborting ? io::sim::Tag("sim.second_signal_abort")
+                            : io::sim::Tag("sim.drain_deadline_abort"));
     }
     for (const std::string& task : result.still_alive)
       scenario.violate(fmt::format("{}: task {} outlived the abort", server.name_, task));
@@ -210,10 +211,12 @@ std::string Server::describe() const {
     connections += life_->node.connections(i);
     refusals += life_->node.refusals(i);
   }
-  return fmt::format("{}: {} connections {} ({} refused) inflight {} depth {} tasks {} (conns {} per ip {} inflight {} rps {} idle {} ms)",
-                     name_, life_->draining ? "draining" : "up", connections, refusals, inflight(life_->node),
-                     life_->node.metrics().queue_depth.at(0).value(), node_->live_tasks(), limits_.conns,
-                     limits_.per_ip, limits_.inflight, limits_.rps, limits_.idle_ms);
+  return fmt::format(
+      "{}: {} connections {} ({} refused) inflight {} depth {} tasks {} (conns {} per ip {} inflight {} rps "
+      "{} idle {} ms)",
+      name_, life_->draining ? "draining" : "up", connections, refusals, inflight(life_->node),
+      life_->node.metrics().queue_depth.at(0).value(), node_->live_tasks(), limits_.conns, limits_.per_ip,
+      limits_.inflight, limits_.rps, limits_.idle_ms);
 }
 
 void Server::disturbed() noexcept {
@@ -227,7 +230,8 @@ void Server::drain() {
   Life& life = *life_;
   life.draining = true;
   last_drain_ = scenario_.world().now();
-  scenario_.hit(inflight(life.node) > 0 ? io::sim::Tag("sim.drain_with_inflight") : io::sim::Tag("sim.drain_idle"));
+  scenario_.hit(inflight(life.node) > 0 ? io::sim::Tag("sim.drain_with_inflight")
+                                        : io::sim::Tag("sim.drain_idle"));
   life.node.health().set_draining();
   for (unsigned i = 0; i < shards_; ++i)
     CHECK(node_->mailbox(i)
@@ -268,7 +272,8 @@ void Server::reload(const Limits& limits) {
   config::SnapshotPtr snapshot = load(scenario_.declarations(), next, ++versions_);
   life.node.apply_limits(*snapshot);
   for (unsigned i = 0; i < shards_; ++i)
-    CHECK(node_->mailbox(i).try_post_call([&life, i, snapshot] { life.node.apply(i, snapshot); }).has_value());
+    CHECK(
+        node_->mailbox(i).try_post_call([&life, i, snapshot] { life.node.apply(i, snapshot); }).has_value());
 }
 
 void Server::rebind() {
@@ -278,10 +283,10 @@ void Server::rebind() {
   Life& life = *life_;
   for (unsigned i = 0; i < shards_; ++i)
     CHECK(node_->mailbox(i)
-              .try_post_call([this, &life, i] {
-                const bool moved = life.node.rebind(i, {.host = {}, .port = port_, .path = {}}).has_value();
+              .try_post_call([this, &life, i, port = port_] {
+                const bool moved = life.node.rebind(i, {.host = {}, .port = port, .path = {}}).has_value();
                 if (!moved && !life.draining && !life.crashed)
-                  scenario_.violate(fmt::format("{}: cannot listen on port {}", name_, port_));
+                  scenario_.violate(fmt::format("{}: cannot listen on port {}", name_, port));
               })
               .has_value());
 }
@@ -325,7 +330,8 @@ void Server::drained() {
         fmt::format("{}: {} tasks live after the drain, {} expected", name_, node_->live_tasks(), own));
   for (unsigned i = 0; i < shards_; ++i) {
     if (life.node.connections(i) != 0)
-      scenario_.violate(fmt::format("{}: {} connections left after the drain", name_, life.node.connections(i)));
+      scenario_.violate(
+          fmt::format("{}: {} connections left after the drain", name_, life.node.connections(i)));
     const std::size_t left = life.machines[i].slab.outstanding();
     if (left != 0 && !(life.publishing && i == 0))
       scenario_.violate(fmt::format("{}: {} buffers left after the drain", name_, left));

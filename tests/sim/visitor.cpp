@@ -41,9 +41,11 @@ std::string gzip(std::string_view text) {
 // A body in pieces, with a pause now and then.
 class Pieces : public http::BodySource {
  public:
-  Pieces(Slab& slab, std::string text, std::uint64_t seed) : slab_(slab), text_(std::move(text)), random_(seed) {}
+  Pieces(Slab& slab, std::string text, std::uint64_t seed)
+      : slab_(slab), text_(std::move(text)), random_(seed) {}
   Task<Result<Buffer>> next(Call call) override {
-    if (random_.chance(1, 8)) CO_TRY_VOID(co_await sleep_for(call, Duration::millis(static_cast<std::int64_t>(random_.below(20)))));
+    if (random_.chance(1, 8))
+      CO_TRY_VOID(co_await sleep_for(call, Duration::millis(static_cast<std::int64_t>(random_.below(20)))));
     const std::size_t left = text_.size() - at_;
     if (left == 0) co_return Buffer();
     Buffer part = slab_.take(Slab::medium - 64);
@@ -106,26 +108,46 @@ Task<> Visitor::live(Call call) {
 Task<> Visitor::visit(Call call, Visit what) {
   Server& server = pick_server();
   switch (what) {
-    case Visit::memory: return ask_memory(call, server);
-    case Visit::file: return scenario_.plan().publish && below(3) == 0 ? ask_published(call, server) : ask_file(call, server);
-    case Visit::echo: return ask_echo(call, server);
-    case Visit::job: return ask_job(call, server);
-    case Visit::stream: return ask_stream(call, server);
-    case Visit::health: return ask_health(call, server);
-    case Visit::metrics: return ask_metrics(call, server);
-    case Visit::unknown: return ask_unknown(call, server);
-    case Visit::wrong_method: return ask_wrong_method(call, server);
-    case Visit::malformed: return send_malformed(call, server);
-    case Visit::slow_head: return send_slow_head(call, server);
-    case Visit::slow_body: return send_slow_body(call, server);
-    case Visit::pipeline: return send_pipeline(call, server);
-    case Visit::expect: return send_expecting(call, server);
-    case Visit::half_close: return send_half_close(call, server);
-    case Visit::silent: return send_nothing(call, server);
-    case Visit::oversized: return send_oversized(call, server);
-    case Visit::flood: return send_flood(call, server);
-    case Visit::abandon: return abandon(call, server);
-    default: return send_old_version(call, server);
+    case Visit::memory:
+      return ask_memory(call, server);
+    case Visit::file:
+      return scenario_.plan().publish && below(3) == 0 ? ask_published(call, server) : ask_file(call, server);
+    case Visit::echo:
+      return ask_echo(call, server);
+    case Visit::job:
+      return ask_job(call, server);
+    case Visit::stream:
+      return ask_stream(call, server);
+    case Visit::health:
+      return ask_health(call, server);
+    case Visit::metrics:
+      return ask_metrics(call, server);
+    case Visit::unknown:
+      return ask_unknown(call, server);
+    case Visit::wrong_method:
+      return ask_wrong_method(call, server);
+    case Visit::malformed:
+      return send_malformed(call, server);
+    case Visit::slow_head:
+      return send_slow_head(call, server);
+    case Visit::slow_body:
+      return send_slow_body(call, server);
+    case Visit::pipeline:
+      return send_pipeline(call, server);
+    case Visit::expect:
+      return send_expecting(call, server);
+    case Visit::half_close:
+      return send_half_close(call, server);
+    case Visit::silent:
+      return send_nothing(call, server);
+    case Visit::oversized:
+      return send_oversized(call, server);
+    case Visit::flood:
+      return send_flood(call, server);
+    case Visit::abandon:
+      return abandon(call, server);
+    default:
+      return send_old_version(call, server);
   }
 }
 
@@ -233,7 +255,9 @@ bool Visitor::judge(std::uint32_t id, Result<Answer>& answer, Method method, con
   Server& server = *scenario_.servers()[request.server];
   scenario_.answered((std::uint64_t{id} << 16) ^ static_cast<std::uint64_t>(answer->status) ^
                      (answer->body.size() << 40));
-  if (const std::string fault = find_fault(*answer, method, request.unnamed ? "" : format_corr(id), expected.bare); !fault.empty()) {
+  if (const std::string fault =
+          find_fault(*answer, method, request.unnamed ? "" : format_corr(id), expected.bare);
+      !fault.empty()) {
     complain(id, fmt::format("{}: {}", answer->status, fault));
     return false;
   }
@@ -241,11 +265,13 @@ bool Visitor::judge(std::uint32_t id, Result<Answer>& answer, Method method, con
   if (status == 429) {
     const bool door = answer->message == "too many connections";
     hit(door ? answer->unread ? io::sim::Tag("sim.429_at_the_door") : io::sim::Tag("sim.429_reserved")
-        : answer->code == ErrorCode::quota                   ? io::sim::Tag("sim.429_quota")
+        : answer->code == ErrorCode::quota                 ? io::sim::Tag("sim.429_quota")
         : answer->message == "too many requests in flight" ? io::sim::Tag("sim.429_inflight")
                                                            : io::sim::Tag("sim.429_queue"));
-    if (!server.least().refuses()) complain(id, "429 under limits that nobody reached: " + answer->message);
-    if (!door && !expected.admitted && method != Method::head) complain(id, "429 for what passes by every limit");
+    if (!server.least().refuses() && !expected.reserved)
+      complain(id, "429 under limits that nobody reached: " + answer->message);
+    if (!door && !expected.admitted && method != Method::head)
+      complain(id, "429 for what passes by every limit");
     if (request.once && request.started > 0) complain(id, "429, but it was started");
     return false;
   }
@@ -256,7 +282,8 @@ bool Visitor::judge(std::uint32_t id, Result<Answer>& answer, Method method, con
     hit("sim.504_running");
   }
   if (status == 408) hit("sim.408");
-  if (std::find(expected.statuses.begin(), expected.statuses.end(), status) != expected.statuses.end()) return true;
+  if (std::find(expected.statuses.begin(), expected.statuses.end(), status) != expected.statuses.end())
+    return true;
   if (status == 504 && expected.queued) return false;
   if (status == 408 && !scenario_.was_calm(request)) return false;
   if ((status == 500 || status == 507) && expected.reads_disk && scenario_.plan().disk_fails) {
@@ -278,7 +305,8 @@ Task<> Visitor::ask_memory(Call call, Server& server) {
   const Method method = below(5) == 0 ? Method::head : Method::get;
   scenario_.request(id).unnamed = below(8) == 0;
   auto answer = co_await ask(call, make(server, method, fmt::format("/mem/{}", below(100)), id));
-  if (judge(id, answer, method, {.statuses = {200}}) && answer->body != (method == Method::get ? kilobyte() : ""))
+  if (judge(id, answer, method, {.statuses = {200}}) &&
+      answer->body != (method == Method::get ? kilobyte() : ""))
     complain(id, "the answer from memory differs");
 }
 
@@ -294,7 +322,9 @@ Task<> Visitor::ask_file(Call call, Server& server) {
   std::string_view body = whole;
   std::string range;
   switch (form) {
-    case 1: body = {}; break;
+    case 1:
+      body = {};
+      break;
     case 2:
       request.add_field("Range", fmt::format("bytes={}-{}", first, first + size - 1));
       status = 206;
@@ -321,13 +351,18 @@ Task<> Visitor::ask_file(Call call, Server& server) {
       request.add_field("Range", "bytes=0-9");
       request.add_field("If-Range", "\"another\"");
       break;
-    case 7: request.add_field("Range", "bytes=0-9,20-29"); break;
+    case 7:
+      request.add_field("Range", "bytes=0-9,20-29");
+      break;
     case 8:
       request.add_field("If-Match", "\"another\"");
       status = 412;
       break;
-    case 9: status = 404; break;
-    default: break;
+    case 9:
+      status = 404;
+      break;
+    default:
+      break;
   }
   auto answer = co_await ask(call, std::move(request));
   if (!judge(id, answer, method, {.statuses = {status}, .queued = true, .reads_disk = true})) co_return;
@@ -345,7 +380,8 @@ Task<> Visitor::ask_published(Call call, Server& server) {
   const std::uint32_t id = scenario_.open_request(server.number(), false);
   const bool published = server.publication().durable > 0;
   auto answer = co_await ask(call, make(server, Method::get, fmt::format("/file/{}", published_name), id));
-  if (!judge(id, answer, Method::get, {.statuses = {200, 404}, .queued = true, .reads_disk = true})) co_return;
+  if (!judge(id, answer, Method::get, {.statuses = {200, 404}, .queued = true, .reads_disk = true}))
+    co_return;
   if (answer->status == 404) {
     // Before the first one, or after a power cut took it back.
     if (published && scenario_.was_calm(scenario_.request(id)))
@@ -382,13 +418,14 @@ Task<> Visitor::ask_echo(Call call, Server& server) {
     must = true;
   }
   const auto length = static_cast<std::int64_t>(sent.size());
-  if (length > server.least().body) also = 413;
-  if (length > server.most().body) must = true;
   if (form % 3 == 0)
     request.set_source(std::make_unique<Pieces>(machine_.slab, std::move(sent), random_.next()));
   else
     request.set_text(std::move(sent));
   auto answer = co_await ask(call, std::move(request));
+  // By all the limits there were meanwhile.
+  if (length > server.least().body) also = 413;
+  if (length > server.most().body) must = true;
   if (!judge(id, answer, method, {.statuses = {200, also, 415}, .queued = true})) co_return;
   if (answer->status == 413) hit("sim.413");
   if (answer->status == 415) {
@@ -435,7 +472,8 @@ Task<> Visitor::ask_job(Call call, Server& server) {
   }
   if (took < ms || !answer->body.starts_with(fmt::format("{{\"slept_ms\":{},", ms)))
     complain(id, fmt::format("a job of {} ms took {} ms and says {}", ms, took, answer->body));
-  if (ms > deadline + 50) complain(id, fmt::format("a job of {} ms was done under a deadline of {} ms", ms, deadline));
+  if (ms > deadline + 50)
+    complain(id, fmt::format("a job of {} ms was done under a deadline of {} ms", ms, deadline));
   const unsigned done = scenario_.request(id).done;
   if (done < 1 || done > (once ? 1u : 2u)) complain(id, fmt::format("answered, but done {} times", done));
 }
@@ -444,7 +482,8 @@ Task<> Visitor::ask_stream(Call call, Server& server) {
   const std::uint32_t id = scenario_.open_request(server.number(), false);
   const std::uint64_t parts = below(30);
   auto answer = co_await ask(call, make(server, Method::get, fmt::format("/stream/{}", parts), id));
-  if (judge(id, answer, Method::get, {.statuses = {200}, .queued = true}) && answer->body != std::string(parts * 1024, '.'))
+  if (judge(id, answer, Method::get, {.statuses = {200}, .queued = true}) &&
+      answer->body != std::string(parts * 1024, '.'))
     complain(id, fmt::format("a stream of {} parts has {} bytes", parts, answer->body.size()));
 }
 
@@ -464,10 +503,12 @@ Task<> Visitor::ask_health(Call call, Server& server) {
     if (server.last_drain() < Instant{0}) complain(id, "not ready, though nothing is wrong");
     co_return;
   }
-  if (!judge(id, answer, method, {.statuses = {200}, .admitted = false})) co_return;
+  if (!judge(id, answer, method, {.statuses = {200}, .admitted = false, .reserved = beside})) co_return;
   if (form == 0 && answer->body != "ok\n") complain(id, "health says " + answer->body);
-  if (form == 1 && !answer->body.starts_with("{\"ready\":true,")) complain(id, "readiness says " + answer->body);
-  if (form == 2 && answer->body.find("\"demo\"") == std::string::npos) complain(id, "version says " + answer->body);
+  if (form == 1 && !answer->body.starts_with("{\"ready\":true,"))
+    complain(id, "readiness says " + answer->body);
+  if (form == 2 && answer->body.find("\"demo\"") == std::string::npos)
+    complain(id, "version says " + answer->body);
   if (form == 3 && !answer->body.empty()) complain(id, "a HEAD answer with a body");
 }
 
@@ -485,7 +526,8 @@ Task<> Visitor::ask_unknown(Call call, Server& server) {
     const char* target;
     int status;
   };
-  constexpr Row rows[] = {{"/nothing", 404}, {"/mem/a%2fb", 400}, {"/job/abc", 400}, {"/mem", 404}, {"/mem/../healthz", 400}};
+  constexpr Row rows[] = {
+      {"/nothing", 404}, {"/mem/a%2fb", 400}, {"/job/abc", 400}, {"/mem", 404}, {"/mem/../healthz", 400}};
   const Row& row = rows[below(std::size(rows))];
   const std::uint32_t id = scenario_.open_request(server.number(), false);
   auto answer = co_await ask(call, make(server, Method::get, row.target, id));
@@ -504,7 +546,8 @@ Task<> Visitor::abandon(Call call, Server& server) {
   const std::uint32_t id = scenario_.open_request(server.number(), false);
   scenario_.request(id).fragile = true;
   if (below(2) == 0) {
-    auto answer = co_await ask(call.within(Duration::millis(between(1, 50))), make(server, Method::get, "/job/2000", id));
+    auto answer = co_await ask(call.within(Duration::millis(between(1, 50))),
+                               make(server, Method::get, "/job/2000", id));
     (void)judge(id, answer, Method::get, {.statuses = {200}, .queued = true});
     co_return;
   }

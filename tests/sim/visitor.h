@@ -16,10 +16,11 @@ namespace cairn::simulator {
 // What an answer may be, beyond what every request may meet.
 struct Expected {
   std::initializer_list<int> statuses;
-  bool queued = false;   // goes through the work queue: 504 is possible
+  bool queued = false;      // goes through the work queue: 504 is possible
   bool reads_disk = false;  // 500 is possible
-  bool bare = false;      // an error without the usual body
-  bool admitted = true;   // passes the limits: 429 is possible
+  bool bare = false;        // an error without the usual body
+  bool admitted = true;     // goes through the limits: 429 is possible
+  bool reserved = false;    // asks on one of the 16 connections for health, which others may hold
 };
 
 class Visitor {

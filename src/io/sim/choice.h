@@ -23,7 +23,8 @@ struct Tag {
   const char* name;
   std::uint64_t hash;
   consteval Tag(const char* literal) noexcept
-      : name(literal), hash(hash_text(literal)) {}  // NOLINT(google-explicit-constructor): implicit on purpose
+      : name(literal),
+        hash(hash_text(literal)) {}  // NOLINT(google-explicit-constructor): implicit on purpose
 };
 
 class ChoiceSource {
