@@ -74,8 +74,7 @@ void Server::drain() noexcept {
   if (idle_) idle_->cancel(StopReason::draining);
 }
 
-// NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): a door is forgotten only by this
-// task
+// NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): only this task forgets it
 Task<> Server::accept(Call call, Door& door) {
   io::Listener& listener = *door.listener;
   const Call waits = call.under(*door.accepting);
