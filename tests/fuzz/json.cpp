@@ -8,7 +8,7 @@
 
 #include "base/check.h"
 #include "codec/json_writer.h"
-#include "codec/utf8.h"
+#include "base/utf8.h"
 
 namespace {
 
