@@ -7,8 +7,8 @@
 #include <string>
 
 #include "base/check.h"
-#include "codec/json_writer.h"
 #include "base/utf8.h"
+#include "codec/json_writer.h"
 
 namespace {
 
