@@ -12,6 +12,20 @@ ErrorCode public_code(const Error& error) noexcept {
   return error.stop == StopReason::deadline ? ErrorCode::timeout : ErrorCode::draining;
 }
 
+namespace {
+
+// A wait that ended early carries the name of the wait, and an error of our own what we were doing: both are
+// for the log. A client is told what it can act on.
+std::string_view message_of(const Error& error, ErrorCode code) noexcept {
+  if (error.stop == StopReason::deadline) return "the deadline passed";
+  if (code == error.code) return error.context;
+  if (code == ErrorCode::draining) return "shutting down";
+  if (code == ErrorCode::malformed) return "the request was cut off";
+  return "internal error";
+}
+
+}  // namespace
+
 void answer_error(http::Exchange& exchange, const Error& error, std::optional<unsigned> retry_after) {
   http::Response& response = exchange.response;
   const ErrorCode code = public_code(error);
@@ -24,7 +38,7 @@ void answer_error(http::Exchange& exchange, const Error& error, std::optional<un
   codec::JsonWriter json(response.text);
   json.begin_object().key("error").begin_object();
   json.field("code", name_of(code))
-      .field("message", std::string_view(error.context))
+      .field("message", message_of(error, code))
       .field("corr_id", exchange.corr());
   if (retry_after) {
     json.field("retry_after", *retry_after);

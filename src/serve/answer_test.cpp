@@ -86,5 +86,19 @@ TEST(Answer, a_text_that_was_begun_is_replaced) {
   EXPECT_EQ(exchange.response.text, R"({"error":{"code":"pruned","message":"gone","corr_id":""}})");
 }
 
+TEST(Answer, a_wait_that_ended_early_is_told_in_words_a_client_can_act_on) {
+  http::Exchange exchange{{}};
+  answer_error(exchange, {ErrorCode::timeout, "sleep", Side::self, StopReason::deadline});
+  EXPECT_EQ(exchange.response.text,
+            R"({"error":{"code":"timeout","message":"the deadline passed","corr_id":""}})");
+  exchange.response.clear();
+  answer_error(exchange, {ErrorCode::cancelled, "sleep", Side::self, StopReason::draining});
+  EXPECT_NE(exchange.response.text.find(R"("message":"shutting down")"), std::string::npos);
+  exchange.response.clear();
+  answer_error(exchange, {ErrorCode::io_failed, "read /secret/path"});
+  EXPECT_EQ(exchange.response.text,
+            R"({"error":{"code":"internal","message":"internal error","corr_id":""}})");
+}
+
 }  // namespace
 }  // namespace cairn::serve
