@@ -268,7 +268,9 @@ Task<> Pipeline::handle(Call call, http::Exchange& exchange) {
   if (!job.started) {
     // Never started: leave the place empty for the worker that finds it. It may be another's by now.
     if (slot->job == &job) slot->job = nullptr;
-    answer_error(exchange, waited.error());
+    answer_error(exchange, waited.error().code == ErrorCode::timeout
+                               ? Error{ErrorCode::timeout, "the deadline passed in the queue"}
+                               : waited.error());
     co_return;
   }
   // Started: its waits have the same deadline and stop, so it is about to end; until then it uses our memory.

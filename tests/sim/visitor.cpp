@@ -275,7 +275,7 @@ bool Visitor::judge(std::uint32_t id, Result<Answer>& answer, Method method, con
     if (request.once && request.started > 0) complain(id, "429, but it was started");
     return false;
   }
-  if (status == 504 && answer->message == "work queue") {
+  if (status == 504 && answer->message == "the deadline passed in the queue") {
     hit("sim.504_queued");
     if (request.once && request.started > 0) complain(id, "504 from the queue, but it was started");
   } else if (status == 504) {
