@@ -42,7 +42,7 @@ Task<> Connection::turn_away(Call call) {
   if (append_small_answer() && co_await flush(call, {})) co_await linger(call);
 }
 
-// One iteration is one request. No other coroutine runs on the way of a request that is answered at once.
+// One iteration is one request. Answered at once, it runs in this frame alone but for the write.
 Task<> Connection::serve(Call call) {
   for (;;) {
     // Wait for the first byte, holding no memory. A fresh connection is served even while draining.
