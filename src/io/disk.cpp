@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 
 namespace cairn::io {
@@ -71,6 +72,47 @@ Result<Buffer> write_all(int descriptor, std::uint64_t offset, Buffer from) {
   return from;
 }
 
+Result<std::size_t> read_region(int descriptor, std::uint64_t offset, MutableByteView into) {
+  std::size_t done = 0;
+  while (done < into.size()) {
+    const ssize_t got =
+        pread(descriptor, into.data() + done, into.size() - done, static_cast<off_t>(offset + done));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return failed("read");
+    if (got == 0) break;
+    done += static_cast<std::size_t>(got);
+  }
+  return done;
+}
+
+Result<> write_vector(int descriptor, std::uint64_t offset, const std::vector<HeapBytes>& blocks) {
+  constexpr std::size_t at_once = 64;
+  std::size_t first = 0, skip = 0;  // the first block not wholly written, and how much of it is
+  while (first < blocks.size()) {
+    std::array<iovec, at_once> parts;
+    std::size_t count = 0;
+    for (std::size_t i = first; i < blocks.size() && count < at_once; ++i, ++count) {
+      const ByteView bytes = blocks[i].bytes().subspan(i == first ? skip : 0);
+      parts[count] = {const_cast<std::byte*>(bytes.data()), bytes.size()};
+    }
+    const ssize_t put =
+        pwritev(descriptor, parts.data(), static_cast<int>(count), static_cast<off_t>(offset));
+    if (put < 0 && errno == EINTR) continue;
+    if (put < 0) return failed("write");
+    offset += static_cast<std::uint64_t>(put);
+    auto left = static_cast<std::size_t>(put);
+    const std::size_t before = first;
+    while (first < blocks.size() && left >= blocks[first].size() - skip) {
+      left -= blocks[first].size() - skip;
+      skip = 0;
+      ++first;
+    }
+    skip += left;
+    if (put == 0 && first == before) return fail(ErrorCode::io_failed, "write made no progress");
+  }
+  return {};
+}
+
 class KernelFile final : public File {
  public:
   KernelFile(Pool& pool, int descriptor)
@@ -97,6 +139,27 @@ class KernelFile final : public File {
     return run(pool_, call, Lane::commit, [file = descriptor_, offset, buffer = std::move(from)]() mutable {
       return write_all(file->number(), offset, std::move(buffer));
     });
+  }
+  Result<std::size_t> try_read_into(std::uint64_t offset, MutableByteView into) noexcept override {
+    const iovec part{into.data(), into.size()};
+    const ssize_t got = preadv2(descriptor(), &part, 1, static_cast<off_t>(offset), RWF_NOWAIT);
+    if (got >= 0) return static_cast<std::size_t>(got);
+    if (errno == EAGAIN || errno == EOPNOTSUPP) return fail(ErrorCode::busy, "not in memory");
+    return failed("read");
+  }
+  Task<Result<std::size_t>> read_into(Call call, std::uint64_t offset, Region into) override {
+    return run(pool_, call, Lane::read, [file = descriptor_, offset, region = std::move(into)] {
+      return read_region(file->number(), offset, region.bytes);
+    });
+  }
+  Task<Result<>> write_blocks(Call call, std::uint64_t offset, std::vector<HeapBytes> blocks,
+                              Sync sync) override {
+    return run(pool_, call, Lane::commit,
+               [file = descriptor_, offset, from = std::move(blocks), sync]() -> Result<> {
+                 TRY_VOID(write_vector(file->number(), offset, from));
+                 if (sync == Sync::data && fdatasync(file->number()) != 0) return failed("sync");
+                 return {};
+               });
   }
   Task<Result<>> sync_data(Call call) override {
     return run(pool_, call, Lane::commit, [file = descriptor_]() -> Result<> {

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "base/heap_bytes.h"
 #include "base/result.h"
 #include "runtime/buffer.h"
 #include "runtime/task.h"
@@ -20,6 +21,14 @@ namespace cairn::io {
 struct ReadDone {
   Buffer buffer;  // filled by what was read; short only at the end of the file
 };
+
+// Memory that a read fills, and what keeps it: an operation whose waiter left still writes there.
+struct Region {
+  MutableByteView bytes;
+  std::shared_ptr<void> owner;
+};
+// Whether a write returns before or after its bytes are durable.
+enum class Sync : std::uint8_t { no, data };
 
 class File {
  public:
@@ -31,6 +40,14 @@ class File {
   virtual Task<Result<Buffer>> read(Call call, std::uint64_t offset, std::size_t count, Buffer into) = 0;
   // All of `from`, at `offset`. Cancel: partial — any part may have been written.
   virtual Task<Result<Buffer>> write(Call call, std::uint64_t offset, Buffer from) = 0;
+  // The same into and from memory of the caller's choice.
+  virtual Result<std::size_t> try_read_into(std::uint64_t offset, MutableByteView into) noexcept = 0;
+  // Short only at the end of the file. Cancel: partial — the operation ends by itself.
+  virtual Task<Result<std::size_t>> read_into(Call call, std::uint64_t offset, Region into) = 0;
+  // All blocks, one after the other; with Sync::data as if followed by sync_data, in one step.
+  // Cancel: partial — any part may have been written.
+  virtual Task<Result<>> write_blocks(Call call, std::uint64_t offset, std::vector<HeapBytes> blocks,
+                                      Sync sync) = 0;
   virtual Task<Result<>> sync_data(Call call) = 0;
   virtual Task<Result<>> truncate(Call call, std::uint64_t size) = 0;
   virtual Result<std::uint64_t> size() const noexcept = 0;

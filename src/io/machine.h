@@ -4,6 +4,8 @@
 #include "io/file.h"
 #include "io/stream.h"
 #include "runtime/buffer.h"
+#include "runtime/mailbox.h"
+#include "runtime/pool.h"
 #include "runtime/shard.h"
 
 namespace cairn::io {
@@ -21,6 +23,8 @@ struct Machine {
   Network& network;
   Disk& disk;
   Entropy& entropy;
+  Mailbox& mailbox;  // where other shards reach this one
+  Pool& pool;        // for work that blocks and is not a file's
 };
 
 }  // namespace cairn::io

@@ -94,6 +94,8 @@ void SimDisk::complete(void* self, std::uint64_t index, std::uint64_t generation
 void SimDisk::release(Operation& operation) noexcept {
   operation.busy = false;
   operation.buffer.reset();
+  operation.region = {};
+  operation.heap = {};
   operation.names.clear();
   free_.push_back(operation.index);
 }

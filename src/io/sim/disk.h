@@ -133,6 +133,8 @@ class SimDisk {
     std::uint64_t sequence = 0;
     std::uint64_t number = 0;  // free_space's answer
     Buffer buffer;
+    Region region;   // where a read goes instead
+    HeapBytes heap;  // what a write takes instead
     std::string path;
     std::string from;
     std::vector<std::string> names;
@@ -219,6 +221,10 @@ class SimFile final : public File {
   Result<std::size_t> try_read(std::uint64_t offset, std::size_t count, Buffer& into) noexcept override;
   Task<Result<Buffer>> read(Call call, std::uint64_t offset, std::size_t count, Buffer into) override;
   Task<Result<Buffer>> write(Call call, std::uint64_t offset, Buffer from) override;
+  Result<std::size_t> try_read_into(std::uint64_t offset, MutableByteView into) noexcept override;
+  Task<Result<std::size_t>> read_into(Call call, std::uint64_t offset, Region into) override;
+  Task<Result<>> write_blocks(Call call, std::uint64_t offset, std::vector<HeapBytes> blocks,
+                              Sync sync) override;
   Task<Result<>> sync_data(Call call) override;
   Task<Result<>> truncate(Call call, std::uint64_t size) override;
   Result<std::uint64_t> size() const noexcept override;

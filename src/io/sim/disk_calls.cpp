@@ -71,6 +71,10 @@ Result<> SimDisk::perform_open(Operation& operation) {
 
 Result<> SimDisk::perform_read(Operation& operation) {
   if (operation.forced) return fail(failed(operation.failure, "read"));
+  if (operation.region.owner) {
+    TRY(operation.count, read_now(operation.inode, operation.offset, operation.region.bytes));
+    return {};
+  }
   const MutableByteView room = operation.buffer.room();
   TRY(const std::size_t count,
       read_now(operation.inode, operation.offset, room.first(std::min(operation.count, room.size()))));
@@ -112,7 +116,7 @@ Result<std::size_t> SimDisk::read_now(std::uint64_t inode, std::uint64_t offset,
 }
 
 Result<> SimDisk::perform_write(Operation& operation) {
-  ByteView bytes = operation.buffer.bytes();
+  ByteView bytes = operation.heap.empty() ? operation.buffer.bytes() : operation.heap.bytes();
   Result<> outcome;
   if (operation.forced) {
     outcome = fail(failed(operation.failure, "write"));

@@ -112,13 +112,8 @@ Result<std::size_t> SimFile::copy_out(std::uint64_t offset, MutableByteView into
 }
 
 Result<std::size_t> SimFile::try_read(std::uint64_t offset, std::size_t count, Buffer& into) noexcept {
-  if (disk_.clockwork_.chance(disk_.faults.cold, "disk.cold") ||
-      disk_.stalled_until_ > disk_.clockwork_.now) {
-    disk_.clockwork_.probes.hit("disk.cold_read");
-    return fail(ErrorCode::busy, "read");
-  }
   const MutableByteView room = into.room();
-  TRY(const std::size_t got, copy_out(offset, room.first(std::min(count, room.size()))));
+  TRY(const std::size_t got, try_read_into(offset, room.first(std::min(count, room.size()))));
   into.fill(got);
   return got;
 }
@@ -140,6 +135,42 @@ Task<Result<Buffer>> SimFile::write(Call call, std::uint64_t offset, Buffer from
   ticket->buffer = std::move(from);
   CO_TRY_VOID(co_await run(call, ticket, "write"));
   co_return std::move(ticket->buffer);
+}
+
+Result<std::size_t> SimFile::try_read_into(std::uint64_t offset, MutableByteView into) noexcept {
+  if (disk_.clockwork_.chance(disk_.faults.cold, "disk.cold") ||
+      disk_.stalled_until_ > disk_.clockwork_.now) {
+    disk_.clockwork_.probes.hit("disk.cold_read");
+    return fail(ErrorCode::busy, "read");
+  }
+  return copy_out(offset, into);
+}
+
+Task<Result<std::size_t>> SimFile::read_into(Call call, std::uint64_t offset, Region into) {
+  CHECK(into.owner != nullptr);
+  DiskTicket ticket(disk_, DiskCall::read);
+  ticket->inode = inode_;
+  ticket->offset = offset;
+  ticket->region = std::move(into);
+  CO_TRY_VOID(co_await run(call, ticket, "read"));
+  co_return ticket->count;
+}
+
+// Between the write and its sync a crash may come, as between any two operations.
+Task<Result<>> SimFile::write_blocks(Call call, std::uint64_t offset, std::vector<HeapBytes> blocks,
+                                     Sync sync) {
+  std::size_t size = 0;
+  for (const HeapBytes& block : blocks) size += block.size();
+  if (size > 0) {
+    DiskTicket ticket(disk_, DiskCall::write);
+    ticket->inode = inode_;
+    ticket->offset = offset;
+    ticket->heap = HeapBytes(size);
+    for (const HeapBytes& block : blocks) ticket->heap.append(block.bytes());
+    CO_TRY_VOID(co_await run(call, ticket, "write"));
+  }
+  if (sync == Sync::data) CO_TRY_VOID(co_await sync_data(call));
+  co_return Result<>{};
 }
 
 Task<Result<>> SimFile::sync_data(Call call) {

@@ -1,0 +1,103 @@
+// GroupCache: verified groups in memory, shared by all shards: a hit costs no disk, no hash, no index.
+//
+//   [C-1] Only bytes that were checked against their address are published, and the memory that was checked
+//         is the memory that is sent.
+//   [C-2] bytes() never exceeds the capacity; what does not fit is evicted or not admitted.
+//   [C-3] Memory of a slot is reused only when nobody holds it, and never while a page of it may still be on
+//         its way through a socket: slots that were sent by sendfile are punched out first.
+//   [C-4] After erase(address) no find() gives a group of that address, until it is published again.
+//   [C-5] One pass over many objects does not push out what is used again and again.
+// Striped by address; each stripe is a Guarded table. Groups of 32 KiB and more live in slots of an Arena
+// that can be sent by sendfile; smaller ones in size classes on the heap.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "base/address.h"
+#include "http/exchange.h"
+#include "io/machine.h"
+
+namespace cairn::store {
+
+// What a reader needs to know of an object before its bytes.
+struct ObjectFacts {
+  std::uint64_t size = 0;
+  std::string media_type;
+  std::string etag;  // "b3:…" in quotes, made once
+};
+
+class GroupCache {
+ public:
+  // `arena_bytes` of `capacity` are slots of 64 KiB.
+  GroupCache(std::unique_ptr<io::Arena> arena, std::uint64_t capacity);
+  ~GroupCache();
+  GroupCache(const GroupCache&) = delete;
+  GroupCache& operator=(const GroupCache&) = delete;
+
+  struct Slot;
+  // Keeps a published group where it is. Move-only; dropped on any thread.
+  class Ref {
+   public:
+    Ref() = default;
+    Ref(Ref&& other) noexcept : slot_(other.slot_) { other.slot_ = nullptr; }
+    Ref& operator=(Ref&& other) noexcept {
+      std::swap(slot_, other.slot_);
+      return *this;
+    }
+    ~Ref();
+    explicit operator bool() const noexcept { return slot_ != nullptr; }
+    const ObjectFacts& facts() const noexcept;
+    ByteView bytes() const noexcept;
+    // In the arena's file, or nothing when it is on the heap.
+    std::optional<std::uint64_t> file_offset() const noexcept;
+    // Gives the reference to a response. `sent_by_file`: its pages may be on their way after release.
+    http::Hold to_hold(bool sent_by_file) && noexcept;
+
+   private:
+    friend class GroupCache;
+    explicit Ref(Slot* slot) noexcept : slot_(slot) {}
+    Slot* slot_ = nullptr;
+  };
+
+  Ref find(const Address& address, std::uint64_t group) noexcept;
+  // Whether a miss of this group is worth a slot: it was missed before, not long ago. Remembers the miss.
+  bool wants(const Address& address, std::uint64_t group) noexcept;
+
+  // Memory to read into and verify; published when it was found right, given back when dropped. Empty when
+  // everything is held (then serve from memory of your own).
+  class Reservation {
+   public:
+    Reservation() = default;
+    Reservation(Reservation&& other) noexcept : slot_(other.slot_) { other.slot_ = nullptr; }
+    Reservation& operator=(Reservation&& other) noexcept {
+      std::swap(slot_, other.slot_);
+      return *this;
+    }
+    ~Reservation();
+    explicit operator bool() const noexcept { return slot_ != nullptr; }
+    MutableByteView bytes() noexcept;
+    // Precondition: bytes() was verified. `epoch` is what erase_epoch() said before the object was looked up:
+    // an object erased since is not published (the Ref is still good to send).
+    Ref publish(std::shared_ptr<const ObjectFacts> facts, std::uint64_t epoch) && noexcept;
+
+   private:
+    friend class GroupCache;
+    explicit Reservation(Slot* slot) noexcept : slot_(slot) {}
+    Slot* slot_ = nullptr;
+  };
+  Reservation reserve(const Address& address, std::uint64_t group, std::size_t size) noexcept;
+  std::uint64_t erase_epoch(const Address& address) noexcept;
+  void erase(const Address& address) noexcept;
+
+  io::File& file() noexcept;  // of the arena
+  std::uint64_t bytes() const noexcept;
+  std::uint64_t capacity() const noexcept;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace cairn::store

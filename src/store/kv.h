@@ -1,0 +1,85 @@
+// Kv: an ordered map from keys to values, kept beside a log and derived from it. The third seam beside disk
+// and network: RocksDB in earnest, a small log-structured twin on the simulated disk.
+//
+//   [K-1] A batch is applied whole or not at all, in the order of writing.
+//   [K-2] After a crash the map is what it was after some batch, never less than at the last flush(): it may
+//         be behind, never torn, and never ahead of what was written.
+//   [K-3] A read on a shard never blocks: what is not in memory is `busy` and is asked for through the pool.
+// There is no durability per write: the log is the truth, and a batch carries the log position it stands for.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/result.h"
+#include "io/machine.h"
+#include "runtime/task.h"
+
+namespace cairn::store {
+
+class KvBatch {
+ public:
+  void put(std::string key, std::string value) { changes_.push_back({std::move(key), std::move(value)}); }
+  void remove(std::string key) { changes_.push_back({std::move(key), std::nullopt}); }
+  bool empty() const noexcept { return changes_.empty(); }
+  void clear() noexcept { changes_.clear(); }
+
+  struct Change {
+    std::string key;
+    std::optional<std::string> value;  // none: removed
+  };
+  const std::vector<Change>& changes() const noexcept { return changes_; }
+
+ private:
+  std::vector<Change> changes_;
+};
+
+struct KvPair {
+  std::string key, value;
+};
+
+// One shard's way to the map. Its engine outlives it.
+class Kv {
+ public:
+  virtual ~Kv() = default;
+
+  // From memory only: `busy` when it would have to look on the disk.
+  virtual Result<std::optional<std::string>> try_get(std::string_view key) = 0;
+  // Cancel: clean.
+  virtual Task<Result<std::optional<std::string>>> get(Call call, std::string key) = 0;
+  // Keys in [from, until), in order, at most `limit`. Cancel: clean.
+  virtual Task<Result<std::vector<KvPair>>> scan(Call call, std::string from, std::string until,
+                                                 std::size_t limit) = 0;
+  // Visible to every port when it returns. Cancel: partial — it may still be applied.
+  virtual Task<Result<>> write(Call call, KvBatch batch) = 0;
+  // What was written so far survives any crash. Cancel: partial — it may still be flushed.
+  virtual Task<Result<>> flush(Call call) = 0;
+};
+
+// The map itself: one per directory and process, shared by the shards.
+class KvEngine {
+ public:
+  virtual ~KvEngine() = default;
+  virtual std::unique_ptr<Kv> make_port(io::Machine& machine) = 0;
+  // Bytes held in memory for it, about.
+  virtual std::uint64_t memory() const noexcept = 0;
+  // Flushes and lets go of the files. Precondition: no port is in use. Cancel: partial.
+  virtual Task<Result<>> close(Call call, io::Machine& machine) = 0;
+};
+
+// How engines are made: real and simulated nodes differ only in the one they are given.
+class KvMaker {
+ public:
+  virtual ~KvMaker() = default;
+  // Makes the directory when it is missing. `integrity`: the files are damaged (destroy and rebuild).
+  virtual Task<Result<std::shared_ptr<KvEngine>>> open(Call call, io::Machine& machine,
+                                                       std::string directory) = 0;
+  // Removes the map and its files. Precondition: not open.
+  virtual Task<Result<>> destroy(Call call, io::Machine& machine, std::string directory) = 0;
+};
+
+}  // namespace cairn::store

@@ -1,0 +1,147 @@
+// Log: the segment log of one data directory: append-only files, one writer, group commit.
+//
+//   [L-1] append() returns success only after every record of the batch is durable (with fsync on).
+//   [L-2] Sequences rise by one with every record and never go back, whatever crashes.
+//   [L-3] After a crash an appended batch that was acknowledged is there; one that was not is, record by
+//         record, whole or absent.
+//   [L-4] Damage at or below the highest watermark seen is rot: reported, never cut. Only damage above it is
+//         a torn tail, and is cut.
+//   [L-5] After an error of a sync, or a write whose outcome is unknown, the log is fenced: no append
+//         succeeds until the next start, which reads everything above the watermark again.
+//   [L-6] Bytes in a record's data are never taken for a record.
+// The watermark of a record is the highest sequence durable before its batch was written. The segment's
+// header also carries it, and names the last sequence of the segment before it.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "io/machine.h"
+#include "store/record.h"
+
+namespace cairn::store {
+
+struct Damage {
+  std::uint32_t segment = 0;
+  std::uint64_t from = 0, to = 0;                       // bytes
+  std::uint64_t first_sequence = 0, last_sequence = 0;  // what may have been there; 0: not known
+};
+
+// Where an index that is derived from the log stands.
+struct LogPoint {
+  std::uint64_t sequence = 0;  // everything up to here is in it
+  Position next;               // where the record after that begins, or would
+};
+
+// What takes in the records when a log is opened. In the order of their sequence.
+class Replay {
+ public:
+  virtual ~Replay() = default;
+  virtual Task<Result<>> on_record(Call call, Entry entry) = 0;
+  virtual Task<Result<>> on_damage(Call call, Damage damage) = 0;
+};
+
+// Does the data agree with what the meta says of it? Asked of records above the watermark only.
+using DataCheck = bool (*)(const RecordHeader& header, ByteView meta, ByteView data);
+
+struct LogOptions {
+  std::string directory;  // of the segments; made when missing
+  std::uint64_t segment_size = 256u << 20;
+  bool fsync = true;                 // false: durability is the operator's own risk
+  std::uint64_t reserve = 8u << 20;  // kept free for records that may use it; 0: none
+  DataCheck check = nullptr;
+  Duration patience = Duration::seconds(30);  // how long the disk may take before the log is fenced
+};
+
+struct LogReport {
+  std::uint64_t records = 0;    // replayed
+  std::uint64_t damaged = 0;    // places
+  std::uint64_t cut_bytes = 0;  // of a torn tail
+  bool index_ahead = false;     // `from` is beyond the end: nothing was replayed, open again from zero
+};
+
+struct SegmentInfo {
+  std::uint32_t id = 0;
+  std::uint64_t size = 0;
+  std::uint64_t first_sequence = 0;
+  bool sealed = false;  // no more is appended to it
+};
+
+struct Placed {
+  Position at;
+  std::uint64_t sequence = 0;
+  std::uint64_t size = 0;
+};
+
+class Log {
+ public:
+  virtual ~Log() = default;
+
+  // Opens or makes it; replays what is after `from`. `integrity`: a newer major version, or not ours.
+  // Cancel: partial — the directory is as after a crash.
+  static Task<Result<std::unique_ptr<Log>>> open(Call call, io::Machine& machine, LogOptions options,
+                                                 LogPoint from, Replay& replay, LogReport& report);
+
+  // One group: written together, one sync. Only one append at a time. All of a batch is placed, or none:
+  // storage_full and io_failed leave the log as it was, if that could be made sure of; else `degraded`, and
+  // the log is fenced. Cancel: shielded — a write whose outcome nobody knows would fence the log.
+  virtual Task<Result<std::vector<Placed>>> append(Call call, std::vector<Record> batch) = 0;
+  // Takes the file away. Precondition: sealed, and nothing in it is needed any more. Cancel: partial — it may
+  // be gone.
+  virtual Task<Result<>> remove_segment(Call call, std::uint32_t segment) = 0;
+  // Ends the current segment, so that it can be compacted. Cancel: as append.
+  virtual Task<Result<>> roll(Call call) = 0;
+  virtual Task<Result<>> close(Call call) = 0;
+
+  virtual bool fenced() const noexcept = 0;
+  virtual std::uint64_t durable() const noexcept = 0;  // the watermark
+  virtual LogPoint end() const noexcept = 0;
+  virtual std::vector<SegmentInfo> segments() const = 0;
+  virtual const SealKey& key_of(std::uint32_t segment) = 0;
+};
+
+// Where a segment's file is.
+std::string segment_path(const std::string& directory, std::uint32_t segment);
+
+// Reads one segment from end to end, records and damage in order. Data is skipped, not read.
+class SegmentScan {
+ public:
+  // `file` and the key outlive it. `end`: bytes that count (a segment being appended to grows on).
+  SegmentScan(io::Machine& machine, std::shared_ptr<io::File> file, std::uint32_t segment, SealKey key,
+              std::uint64_t from, std::uint64_t end);
+  ~SegmentScan();
+  struct Found {
+    std::optional<Entry> entry;
+    std::optional<Damage> damage;  // neither: the end
+  };
+  // Cancel: clean.
+  Task<Result<Found>> next(Call call);
+  std::uint64_t offset() const noexcept;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+// A shard's open segment files. Bounded: the one that was used least recently is closed.
+class SegmentFiles {
+ public:
+  SegmentFiles(io::Machine& machine, std::string directory, std::size_t open_max = 128);
+  ~SegmentFiles();
+  std::shared_ptr<io::File> find(std::uint32_t segment) noexcept;  // only if it is open
+  // `not_found` when compaction took it away: ask the index again. Cancel: clean.
+  Task<Result<std::shared_ptr<io::File>>> get(Call call, std::uint32_t segment);
+  void forget(std::uint32_t segment) noexcept;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace cairn::store
