@@ -38,6 +38,27 @@ Check uid_list_check() {
           }};
 }
 
+Key<std::int64_t> declare_shards(Schema& schema, std::string name) {
+  return schema.add<std::int64_t>({.name = std::move(name),
+                                   .default_value = "0",
+                                   .doc = "Event loops; 0 means one per core.",
+                                   .reload = Reload::restart,
+                                   .min = "0",
+                                   .max = "256"});
+}
+
+void declare_log_table(Schema& schema, ProcessKeys& keys) {
+  keys.log_format = schema.add<LogFormat>({.name = "log.format",
+                                           .default_value = "json",
+                                           .doc = "One JSON object a line, or text for people.",
+                                           .reload = Reload::restart,
+                                           .choices = {"json", "text"}});
+  keys.log_level = schema.add<LogLevel>({.name = "log.level",
+                                         .default_value = "info",
+                                         .doc = "The least that is logged.",
+                                         .choices = {"debug", "info", "warn", "error"}});
+}
+
 void declare_server_table(Schema& schema, const ServerDefaults& defaults, ServerKeys& keys) {
   keys.bind = schema.add<std::string>({.name = "server.bind",
                                        .default_value = defaults.bind,
@@ -80,12 +101,7 @@ void declare_server_table(Schema& schema, const ServerDefaults& defaults, Server
                                                     .min = "1",
                                                     .max = "1048576",
                                                     .other_names = {{"server.connection_limit_per_ip"}}});
-  keys.shards = schema.add<std::int64_t>({.name = "server.shards",
-                                          .default_value = "0",
-                                          .doc = "Event loops; 0 means one per core.",
-                                          .reload = Reload::restart,
-                                          .min = "0",
-                                          .max = "256"});
+  if (defaults.alone) keys.process.shards = declare_shards(schema, "server.shards");
   keys.memory_bytes = schema.add<Bytes>({.name = "server.memory_bytes",
                                          .default_value = defaults.memory_bytes,
                                          .doc = "Memory divided among buffers, caches and decoders.",
@@ -186,18 +202,9 @@ void declare_the_rest(Schema& schema, const ServerDefaults& defaults, ServerKeys
   keys.auth_reads = schema.add<ReadAccess>({.name = "auth.reads",
                                             .default_value = "public",
                                             .doc = "Whether reading needs a capability.",
-                                            .choices = {"public", "required"},
-                                            .built = false});
+                                            .choices = {"public", "required"}});
   keys.work_queue = declare_queue_key(schema, "work", defaults.work_queue, {{"work_tx"}});
-  keys.log_format = schema.add<LogFormat>({.name = "log.format",
-                                           .default_value = "json",
-                                           .doc = "One JSON object a line, or text for people.",
-                                           .reload = Reload::restart,
-                                           .choices = {"json", "text"}});
-  keys.log_level = schema.add<LogLevel>({.name = "log.level",
-                                         .default_value = "info",
-                                         .doc = "The least that is logged.",
-                                         .choices = {"debug", "info", "warn", "error"}});
+  if (defaults.alone) declare_log_table(schema, keys.process);
   keys.tracing_endpoint = schema.add<std::string>({.name = "tracing.endpoint",
                                                    .default_value = "",
                                                    .doc = "Where spans are sent (OTLP over HTTP).",
@@ -254,6 +261,13 @@ ServerKeys declare_server_keys(Schema& schema, const ServerDefaults& defaults) {
   declare_planes(schema, keys);
   declare_the_rest(schema, defaults, keys);
   declare_rules(schema, keys);
+  return keys;
+}
+
+ProcessKeys declare_process_keys(Schema& schema) {
+  ProcessKeys keys;
+  keys.shards = declare_shards(schema, "shards");
+  declare_log_table(schema, keys);
   return keys;
 }
 

@@ -23,6 +23,15 @@ struct ServerDefaults {
   std::string request_timeout = "5s";
   std::string memory_bytes = "1GiB";
   std::int64_t work_queue = 512;  // as the service's topology declares it
+  bool alone = true;  // false: one of several services of a process, which has its ProcessKeys elsewhere
+};
+
+// What belongs to the process and not to one of its services. Of a service alone they are among its own keys
+// (`server.shards`, `log.format`, `log.level`); where several share a process, there is one of each for all.
+struct ProcessKeys {
+  Key<std::int64_t> shards;  // 0: one per core
+  Key<LogFormat> log_format;
+  Key<LogLevel> log_level;
 };
 
 struct ServerKeys {
@@ -32,8 +41,8 @@ struct ServerKeys {
   Key<std::int64_t> max_inflight;
   Key<std::int64_t> max_rps;
   Key<std::int64_t> max_conns_per_ip;
-  Key<std::int64_t> shards;  // 0: one per core
   Key<Bytes> memory_bytes;
+  ProcessKeys process;  // of a service alone
 
   Key<Bytes> max_body_bytes;
   Key<double> decoded_ratio;
@@ -54,8 +63,6 @@ struct ServerKeys {
 
   Key<ReadAccess> auth_reads;
   Key<std::int64_t> work_queue;
-  Key<LogFormat> log_format;
-  Key<LogLevel> log_level;
   Key<std::string> tracing_endpoint;
   Key<double> tracing_sample_ratio;
   Key<bool> amnesia;
@@ -64,6 +71,8 @@ struct ServerKeys {
 
 // Adds the shared keys and their rules. A service adds its own before or after.
 ServerKeys declare_server_keys(Schema& schema, const ServerDefaults& defaults);
+// `shards`, `log.format` and `log.level`, outside of every service's table.
+ProcessKeys declare_process_keys(Schema& schema);
 
 // What a service declares per queue, pool and peer of its own; names are without their table.
 Key<std::int64_t> declare_queue_key(Schema& schema, const std::string& name, std::int64_t capacity,

@@ -52,8 +52,8 @@ TEST(ServerKeys, defaults_are_those_of_the_specification) {
   EXPECT_EQ(s.get(k.request_timeout), Duration::seconds(5));
   EXPECT_EQ(s.get(k.drain_timeout), Duration::seconds(3));
   EXPECT_EQ(s.get(k.work_queue), 512);
-  EXPECT_EQ(s.get(k.log_format), LogFormat::json);
-  EXPECT_EQ(s.get(k.log_level), LogLevel::info);
+  EXPECT_EQ(s.get(k.process.log_format), LogFormat::json);
+  EXPECT_EQ(s.get(k.process.log_level), LogLevel::info);
   EXPECT_EQ(s.get(k.auth_reads), ReadAccess::open);
   EXPECT_FALSE(s.get(k.tls_enabled));
   EXPECT_FALSE(s.get(k.amnesia));
@@ -126,8 +126,8 @@ TEST(ServerKeys, the_edge_may_decode_ten_mebibytes) {
 TEST(ServerKeys, what_is_not_built_is_refused) {
   Service service;
   for (const char* line :
-       {"tls.enabled = true", "tls.cert = \"x\"", "tls.key = \"x\"", "auth.reads = \"required\"",
-        "tracing.endpoint = \"http://x\"", "tracing.sample_ratio = 0.5", "amnesia.enabled = true"})
+       {"tls.enabled = true", "tls.cert = \"x\"", "tls.key = \"x\"", "tracing.endpoint = \"http://x\"",
+        "tracing.sample_ratio = 0.5", "amnesia.enabled = true"})
     EXPECT_THAT(service.problems(line), HasSubstr("this feature is not built yet")) << line;
 }
 
@@ -152,6 +152,36 @@ TEST(ServerKeys, reload_classes_are_those_of_the_specification) {
     if (entry.spec.reload == Reload::restart) restart.push_back(entry.spec.name);
   EXPECT_THAT(restart, ElementsAre("server.metrics_addr", "server.shards", "server.memory_bytes", "uds.path",
                                    "queues.work", "log.format", "amnesia.enabled"));
+}
+
+TEST(ServerKeys, services_of_one_process_share_its_shards_and_its_log) {
+  Service storage({.bind = "127.0.0.1:7430", .alone = false});
+  Service index({.bind = "127.0.0.1:7420", .alone = false});
+  Schema process;
+  const ProcessKeys keys = declare_process_keys(process);
+  const std::vector<Section> sections{{"", &process}, {"storage", &storage.schema}, {"index", &index.schema}};
+  Sources sources;
+  sources.file = File{"c.toml", "shards = 3\nlog.level = \"warn\"\n[storage.server]\nmax_conns = 7\n"};
+  const auto loaded = load(sections, sources);
+  ASSERT_TRUE(loaded) << format_problems(loaded.error());
+  EXPECT_EQ((*loaded)[0]->get(keys.shards), 3);
+  EXPECT_EQ((*loaded)[0]->get(keys.log_level), LogLevel::warn);
+  EXPECT_EQ((*loaded)[1]->get(storage.keys.max_conns), 7);
+  EXPECT_EQ((*loaded)[2]->get(index.keys.max_conns), 1024);
+  for (const char* line :
+       {"storage.log.level = \"warn\"", "storage.server.shards = 1", "server.shards = 1"}) {
+    sources.file->text = line;
+    const auto refused = load(sections, sources);
+    ASSERT_FALSE(refused) << line;
+    EXPECT_THAT(format_problems(refused.error()), HasSubstr("unknown key")) << line;
+  }
+}
+
+TEST(ServerKeys, reading_may_need_a_capability) {
+  Service service;
+  const auto loaded = service.with("auth.reads = \"required\"");
+  ASSERT_TRUE(loaded);
+  EXPECT_EQ((*loaded)->get(service.keys.auth_reads), ReadAccess::required);
 }
 
 TEST(ServerKeys, a_service_adds_queues_pools_and_peers) {

@@ -127,24 +127,35 @@ Task<Result<bool>> ClientExchange::send_body(Call call, ClientRequest& request) 
   std::uint64_t left = request.length.value_or(0);
   for (bool last = false; going && !last;) {
     request.source_used_ = true;
-    CO_TRY(const Buffer slice, co_await request.source->next(call));
-    last = slice.empty();
-    if (request.length) {
-      if (last ? left != 0 : slice.size() > left)
+    std::optional<Piece> ready = request.source->try_next();
+    if (!ready) {
+      CO_TRY(ready, co_await request.source->next(call));
+    }
+    Piece& piece = *ready;
+    last = piece.empty();
+    const bool file = !last && piece.is_file();
+    std::size_t count = 0;
+    std::array<char, 20> size;
+    if (!request.length) {
+      char* at = std::to_chars(size.data(), size.data() + 16, piece.size(), 16).ptr;
+      std::memcpy(at, "\r\n", 2);
+      parts[count++] = part({size.data(), static_cast<std::size_t>(at + 2 - size.data())});
+    } else {
+      if (last ? left != 0 : piece.size() > left)
         co_return fail(ErrorCode::invalid, "body is not of its length");
       if (last) break;
-      left -= slice.size();
-      parts[0] = part(as_text(slice.bytes()));
-      CO_TRY(going, co_await write(call, {parts.data(), 1}));
-      continue;
+      left -= piece.size();
     }
-    std::array<char, 20> size;
-    char* at = std::to_chars(size.data(), size.data() + 16, slice.size(), 16).ptr;
-    std::memcpy(at, "\r\n", 2);
-    parts[0] = part({size.data(), static_cast<std::size_t>(at + 2 - size.data())});
-    parts[1] = part(as_text(slice.bytes()));
-    parts[last ? 1 : 2] = part("\r\n");
-    CO_TRY(going, co_await write(call, {parts.data(), last ? 2u : 3u}));
+    if (!last && !file) parts[count++] = part(as_text(piece.bytes));
+    if (!request.length && !file) parts[count++] = part("\r\n");
+    CO_TRY(going, co_await write(call, {parts.data(), count}));
+    if (going && file) {
+      CO_TRY(going, co_await write_file(call, &piece));
+    }
+    if (going && file && !request.length) {
+      parts[0] = part("\r\n");
+      CO_TRY(going, co_await write(call, {parts.data(), 1}));
+    }
   }
   co_return going;
 }
@@ -159,13 +170,7 @@ Task<Result<bool>> ClientExchange::write(Call call, std::span<iovec> parts) {
       CO_TRY_VOID(blame_upstream(co_await stream().writable.wait(call)));
       continue;
     }
-    if (sent.status != io::IoStatus::done) {
-      // Why it stopped reading may be waiting to be read.
-      connection_->gone = true;
-      CO_TRY(const bool explained, poll_head());
-      if (explained) co_return false;
-      co_return lost("the request could not be sent");
-    }
+    if (sent.status != io::IoStatus::done) co_return stopped_taking();
     std::size_t rest = sent.count;
     while (!parts.empty() && rest >= parts[0].iov_len) {
       rest -= parts[0].iov_len;
@@ -177,6 +182,34 @@ Task<Result<bool>> ClientExchange::write(Call call, std::span<iovec> parts) {
     }
   }
   co_return true;
+}
+
+Task<Result<bool>> ClientExchange::write_file(Call call, Piece* piece) {
+  while (piece->count > 0) {
+    CO_TRY_VOID(still_wanted(call));
+    CO_TRY(const bool early, poll_head());
+    if (early) co_return false;
+    // One call at a time stays short enough not to hold up the shard.
+    const auto size = static_cast<std::size_t>(std::min<std::uint64_t>(piece->count, 1u << 20));
+    if (!piece->file->is_warm(piece->offset, size))
+      CO_TRY_VOID(co_await piece->file->warm(call, piece->offset, size));
+    const io::Io sent = stream().try_send_file(*piece->file, piece->offset, size);
+    if (sent.status != io::IoStatus::done && sent.status != io::IoStatus::would_block)
+      co_return stopped_taking();
+    piece->offset += sent.count;
+    piece->count -= sent.count;
+    // Awaited even when ready: now and then it gives the turn to others.
+    if (piece->count > 0) CO_TRY_VOID(blame_upstream(co_await stream().writable.wait(call)));
+  }
+  co_return true;
+}
+
+Result<bool> ClientExchange::stopped_taking() {
+  // Why it stopped reading may be waiting to be read.
+  connection_->gone = true;
+  TRY(const bool explained, poll_head());
+  if (explained) return false;
+  return lost("the request could not be sent");
 }
 
 void ClientExchange::make_room() {

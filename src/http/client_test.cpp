@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "io/sim/memory.h"
 #include "runtime/driven_shard.h"
 #include "runtime/wait.h"
 
@@ -231,7 +232,11 @@ struct World : DrivenShard {
   Wires wires{shard};
   NoDisk disk;
   NoEntropy entropy;
-  io::Machine machine{shard, slab, wires, disk, entropy};
+  Mailbox mailbox{[] {}};
+  ThreadPool threads{{}};
+  PoolPort pool{threads, mailbox};
+  io::sim::SimMemory memory;
+  io::Machine machine{shard, slab, wires, disk, entropy, mailbox, pool, memory};
   Client client;
 };
 
@@ -241,7 +246,7 @@ class Parts : public BodySource {
  public:
   Parts(Slab& slab, std::vector<std::string> parts, Error ending = {ErrorCode::ok, ""})
       : slab_(slab), parts_(std::move(parts)), ending_(ending) {}
-  Task<Result<Buffer>> next(Call) override {
+  Task<Result<Piece>> next(Call) override {
     if (at_ == parts_.size() && ending_.code != ErrorCode::ok) co_return fail(ending_);
     if (at_ == parts_.size()) co_return Buffer();
     const std::string& text = parts_[at_++];

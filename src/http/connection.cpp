@@ -8,12 +8,7 @@
 namespace cairn::http {
 namespace {
 
-iovec part(std::string_view text) noexcept { return {const_cast<char*>(text.data()), text.size()}; }
-
 constexpr std::string_view continue_line = "HTTP/1.1 100 Continue\r\n\r\n";
-
-// Leaves room for any head behind an answer that is already gathered.
-constexpr std::size_t head_room = 2048;
 
 // How long a connection that has not yet asked anything may still do so when draining begins.
 constexpr Duration fresh_grace = Duration::millis(250);
@@ -208,162 +203,6 @@ Task<> Connection::run_handler(Call call) {
   if (threw) answer_failure();
 }
 
-bool Connection::write_head() noexcept {
-  Exchange& exchange = *exchange_;
-  Response& response = exchange.response;
-  MutableByteView room = out_.room();
-  HeadWriter head({reinterpret_cast<char*>(room.data()), room.size()});
-  head.status(response.status).append_lines(server_.date_line());
-  head.append_field(FieldName::x_corr_id, exchange.corr());
-  head.append_lines(response.lines());
-  if (!response.content_type.empty()) head.append_field(FieldName::content_type, response.content_type);
-  const bool has_length =
-      response.kind != Response::Body::stream && response.status != 204 && response.status != 304;
-  if (has_length)
-    head.append_number(FieldName::content_length, response.size());
-  else if (response.kind == Response::Body::stream && exchange.request().minor >= 1)
-    head.append_lines("Transfer-Encoding: chunked\r\n");
-  else if (response.kind == Response::Body::stream)
-    response.close = true;
-  if (response.close)
-    head.append_lines("Connection: close\r\n");
-  else if (exchange.request().minor == 0)
-    head.append_lines("Connection: keep-alive\r\n");
-  auto written = head.finish();
-  if (!written) return false;
-  out_.fill(written->size());
-  return true;
-}
-
-// Most answers are one write: head and body side by side in one buffer.
-bool Connection::append_small_answer() noexcept {
-  const Response& response = exchange_->response;
-  if (response.kind == Response::Body::file || response.kind == Response::Body::stream) return false;
-  const bool body = exchange_->request().method != Method::head;
-  const std::size_t size = body ? static_cast<std::size_t>(response.size()) : 0;
-  if (!out_) out_ = server_.machine_.slab.take(Slab::small - 64);
-  if (size + head_room > out_.room().size()) return false;
-  if (!write_head()) return false;
-  const std::string_view text =
-      response.kind == Response::Body::text ? std::string_view(response.text) : response.view;
-  if (size > 0) std::memcpy(out_.room().data(), text.data(), size);
-  out_.fill(size);
-  return true;
-}
-
-Task<bool> Connection::send_answer(Call call) {
-  Response& response = exchange_->response;
-  if (!out_) out_ = server_.machine_.slab.take(Slab::small - 64);
-  if (out_.room().size() < head_room && !co_await flush(call, {})) co_return false;
-  if (!write_head()) co_return false;
-  if (exchange_->request().method == Method::head) co_return co_await flush(call, {});
-  switch (response.kind) {
-    case Response::Body::file:
-      co_return co_await send_file(call);
-    case Response::Body::stream:
-      co_return co_await send_stream(call);
-    case Response::Body::none:
-      co_return co_await flush(call, {});
-    default:
-      break;
-  }
-  const std::string_view text =
-      response.kind == Response::Body::text ? std::string_view(response.text) : response.view;
-  std::array<iovec, 1> parts{part(text)};
-  co_return co_await flush(call, parts);
-}
-
-Task<bool> Connection::wait_writable(Call call) {
-  auto waited = co_await stream_->writable.wait(call.within(server_.options_.timeouts.write));
-  if (!waited && waited.error().code == ErrorCode::timeout) server_.handler_.timed_out(Handler::Slow::write);
-  co_return waited.has_value();
-}
-
-// Sends out_ and then `parts` (at most three), changing them as it goes.
-Task<bool> Connection::flush(Call call, std::span<iovec> parts) {
-  std::array<iovec, 4> all;
-  std::size_t count = 0;
-  if (out_ && !out_.empty()) all[count++] = part(as_text(out_.bytes()));
-  for (const iovec& one : parts) all[count++] = one;
-  std::size_t at = 0;
-  while (at < count) {
-    const io::Io sent = stream_->try_writev({all.data() + at, count - at});
-    if (sent.status == io::IoStatus::would_block) {
-      if (!co_await wait_writable(call)) co_return false;
-      continue;
-    }
-    if (sent.status != io::IoStatus::done) co_return false;
-    std::size_t rest = sent.count;
-    while (at < count && rest >= all[at].iov_len) rest -= all[at++].iov_len;
-    if (rest > 0) {
-      all[at].iov_base = static_cast<char*>(all[at].iov_base) + rest;
-      all[at].iov_len -= rest;
-    }
-  }
-  out_.clear();
-  gathered_ = 0;
-  if (input_.empty()) out_.reset();
-  co_return true;
-}
-
-Task<bool> Connection::send_file(Call call) {
-  Response& response = exchange_->response;
-  std::uint64_t offset = response.offset;
-  std::uint64_t left = response.count;
-  stream_->cork(left > 0);
-  const bool head_sent = co_await flush(call, {});
-  stream_->cork(false);
-  if (!head_sent) co_return false;
-  while (left > 0) {
-    // One call at a time stays short enough not to hold up the shard.
-    const auto size = static_cast<std::size_t>(std::min<std::uint64_t>(left, 1u << 20));
-    if (!response.file->is_warm(offset, size) && !co_await response.file->warm(call, offset, size))
-      co_return false;
-    const io::Io sent = stream_->try_send_file(*response.file, offset, size);
-    if (sent.status == io::IoStatus::would_block) {
-      if (!co_await wait_writable(call)) co_return false;
-      continue;
-    }
-    if (sent.status != io::IoStatus::done) co_return false;
-    offset += sent.count;
-    left -= sent.count;
-    if (left > 0 && !co_await wait_writable(call)) co_return false;  // a fast reader must not keep the turn
-  }
-  co_return true;
-}
-
-Task<bool> Connection::send_stream(Call call) {
-  Response& response = exchange_->response;
-  const bool chunked = exchange_->request().minor >= 1;
-  if (!co_await flush(call, {})) co_return false;
-  for (;;) {
-    Result<Buffer> slice;
-    try {
-      slice = co_await response.source->next(call);
-    } catch (...) {  // the connection boundary
-      co_return false;
-    }
-    if (!slice) co_return false;
-    std::array<char, 20> size;
-    std::array<iovec, 3> parts;
-    std::size_t count = 0;
-    const bool last = slice->empty();
-    if (chunked) {
-      std::size_t digits = 0;
-      for (std::size_t n = slice->size(), shift = 60; shift != ~std::size_t{3}; shift -= 4) {
-        const unsigned digit = static_cast<unsigned>(n >> shift) & 15u;
-        if (digit != 0 || digits != 0 || shift == 0) size[digits++] = "0123456789abcdef"[digit];
-      }
-      std::memcpy(size.data() + digits, "\r\n", 2);
-      parts[count++] = part({size.data(), digits + 2});
-    }
-    if (!last) parts[count++] = part(as_text(slice->bytes()));
-    if (chunked) parts[count++] = part("\r\n");
-    if (count > 0 && !co_await flush(call, {parts.data(), count})) co_return false;
-    if (last) co_return true;
-  }
-}
-
 bool Connection::skip_body() noexcept {
   RequestBody& body = exchange_->body;
   if (body.done_) return true;
@@ -394,7 +233,7 @@ Task<> Connection::linger(Call call) {
 }
 
 Task<Result<>> Connection::send_continue(Call call) {
-  std::array<iovec, 1> parts{part(continue_line)};
+  std::array<iovec, 1> parts{iovec{const_cast<char*>(continue_line.data()), continue_line.size()}};
   if (!co_await flush(call, parts)) co_return fail(ErrorCode::connection_lost, "100 Continue", Side::client);
   co_return Result<>{};
 }

@@ -31,14 +31,30 @@ class Connection {
   Handler::Next begin();
   Task<> run_handler(Call call);
   void answer_failure();
+  // --- send.cpp
+  // Leaves room for any head behind an answer that is already gathered.
+  static constexpr std::size_t head_room = 2048;
+  // A fast reader gets this much and then lets others have their turn.
+  static constexpr std::size_t turn_bytes_max = std::size_t{1} << 20;
+  enum class Sent : std::uint8_t { all, full, cold, turn, broken };
+
+  // Whether the answer has a body on the wire: not to HEAD, and not with a status that has none.
+  bool sends_body() const noexcept;
   // The head of the answer, appended to out_. False when it does not fit (a bug: the connection breaks).
   bool write_head() noexcept;
   bool append_small_answer() noexcept;
   Task<bool> send_answer(Call call);
-  Task<bool> send_file(Call call);
   Task<bool> send_stream(Call call);
+  // The end of the turn, for whoever has sent much in it.
+  Task<bool> give_way(Call call);
+  // As much of [piece.offset, + piece.count) as goes now, taken off the piece; why it stopped there.
+  Sent try_send_range(Piece& piece) noexcept;
+  // Waits for what stopped it.
+  Task<bool> get_past(Call call, Sent obstacle, const Piece* piece);
+  Task<bool> send_file(Call call);
   Task<bool> wait_writable(Call call);
   Task<bool> flush(Call call, std::span<iovec> parts);
+
   Task<> linger(Call call);
   Task<Result<>> send_continue(Call call);
   // Drops what is left of a body that is already here; false when more would have to be read.
@@ -51,9 +67,10 @@ class Connection {
   Server& server_;
   std::unique_ptr<io::Stream> stream_;
   Handler::Admission admission_;
-  bool fresh_ = true;      // no request was read yet
-  unsigned gathered_ = 0;  // answers in out_
-  Buffer input_;           // bytes received and not yet used, from the current head's first byte on
+  bool fresh_ = true;           // no request was read yet
+  unsigned gathered_ = 0;       // answers in out_
+  std::size_t turn_bytes_ = 0;  // sent since others last had their turn
+  Buffer input_;                // bytes received and not yet used, from the current head's first byte on
   Buffer chunks_;  // of a chunked body: what is behind the head, so that the head can stay where it is
   Buffer out_;     // answers not yet sent
   Exchange* exchange_ = nullptr;

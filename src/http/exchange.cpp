@@ -32,6 +32,8 @@ void Response::clear() noexcept {
   file.reset();
   offset = count = 0;
   source.reset();
+  sized = false;
+  hold.reset();
   lines_size_ = 0;
 }
 
@@ -41,6 +43,7 @@ void Exchange::clear() noexcept {
   route.outcome = RouteMatch::Outcome::not_found;
   body.clear();
   response.clear();
+  state.reset();
   corr_size = 0;
   counted = 0;
 }

@@ -13,6 +13,7 @@
 #include "base/units.h"
 #include "http/head.h"
 #include "http/parser.h"
+#include "http/piece.h"
 #include "http/request_body.h"
 #include "http/response_head.h"
 #include "http/route.h"
@@ -22,29 +23,25 @@
 
 namespace cairn::http {
 
-// A response body made while it is sent. Cancel: clean.
-class BodySource {
- public:
-  virtual ~BodySource() = default;
-  // The next part; an empty buffer is the end. An error breaks the connection: the peer must not take a
-  // part for the whole.
-  virtual Task<Result<Buffer>> next(Call call) = 0;
-};
-
 // What is to be sent. Exactly one kind of body; HEAD sends the head of it.
 struct Response {
-  enum class Body : std::uint8_t { none, view, text, file, stream };
+  enum class Body : std::uint8_t { none, view, held, text, file, stream };
 
   int status = 200;
   Body kind = Body::none;
   bool close = false;      // the connection ends after this answer
   bool abandoned = false;  // nobody is there to read it: the connection ends without it
   std::string_view content_type;
-  std::string_view view;           // outlives the exchange (memory of the service)
+  std::string_view view;           // outlives the exchange (memory of the service), or as long as `hold`
   std::string text;                // owned; keeps its room from request to request
   std::shared_ptr<io::File> file;  // [offset, offset + count)
   std::uint64_t offset = 0, count = 0;
-  std::unique_ptr<BodySource> source;  // sent chunked, or until close to an HTTP/1.0 client
+  Hold hold;  // of a held view or a file; released when the last byte was handed over, or by clear()
+  std::unique_ptr<BodySource> source;
+  // Of a stream: exactly `count` bytes come and Content-Length says so; a source that ends before them, or
+  // has a piece that reaches beyond, breaks the connection. Else sent chunked, or until close to an HTTP/1.0
+  // client.
+  bool sized = false;
 
   // Further field lines, ready to send. A line that does not fit is a bug of the route.
   void add_field(std::string_view name, std::string_view value) noexcept;
@@ -56,40 +53,71 @@ struct Response {
     content_type = type;
     view = body;
   }
+  void answer_held(std::string_view type, std::string_view body, Hold of) noexcept {
+    kind = Body::held;
+    content_type = type;
+    view = body;
+    hold = std::move(of);
+  }
   void answer_text(std::string_view type) noexcept {  // `text` was filled by the caller
     kind = Body::text;
     content_type = type;
   }
-  void answer_file(std::string_view type, std::shared_ptr<io::File> of, std::uint64_t at,
-                   std::uint64_t size) noexcept {
+  void answer_file(std::string_view type, std::shared_ptr<io::File> of, std::uint64_t at, std::uint64_t size,
+                   Hold with = {}) noexcept {
     kind = Body::file;
     content_type = type;
     file = std::move(of);
     offset = at;
     count = size;
+    hold = std::move(with);
+  }
+  // Of a file that outlives the exchange, or that the hold keeps.
+  void answer_file(std::string_view type, io::File& of, std::uint64_t at, std::uint64_t size,
+                   Hold with = {}) noexcept {
+    answer_file(type, std::shared_ptr<io::File>(std::shared_ptr<io::File>(), &of), at, size, std::move(with));
   }
   void answer_stream(std::string_view type, std::unique_ptr<BodySource> from) noexcept {
     kind = Body::stream;
     content_type = type;
     source = std::move(from);
+    sized = false;
+  }
+  void answer_sized(std::string_view type, std::unique_ptr<BodySource> from, std::uint64_t size) noexcept {
+    answer_stream(type, std::move(from));
+    sized = true;
+    count = size;
   }
   std::uint64_t size() const noexcept {
     switch (kind) {
       case Body::view:
+      case Body::held:
         return view.size();
       case Body::text:
         return text.size();
       case Body::file:
         return count;
-      default:
-        return 0;
+      case Body::stream:
+        return sized ? count : 0;
+      case Body::none:
+        break;
     }
+    return 0;
   }
+  // Whether size() is what Content-Length says.
+  bool has_length() const noexcept { return kind != Body::stream || sized; }
+  // The bytes of a body that is in memory as a whole.
+  std::string_view whole() const noexcept { return kind == Body::text ? std::string_view(text) : view; }
   void clear() noexcept;
 
  private:
   std::array<char, 1024> lines_;
   std::size_t lines_size_ = 0;
+};
+
+// What a service keeps about one request between its steps.
+struct RequestState {
+  virtual ~RequestState() = default;
 };
 
 struct Exchange {
@@ -110,6 +138,7 @@ struct Exchange {
   std::uint8_t corr_size = 0;
   std::string path_text;  // room for a path that had escapes
   CallContext context;    // of a request that a worker runs
+  std::unique_ptr<RequestState> state;
   std::string_view corr() const noexcept { return {corr_text.data(), corr_size}; }
   // For the layer above, from begin to finished: what it has counted for this request.
   std::uint32_t counted = 0;

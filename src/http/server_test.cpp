@@ -26,7 +26,7 @@ class Parts final : public BodySource {
   enum class End : std::uint8_t { normal, error, exception };
   Parts(Slab& slab, std::vector<std::string> parts, End end)
       : slab_(slab), parts_(std::move(parts)), end_(end) {}
-  Task<Result<Buffer>> next(Call call) override {
+  Task<Result<Piece>> next(Call call) override {
     co_await yield(call);
     if (at_ == parts_.size()) {
       if (end_ == End::exception) throw std::runtime_error("no more parts");

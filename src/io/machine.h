@@ -2,6 +2,7 @@
 #pragma once
 
 #include "io/file.h"
+#include "io/memory.h"
 #include "io/stream.h"
 #include "runtime/buffer.h"
 #include "runtime/mailbox.h"
@@ -25,6 +26,7 @@ struct Machine {
   Entropy& entropy;
   Mailbox& mailbox;  // where other shards reach this one
   Pool& pool;        // for work that blocks and is not a file's
+  Memory& memory;    // that can be sent like a file
 };
 
 }  // namespace cairn::io

@@ -49,7 +49,7 @@ Process::Node::Node(unsigned index, ThreadPool& threads)
       pool(threads, loop.mailbox()),
       network(loop, pool),
       disk(pool),
-      machine{loop.shard(), loop.slab(), network, disk, entropy, loop.mailbox(), pool} {}
+      machine{loop.shard(), loop.slab(), network, disk, entropy, loop.mailbox(), pool, memory} {}
 
 Process::Process(unsigned shards) : threads_(lane_sizes) {
   signal(SIGPIPE, SIG_IGN);  // sendfile has no flag for it

@@ -54,6 +54,7 @@ class Process {
     TcpNetwork network;
     KernelDisk disk;
     KernelEntropy entropy;
+    KernelMemory memory;
     Machine machine;
   };
   ThreadPool threads_;

@@ -1,7 +1,8 @@
 // Call: what travels with every operation: until when, on whose behalf, and who may stop it.
 //
 // By value, first parameter of every async operation. It can be narrowed, never widened. There is no
-// operation without one, so there is no wait without a deadline and none that cannot be stopped.
+// operation without one, so there is no wait without a deadline and none that cannot be stopped. Only a scope
+// makes one: whoever waits belongs to somebody who can stop it and who waits for its end.
 #pragma once
 
 #include <cstdint>
@@ -15,6 +16,7 @@
 namespace cairn {
 
 class CancelSource;
+class Scope;
 
 // Per request: who and under which name in the logs. Owned by the request's scope.
 struct CallContext {
@@ -25,9 +27,6 @@ struct CallContext {
 
 class Call {
  public:
-  Call(Instant deadline, CancelSource& cancel, const CallContext* context = nullptr) noexcept
-      : deadline_(deadline), cancel_(reinterpret_cast<std::uintptr_t>(&cancel)), context_(context) {}
-
   Instant deadline() const noexcept { return deadline_; }
   const CallContext* context() const noexcept { return context_; }
   CancelSource& cancel() const noexcept { return *reinterpret_cast<CancelSource*>(cancel_ & ~shield_bit); }
@@ -71,10 +70,14 @@ class Call {
   bool expired() const noexcept;
 
  private:
+  friend class Scope;
+  Call(Instant deadline, CancelSource& cancel) noexcept
+      : deadline_(deadline), cancel_(reinterpret_cast<std::uintptr_t>(&cancel)) {}
+
   static constexpr std::uintptr_t shield_bit = 1;
   Instant deadline_;
   std::uintptr_t cancel_;
-  const CallContext* context_;
+  const CallContext* context_ = nullptr;
 };
 static_assert(sizeof(Call) <= 32 && std::is_trivially_copyable_v<Call>);
 

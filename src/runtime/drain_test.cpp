@@ -27,8 +27,8 @@ Task<> stubborn(Call call, Drain* drain, Duration span) {
 // Ignores even the abort, for as long as it likes.
 Task<> deaf(Call call, Instant until) {
   while (current_shard()->now() < until) {
-    CancelSource own(*current_shard(), nullptr);
-    (void)co_await sleep_until(Call(until, own), until);
+    Scope own(*current_shard());
+    (void)co_await sleep_until(own.call().by(until), until);
   }
   (void)call;
 }

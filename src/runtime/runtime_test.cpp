@@ -80,6 +80,30 @@ TEST(Scope, exceptions_reach_join_after_all_have_ended) {
   EXPECT_TRUE(caught);
 }
 
+TEST(Scope, a_scope_in_a_frame_is_left_empty_even_by_an_abort) {
+  Bench b;
+  int ended = 0;
+  auto leaf = [](Call call, int* count) -> Task<> {
+    (void)co_await sleep_for(call, Duration::seconds(9));
+    co_await yield(call);  // still uses the frame above it after the abort
+    ++*count;
+  };
+  auto owner = [](Call call, Shard* shard, auto make, int* count) -> Task<> {
+    Scope inner(*shard, call);
+    inner.spawn("first", make(inner.call(), count));
+    inner.spawn("second", make(inner.call(), count));
+    co_await inner.join_all(call);
+    EXPECT_EQ(*count, 2);
+  };
+  b.scope.spawn("owner", owner(b.scope.call(), &b.shard, leaf, &ended));
+  b.settle();
+  EXPECT_EQ(b.scope.size(), 1u);
+  b.scope.abort();
+  b.settle();
+  EXPECT_TRUE(b.scope.empty());
+  EXPECT_EQ(ended, 2);
+}
+
 TEST(Sleep, wakes_at_its_time_and_not_before) {
   Bench b;
   std::vector<std::int64_t> woke;

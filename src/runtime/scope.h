@@ -44,6 +44,11 @@ class Scope {
   // Waits until every task has ended. On a deadline or cancel tasks may remain: decide and join again.
   // Rethrows the first exception of a task. Cancel: clean.
   Task<Result<>> join(Call call);
+  // Waits until every task has ended, whatever stops the caller: for a scope in the caller's own frame, whose
+  // tasks would outlive it. Stopping the tasks is not done here: they answer to their own scope, or to one
+  // above it. Rethrows the first exception of a task.
+  // Cancel: shielded — not even an abort ends it before the tasks have ended.
+  Task<> join_all(Call call);
 
   struct Root;
 

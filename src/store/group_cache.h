@@ -13,11 +13,14 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 
 #include "base/address.h"
-#include "http/exchange.h"
-#include "io/machine.h"
+#include "base/bytes.h"
+#include "http/piece.h"
+#include "io/memory.h"
 
 namespace cairn::store {
 
@@ -30,8 +33,15 @@ struct ObjectFacts {
 
 class GroupCache {
  public:
-  // `arena_bytes` of `capacity` are slots of 64 KiB.
-  GroupCache(std::unique_ptr<io::Arena> arena, std::uint64_t capacity);
+  static constexpr std::size_t group_bytes = 64 << 10;  // the largest group, and a slot of the arena
+  static constexpr std::uint64_t least_capacity = 1 << 20;
+  // How much of a capacity is best given to the arena.
+  static std::uint64_t arena_bytes(std::uint64_t capacity) noexcept;
+
+  // The arena's slots, the tables and the nodes all come out of `capacity`. `seed`: a secret of the process,
+  // so that nobody can choose addresses that meet in one place of the tables.
+  GroupCache(std::unique_ptr<io::Arena> arena, std::uint64_t capacity, std::uint64_t seed = 0);
+  // Precondition: no Ref, Hold or Reservation is left.
   ~GroupCache();
   GroupCache(const GroupCache&) = delete;
   GroupCache& operator=(const GroupCache&) = delete;
@@ -62,11 +72,13 @@ class GroupCache {
   };
 
   Ref find(const Address& address, std::uint64_t group) noexcept;
-  // Whether a miss of this group is worth a slot: it was missed before, not long ago. Remembers the miss.
+  // Whether a miss of this group is worth a slot: it was missed before, not long ago, or less than half of
+  // the capacity is in use. Remembers the miss.
   bool wants(const Address& address, std::uint64_t group) noexcept;
 
-  // Memory to read into and verify; published when it was found right, given back when dropped. Empty when
-  // everything is held (then serve from memory of your own).
+  // Memory to read into and verify; published when it was found right, given back when dropped: an operation
+  // that may write there after its waiter left keeps the Reservation itself (io::Region::owner). Empty when
+  // everything is held, or nothing else was found soon (then serve from memory of your own).
   class Reservation {
    public:
     Reservation() = default;
@@ -79,7 +91,8 @@ class GroupCache {
     explicit operator bool() const noexcept { return slot_ != nullptr; }
     MutableByteView bytes() noexcept;
     // Precondition: bytes() was verified. `epoch` is what erase_epoch() said before the object was looked up:
-    // an object erased since is not published (the Ref is still good to send).
+    // an object erased since is not published (the Ref is still good to send). A group that is there already
+    // stays, and the Ref is of this one.
     Ref publish(std::shared_ptr<const ObjectFacts> facts, std::uint64_t epoch) && noexcept;
 
    private:
@@ -87,11 +100,13 @@ class GroupCache {
     explicit Reservation(Slot* slot) noexcept : slot_(slot) {}
     Slot* slot_ = nullptr;
   };
+  // At most group_bytes.
   Reservation reserve(const Address& address, std::uint64_t group, std::size_t size) noexcept;
   std::uint64_t erase_epoch(const Address& address) noexcept;
   void erase(const Address& address) noexcept;
 
   io::File& file() noexcept;  // of the arena
+  // Of all groups that are findable or held, as they lie in memory, with their nodes.
   std::uint64_t bytes() const noexcept;
   std::uint64_t capacity() const noexcept;
 

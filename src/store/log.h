@@ -31,6 +31,7 @@ struct Damage {
   std::uint32_t segment = 0;
   std::uint64_t from = 0, to = 0;                       // bytes
   std::uint64_t first_sequence = 0, last_sequence = 0;  // what may have been there; 0: not known
+  bool unreadable = false;                              // the disk gave an error, not other bytes
 };
 
 // Where an index that is derived from the log stands.
@@ -64,6 +65,7 @@ struct LogReport {
   std::uint64_t damaged = 0;    // places
   std::uint64_t cut_bytes = 0;  // of a torn tail
   bool index_ahead = false;     // `from` is beyond the end: nothing was replayed, open again from zero
+  std::string problem;          // for people: why it was not opened, when it was `integrity`
 };
 
 struct SegmentInfo {
@@ -116,6 +118,9 @@ class SegmentScan {
   SegmentScan(io::Machine& machine, std::shared_ptr<io::File> file, std::uint32_t segment, SealKey key,
               std::uint64_t from, std::uint64_t end);
   ~SegmentScan();
+  // The sequence of the first record, where it is known: what is missing before it is then named, and what
+  // is older is no record.
+  void expect(std::uint64_t sequence) noexcept;
   struct Found {
     std::optional<Entry> entry;
     std::optional<Damage> damage;  // neither: the end
@@ -123,6 +128,8 @@ class SegmentScan {
   // Cancel: clean.
   Task<Result<Found>> next(Call call);
   std::uint64_t offset() const noexcept;
+  // The highest one that a sealed header said so far, also that of a record that is not whole.
+  std::uint64_t watermark() const noexcept;
 
  private:
   struct State;

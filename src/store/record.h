@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/heap_bytes.h"
@@ -17,6 +18,7 @@
 
 namespace cairn::store {
 
+inline constexpr std::string_view record_magic = "cnrc";  // its first bytes
 inline constexpr std::size_t record_header_size = 64;
 inline constexpr std::size_t record_alignment = 8;
 inline constexpr std::uint32_t record_meta_max = 16u << 20;
@@ -38,6 +40,7 @@ struct RecordHeader {
   std::uint64_t sequence = 0;   // of this copy: rises by one with every record appended
   std::uint64_t origin = 0;     // of the operation it stands for: an older sequence when compaction moved it
   std::uint64_t watermark = 0;  // highest sequence known to be durable when it was written
+  std::uint32_t offset = 0;     // where in its segment it belongs: a copy elsewhere is not a record
 
   // With padding.
   std::uint64_t size() const noexcept {
@@ -68,6 +71,9 @@ std::array<std::byte, record_header_size> encode_header(const RecordHeader& head
                                                         const SealKey& key);
 // The header's fields without looking at the seal: nothing when they cannot be a header's.
 std::optional<RecordHeader> peek_header(ByteView bytes) noexcept;
+// Was the header, as far as it goes without the meta, written under this key? A filter of 32 bits: it spares
+// reading the meta that a forged header names, and proves nothing.
+bool is_tagged(ByteView header, const SealKey& key) noexcept;
 bool is_sealed(ByteView header, ByteView meta, const SealKey& key) noexcept;
 
 }  // namespace cairn::store

@@ -131,7 +131,11 @@ double whole_request(const char* rate) {
     MemoryNetwork network(shard, left);
     NoDisk disk;
     io::KernelEntropy entropy;
-    io::Machine machine{shard, slab, network, disk, entropy};
+    Mailbox mailbox([] {});
+    ThreadPool threads({});
+    PoolPort pool(threads, mailbox);
+    io::KernelMemory memory;
+    io::Machine machine{shard, slab, network, disk, entropy, mailbox, pool, memory};
     observe::Log log({}, [] { return WallTime{}; });
     auto service = demo::make_service("");
     serve::Node node(*service, *snapshot, keys.server, log, {"0", "0", "bench"}, 1, 1);

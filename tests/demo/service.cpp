@@ -26,7 +26,7 @@ std::string make_kilobyte() {
 class Ticks : public http::BodySource {
  public:
   Ticks(Slab& slab, std::uint64_t parts) : slab_(slab), left_(parts) {}
-  Task<Result<Buffer>> next(Call call) override {
+  Task<Result<http::Piece>> next(Call call) override {
     if (left_ == 0) co_return Buffer();
     --left_;
     CO_TRY_VOID(co_await sleep_for(call, Duration::millis(5)));
@@ -44,7 +44,7 @@ class Ticks : public http::BodySource {
 class EchoSource : public http::BodySource {
  public:
   explicit EchoSource(std::vector<Buffer> parts) : parts_(std::move(parts)) {}
-  Task<Result<Buffer>> next(Call) override {
+  Task<Result<http::Piece>> next(Call) override {
     if (at_ == parts_.size()) co_return Buffer();
     co_return std::move(parts_[at_++]);
   }

@@ -87,9 +87,8 @@ class CancelTree : public Model {
     Scope inner(world_.shard, outer_.call());
     inner.spawn("leaf", leaf(inner.call(), false));
     inner.spawn("shielded-leaf", leaf(inner.call(), abort_));
-    // Whatever stops this task, its scope is left empty: an abort ends even this join before the tasks end.
-    while (!inner.empty())
-      if (!co_await inner.join(call.unbounded())) co_await yield(call);
+    // Whatever stops this task, its scope is left empty.
+    co_await inner.join_all(call);
   }
   Task<> leaf(Call call, bool shielded) {
     co_await yield(call);

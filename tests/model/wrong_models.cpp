@@ -88,8 +88,8 @@ class Unreachable : public Wrong {
   bool may_wait_at_end(const TaskInfo&) const override { return true; }
 
  private:
-  Task<> deaf() { (void)co_await sleep_until(Call(Instant::never(), own_), Instant::never()); }
-  CancelSource own_{world_.shard, nullptr};
+  Task<> deaf() { (void)co_await sleep_until(own_.call(), Instant::never()); }
+  Scope own_{world_.shard};
 };
 
 // Polls for something that comes only if the poll is left alone for a while.

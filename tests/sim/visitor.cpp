@@ -43,7 +43,7 @@ class Pieces : public http::BodySource {
  public:
   Pieces(Slab& slab, std::string text, std::uint64_t seed)
       : slab_(slab), text_(std::move(text)), random_(seed) {}
-  Task<Result<Buffer>> next(Call call) override {
+  Task<Result<http::Piece>> next(Call call) override {
     if (random_.chance(1, 8))
       CO_TRY_VOID(co_await sleep_for(call, Duration::millis(static_cast<std::int64_t>(random_.below(20)))));
     const std::size_t left = text_.size() - at_;

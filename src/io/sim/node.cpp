@@ -55,7 +55,7 @@ Node::Place& Node::place(unsigned shard) noexcept {
 
 Machine Node::machine(unsigned shard) noexcept {
   Place& at = place(shard);
-  return {at.shard, at.slab, at.network, at.disk, at.entropy, at.mailbox, at.pool};
+  return {at.shard, at.slab, at.network, at.disk, at.entropy, at.mailbox, at.pool, at.memory};
 }
 
 std::size_t Node::live_tasks() const noexcept {

@@ -13,6 +13,7 @@
 #include "io/sim/clockwork.h"
 #include "io/sim/disk.h"
 #include "io/sim/entropy.h"
+#include "io/sim/memory.h"
 #include "io/sim/network.h"
 #include "io/sim/pool.h"
 #include "runtime/mailbox.h"
@@ -66,6 +67,7 @@ class Node {
     Shard shard;
     Slab slab;
     SimEntropy entropy;
+    SimMemory memory;
     NetworkPort network;
     DiskPort disk;
     Mailbox mailbox;

@@ -107,12 +107,13 @@ Io SimNetwork::send_file(SimStream& stream, File& file, std::uint64_t offset, st
   CHECK(count > 0);
   const auto [connection, status] = writable(stream);
   if (connection == nullptr) return {status, 0};
-  auto* source = dynamic_cast<SimFile*>(&file);
-  CHECK(source != nullptr);
   const unsigned to = 1 - stream.side_;
   Pipe& pipe = connection->pipes[to];
   std::vector<std::byte> bytes(accept_size(count, pipe.room()));
-  const Result<std::size_t> got = source->copy_out(offset, bytes);
+  // A file of the simulated disk may have to be read first; an arena's is memory.
+  auto* stored = dynamic_cast<SimFile*>(&file);
+  const Result<std::size_t> got =
+      stored != nullptr ? stored->copy_out(offset, bytes) : file.try_read_into(offset, bytes);
   if (!got) return {IoStatus::failed, 0};
   if (*got == 0) return {IoStatus::failed, 0};  // the file was longer when its size was asked
   pipe.bytes.push({bytes.data(), *got});

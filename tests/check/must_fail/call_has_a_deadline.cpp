@@ -1,12 +1,12 @@
-// expect: no matching conversion for functional-style cast from 'cairn::CancelSource' to 'cairn::Call'
-// There is no call without a deadline, so there is no wait without one.
-#include "runtime/cancel.h"
+// expect: calling a private constructor of class 'cairn::Call'
+// Only a scope makes a call: there is no wait without a deadline, and none that nobody can stop.
+#include "runtime/scope.h"
 
-cairn::Call begin(cairn::CancelSource& cancel, cairn::Instant now) {
+cairn::Call begin(cairn::Scope& scope, cairn::Instant now) {
 #ifdef RIGHT
-  return cairn::Call(now + cairn::Duration::seconds(5), cancel);
+  return scope.call().by(now + cairn::Duration::seconds(5));
 #else
   (void)now;
-  return cairn::Call(cancel);
+  return cairn::Call(cairn::Instant::never(), scope.source());
 #endif
 }

@@ -1,0 +1,48 @@
+// Putting objects of any size: small ones in one request, large ones as parts that survive a break.
+//   [U-1] At most parts_at_once parts of body_max bytes are in memory, whatever the object's size.
+//   [U-2] An object is reported stored only when the server's address is the one computed here.
+//   [U-3] A break leaves the upload where the ledger finds it; the next put sends only what is missing.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "base/heap_bytes.h"
+#include "client/storage_client.h"
+#include "client/upload_ledger.h"
+#include "crypto/object_hasher.h"
+#include "io/file.h"
+
+namespace cairn::client {
+
+inline constexpr std::size_t parts_at_once = 4;
+
+// Bytes that come once and in order, of unknown number.
+class ByteSource {
+ public:
+  virtual ~ByteSource() = default;
+  // Up to `most` bytes; fewer only at the end, none after it. Cancel: partial — bytes may be lost.
+  virtual Task<Result<HeapBytes>> next(Call call, std::size_t most) = 0;
+};
+
+struct PutOptions {
+  std::string media_type = {};
+  // Told of bytes that need not be sent any more: sent, or found to be there.
+  std::function<void(std::uint64_t)> moved = {};
+  // Where an interrupted upload is remembered, under a key that changes when the file does.
+  UploadLedger* ledger = nullptr;
+  std::string ledger_key = {};
+};
+
+// Both pieces of memory belong to the caller and outlive the call.
+// Cancel: partial — parts that were acknowledged stay with the server and in the ledger.
+Task<Outcome<Stored>> put_file(Call call, StorageClient* storage, io::File* file, PutOptions options);
+// Not resumable: what was read of a stream cannot be read again. Cancel: partial — the upload expires.
+Task<Outcome<Stored>> put_stream(Call call, StorageClient* storage, ByteSource* source, PutOptions options);
+
+// Reads `count` bytes at `offset`; fewer only at the end of the file. Cancel: clean.
+Task<Result<HeapBytes>> read_piece(Call call, io::File* file, std::uint64_t offset, std::size_t count);
+// The address of a file's bytes. Cancel: clean.
+Task<Result<crypto::ObjectHash>> hash_file(Call call, io::File* file);
+
+}  // namespace cairn::client

@@ -1,0 +1,38 @@
+// UploadLedger: which upload a file was being sent to, in a small file of its own, so that the same command
+// given again goes on where it was broken off. Losing it costs only the sending anew.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/result.h"
+#include "io/machine.h"
+
+namespace cairn::client {
+
+class UploadLedger {
+ public:
+  // `directory` exists and is the user's own.
+  UploadLedger(io::Machine& machine, std::string directory)
+      : machine_(machine), directory_(std::move(directory)) {}
+
+  // Cancel: clean.
+  Task<std::optional<std::string>> find(Call call, std::string key);
+  // Cancel: partial — the entry may be there or not.
+  Task<Result<>> keep(Call call, std::string key, std::string upload);
+  // Cancel: as keep().
+  Task<Result<>> forget(Call call, std::string key);
+
+ private:
+  std::string path_of(std::string_view key) const { return directory_ + "/" + std::string(key); }
+
+  io::Machine& machine_;
+  std::string directory_;
+};
+
+// The key of a file at a moment: another size, time or server is another upload.
+std::string ledger_key(std::string_view path, std::uint64_t size, std::int64_t modified_ns,
+                       std::string_view server);
+
+}  // namespace cairn::client

@@ -1,0 +1,249 @@
+#include "crypto/caveat.h"
+
+#include <arpa/inet.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstring>
+
+#include "base/utf8.h"
+
+namespace cairn::crypto {
+namespace {
+
+using IpBytes = std::array<std::uint8_t, 16>;
+
+// What a request is to a caveat's value. One function for both uses keeps one grammar: a check needs `holds`,
+// a validation needs `malformed`.
+struct Ruling {
+  bool holds = false;
+  const char* malformed = nullptr;
+};
+constexpr Ruling malformed(const char* reason) { return {false, reason}; }
+
+bool is_word(std::string_view text, std::size_t longest) noexcept {
+  return !text.empty() && text.size() <= longest && std::ranges::all_of(text, [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' ||
+           c == '_' || c == '-';
+  });
+}
+
+// Calls `each` with the words of `set`; false when they are not words with one blank between.
+template <class Each>
+bool for_each_word(std::string_view set, Each each) noexcept {
+  while (true) {
+    const std::size_t blank = set.find(' ');
+    const std::string_view word = set.substr(0, blank);
+    if (!is_word(word, 64)) return false;
+    each(word);
+    if (blank == std::string_view::npos) return true;
+    set.remove_prefix(blank + 1);
+  }
+}
+
+Ruling rule_set(std::string_view set, std::string_view asked, const char* reason) noexcept {
+  bool found = false;
+  if (!for_each_word(set, [&](std::string_view word) { found |= word == asked; })) return malformed(reason);
+  return {found};
+}
+
+Ruling rule_op(std::string_view value, const CapabilityRequest& request) noexcept {
+  return rule_set(value, request.op,
+                  "op: expected operations with one blank between, as in `op = storage.get`");
+}
+
+Ruling rule_svc(std::string_view value, const CapabilityRequest& request) noexcept {
+  return rule_set(value, request.service,
+                  "svc: expected services with one blank between, as in `svc = storage`");
+}
+
+Ruling rule_tenant(std::string_view value, const CapabilityRequest& request) noexcept {
+  if (!is_word(value, 64)) return malformed("tenant: expected 1 to 64 letters, digits, `.`, `_` or `-`");
+  return {value == request.tenant};
+}
+
+Ruling rule_addr(std::string_view value, const CapabilityRequest& request) noexcept {
+  const auto address = parse_address(value);
+  if (!address) return malformed("addr: expected `b3:` and 64 hex digits");
+  return {request.address == *address};
+}
+
+Ruling rule_name(std::string_view prefix, const CapabilityRequest& request) noexcept {
+  if (!prefix.ends_with('/')) return malformed("name: the prefix must end with `/`");
+  const bool control = std::ranges::any_of(prefix, [](char c) { return (c >= 0 && c < 0x20) || c == 0x7f; });
+  if (control || !is_utf8(prefix)) return malformed("name: the prefix is not plain UTF-8 text");
+  return {request.name.starts_with(prefix)};
+}
+
+Ruling rule_expires(std::string_view value, const CapabilityRequest& request) noexcept {
+  const auto end = parse_rfc3339(value);
+  if (!end) return malformed("expires: expected a time as in `expires < 2026-01-31T12:00:00Z`");
+  return {request.now < *end};
+}
+
+template <class Number>
+std::optional<Number> parse_decimal(std::string_view text) noexcept {
+  Number value{};
+  const char* end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, value);
+  const bool shortest = text.size() == 1 || !text.starts_with('0');
+  if (error != std::errc{} || stop != end || !shortest || text.starts_with('-')) return std::nullopt;
+  return value;
+}
+
+Ruling rule_max_bytes(std::string_view value, const CapabilityRequest& request) noexcept {
+  const auto most = parse_decimal<std::uint64_t>(value);
+  if (!most)
+    return malformed("max_bytes: expected a number of bytes in digits, as in `max_bytes <= 1048576`");
+  return {request.bytes && *request.bytes <= *most};
+}
+
+struct Network {
+  IpBytes bytes{};
+  unsigned bits = 0;
+
+  bool contains(const IpBytes& ip) const noexcept {
+    for (unsigned bit = 0; bit < bits; bit += 8) {
+      const unsigned mask = bits - bit >= 8 ? 0xffu : 0xff00u >> (bits - bit) & 0xffu;
+      if (((ip[bit / 8] ^ bytes[bit / 8]) & mask) != 0) return false;
+    }
+    return true;
+  }
+};
+
+constexpr IpBytes mapped(std::uint8_t a, std::uint8_t b, std::uint8_t c, std::uint8_t d) {
+  return {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, a, b, c, d};
+}
+constexpr IpBytes loopback_v4 = mapped(127, 0, 0, 1);
+constexpr IpBytes loopback_v6 = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1};
+
+// An IPv4 network becomes the network of its mapped addresses, so that there is one way to compare.
+std::optional<Network> parse_network(std::string_view text) noexcept {
+  const std::size_t slash = text.find('/');
+  char host[INET6_ADDRSTRLEN] = {};
+  if (slash == std::string_view::npos || slash >= sizeof host || text.find('\0') != std::string_view::npos)
+    return std::nullopt;
+  std::memcpy(host, text.data(), slash);
+  const auto bits = parse_decimal<std::uint8_t>(text.substr(slash + 1));
+  std::array<std::uint8_t, 4> v4;
+  Network network;
+  if (inet_pton(AF_INET, host, v4.data()) == 1) {
+    if (!bits || *bits > 32) return std::nullopt;
+    network = {mapped(v4[0], v4[1], v4[2], v4[3]), 96u + *bits};
+  } else {
+    if (inet_pton(AF_INET6, host, network.bytes.data()) != 1 || !bits || *bits > 128) return std::nullopt;
+    network.bits = *bits;
+  }
+  return network;
+}
+
+bool has_host_bits(const Network& network) noexcept {
+  for (unsigned bit = network.bits; bit < 128; ++bit)
+    if ((network.bytes[bit / 8] & (0x80u >> bit % 8)) != 0) return true;
+  return false;
+}
+
+Ruling rule_ip(std::string_view value, const CapabilityRequest& request) noexcept {
+  const auto network = parse_network(value);
+  if (!network) return malformed("ip: expected a network, as in `ip = 10.0.0.0/8` or `ip = 2001:db8::/32`");
+  if (has_host_bits(*network)) return malformed("ip: the address has bits set beyond its prefix length");
+  if (request.ip) return {network->contains(*request.ip)};
+  return {request.local && (network->contains(loopback_v4) || network->contains(loopback_v6))};
+}
+
+struct Kind {
+  std::string_view head;
+  Ruling (*rule)(std::string_view value, const CapabilityRequest& request) noexcept;
+  const char* broken;
+};
+constexpr Kind kinds[] = {
+    {"op = ", rule_op, "capability: not for this operation"},
+    {"svc = ", rule_svc, "capability: not for this service"},
+    {"tenant = ", rule_tenant, "capability: not for this tenant"},
+    {"addr = ", rule_addr, "capability: not for this address"},
+    {"name ^ ", rule_name, "capability: not for this name"},
+    {"expires < ", rule_expires, "capability: expired"},
+    {"max_bytes <= ", rule_max_bytes, "capability: not for so many bytes, or for a body of unknown length"},
+    {"ip = ", rule_ip, "capability: not for this peer's address"},
+};
+
+const Kind* find_kind(std::string_view caveat) noexcept {
+  const auto* kind = std::ranges::find_if(kinds, [&](const Kind& k) { return caveat.starts_with(k.head); });
+  return kind == std::end(kinds) ? nullptr : kind;
+}
+
+constexpr std::string_view operations[] = {
+    "storage.get",     "storage.list",  "storage.put",      "storage.pin",      "storage.delete",
+    "storage.admin",   "index.read",    "index.write",      "index.pin",        "index.facets",
+    "index.admin",     "registry.read", "registry.propose", "registry.approve", "registry.commit",
+    "registry.govern", "edge.get",      "edge.admin",       "gateway.admin",    "node.peer",
+};
+constexpr std::string_view services[] = {"storage", "index", "registry", "edge", "gateway"};
+
+bool all_known(std::string_view set, std::span<const std::string_view> known) noexcept {
+  bool all = true;
+  for_each_word(set, [&](std::string_view word) { all &= std::ranges::find(known, word) != known.end(); });
+  return all;
+}
+
+std::string join(std::string_view head, std::span<const std::string_view> words) {
+  std::string text(head);
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    if (i > 0) text += ' ';
+    text += words[i];
+  }
+  return text;
+}
+
+std::string join(std::string_view head, std::string_view value) { return join(head, {&value, 1}); }
+
+}  // namespace
+
+Result<> check_caveats(const Macaroon& macaroon, const CapabilityRequest& request) noexcept {
+  for (const Caveat& caveat : macaroon.caveats) {
+    const Kind* kind = caveat.third_party() ? nullptr : find_kind(caveat.text);
+    if (kind == nullptr) return fail(ErrorCode::forbidden, "capability: an unknown caveat", Side::client);
+    const Ruling ruling = kind->rule(std::string_view(caveat.text).substr(kind->head.size()), request);
+    if (ruling.malformed != nullptr) return fail(ErrorCode::forbidden, ruling.malformed, Side::client);
+    if (!ruling.holds) return fail(ErrorCode::forbidden, kind->broken, Side::client);
+  }
+  return {};
+}
+
+std::span<const std::string_view> known_operations() noexcept { return operations; }
+std::span<const std::string_view> known_services() noexcept { return services; }
+
+Result<> validate_caveat(std::string_view caveat) noexcept {
+  auto refuse = [](const char* reason) { return fail(ErrorCode::malformed, reason, Side::client); };
+  const Kind* kind = find_kind(caveat);
+  if (kind == nullptr)
+    return refuse(
+        "unknown caveat: expected one of `op = …`, `svc = …`, `tenant = …`, `addr = b3:…`, `name ^ …/`, "
+        "`expires < …`, `max_bytes <= …`, `ip = …/…`, with one blank on each side of the sign");
+  const std::string_view value = caveat.substr(kind->head.size());
+  if (const Ruling ruling = kind->rule(value, CapabilityRequest{}); ruling.malformed != nullptr)
+    return refuse(ruling.malformed);
+  if (kind->rule == rule_op && !all_known(value, operations)) return refuse("op: there is no such operation");
+  if (kind->rule == rule_svc && !all_known(value, services)) return refuse("svc: there is no such service");
+  return {};
+}
+
+std::string op_caveat(std::span<const std::string_view> words) { return join("op = ", words); }
+std::string svc_caveat(std::span<const std::string_view> words) { return join("svc = ", words); }
+std::string tenant_caveat(std::string_view tenant) { return join("tenant = ", tenant); }
+std::string addr_caveat(const Address& address) { return join("addr = ", format_address(address)); }
+std::string name_caveat(std::string_view prefix) { return join("name ^ ", prefix); }
+std::string expires_caveat(WallTime time) { return join("expires < ", format_rfc3339(time)); }
+std::string max_bytes_caveat(std::uint64_t bytes) { return join("max_bytes <= ", std::to_string(bytes)); }
+std::string ip_caveat(std::string_view network) { return join("ip = ", network); }
+
+std::optional<std::string_view> find_tenant(const Macaroon& macaroon) noexcept {
+  for (const Caveat& caveat : macaroon.caveats) {
+    const Kind* kind = caveat.third_party() ? nullptr : find_kind(caveat.text);
+    if (kind != nullptr && kind->rule == rule_tenant)
+      return std::string_view(caveat.text).substr(kind->head.size());
+  }
+  return std::nullopt;
+}
+
+}  // namespace cairn::crypto

@@ -1,0 +1,70 @@
+// The first-party caveats: what a capability may say about a request, and whether a request is within it.
+//
+//   op = storage.put storage.get     the operation is one of these; several op caveats intersect
+//   svc = storage index              the service is one of these; several intersect
+//   tenant = T                       the request's tenant is T
+//   addr = b3:…                      the request is about this address
+//   name ^ maps/                     the request is about a name that starts so; the prefix ends with `/`
+//   expires < 2026-01-31T12:00:00Z   the time is before this one
+//   max_bytes <= 1048576             the request stores at most this many bytes
+//   ip = 10.0.0.0/8                  the peer's address is in this network, IPv4 or IPv6
+//
+// Exactly one blank where one is shown. All caveats must hold; one that is unknown or malformed does not.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "base/address.h"
+#include "base/result.h"
+#include "base/units.h"
+#include "crypto/macaroon.h"
+
+namespace cairn::crypto {
+
+// What a request is about. What it does not have stays empty, and a caveat about that refuses it.
+struct CapabilityRequest {
+  std::string_view op;
+  std::string_view service;
+  std::string_view tenant = {};
+  std::optional<Address> address = {};
+  std::string_view name = {};
+  WallTime now = {};
+  // How many bytes it would store: 0 for one that stores none; nullopt when nobody can tell yet, which a
+  // max_bytes caveat refuses.
+  std::optional<std::uint64_t> bytes = {};
+  std::optional<std::array<std::uint8_t, 16>> ip = {};  // IPv6, or IPv4 mapped
+  // Came over a Unix socket: a peer without an IP, on this machine. An ip caveat treats it as 127.0.0.1, or
+  // as ::1, whichever it allows.
+  bool local = false;
+};
+
+// `forbidden` unless every caveat holds. Says nothing about the signature: authorize() does both.
+Result<> check_caveats(const Macaroon& macaroon, const CapabilityRequest& request) noexcept;
+
+// The operations and services there are. A token may name others (of a newer version): they match nothing.
+std::span<const std::string_view> known_operations() noexcept;
+std::span<const std::string_view> known_services() noexcept;
+
+// `malformed` with a context that says what is wrong with the caveat. Stricter than check_caveats in one thing:
+// an operation or service that does not exist is refused here, where a person can still mend it.
+Result<> validate_caveat(std::string_view caveat) noexcept;
+
+// The texts; operations, services, tenant, prefix and network as they are: validate_caveat judges them.
+std::string op_caveat(std::span<const std::string_view> operations);
+std::string svc_caveat(std::span<const std::string_view> services);
+std::string tenant_caveat(std::string_view tenant);
+std::string addr_caveat(const Address& address);
+std::string name_caveat(std::string_view prefix);
+std::string expires_caveat(WallTime time);
+std::string max_bytes_caveat(std::uint64_t bytes);
+std::string ip_caveat(std::string_view network);
+
+// The tenant that the caveats bind the token to; nullopt when they name none. Only of a verified macaroon.
+std::optional<std::string_view> find_tenant(const Macaroon& macaroon) noexcept;
+
+}  // namespace cairn::crypto

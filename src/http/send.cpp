@@ -1,0 +1,231 @@
+// How a connection sends its answers.
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cstring>
+
+#include "http/connection.h"
+#include "runtime/wait.h"
+
+namespace cairn::http {
+namespace {
+
+iovec part(std::string_view text) noexcept { return {const_cast<char*>(text.data()), text.size()}; }
+
+using ChunkLine = std::array<char, 20>;
+
+std::string_view write_chunk_line(std::uint64_t size, ChunkLine& line) noexcept {
+  char* end = std::to_chars(line.data(), line.data() + 16, size, 16).ptr;
+  std::memcpy(end, "\r\n", 2);
+  return {line.data(), static_cast<std::size_t>(end + 2 - line.data())};
+}
+
+}  // namespace
+
+bool Connection::sends_body() const noexcept {
+  const int status = exchange_->response.status;
+  return exchange_->request().method != Method::head && status != 204 && status != 304;
+}
+
+bool Connection::write_head() noexcept {
+  Exchange& exchange = *exchange_;
+  Response& response = exchange.response;
+  MutableByteView room = out_.room();
+  HeadWriter head({reinterpret_cast<char*>(room.data()), room.size()});
+  head.status(response.status).append_lines(server_.date_line());
+  head.append_field(FieldName::x_corr_id, exchange.corr());
+  head.append_lines(response.lines());
+  if (!response.content_type.empty()) head.append_field(FieldName::content_type, response.content_type);
+  if (response.status != 204 && response.status != 304) {
+    if (response.has_length())
+      head.append_number(FieldName::content_length, response.size());
+    else if (exchange.request().minor >= 1)
+      head.append_lines("Transfer-Encoding: chunked\r\n");
+    else
+      response.close = true;
+  }
+  if (response.close)
+    head.append_lines("Connection: close\r\n");
+  else if (exchange.request().minor == 0)
+    head.append_lines("Connection: keep-alive\r\n");
+  auto written = head.finish();
+  if (!written) return false;
+  out_.fill(written->size());
+  return true;
+}
+
+// Most answers are one write: head and body side by side in one buffer.
+bool Connection::append_small_answer() noexcept {
+  Response& response = exchange_->response;
+  const bool body = sends_body();
+  if (body && (response.kind == Response::Body::file || response.kind == Response::Body::stream))
+    return false;
+  const std::string_view bytes = body ? response.whole() : std::string_view{};
+  if (!out_) out_ = server_.machine_.slab.take(Slab::small - 64);
+  if (bytes.size() + head_room > out_.room().size()) return false;
+  if (!write_head()) return false;
+  if (!bytes.empty()) std::memcpy(out_.room().data(), bytes.data(), bytes.size());
+  out_.fill(bytes.size());
+  response.hold.reset();
+  return true;
+}
+
+Task<bool> Connection::send_answer(Call call) {
+  Response& response = exchange_->response;
+  if (input_.empty()) turn_bytes_ = 0;  // its request was waited for; one of many pipelined was not
+  if (!out_) out_ = server_.machine_.slab.take(Slab::small - 64);
+  // A stream may have to be waited for, or fail: the answers before it do not share its fate.
+  const bool ahead = out_.room().size() < head_room || (gathered_ > 0 && response.source);
+  if (ahead && !co_await flush(call, {})) co_return false;
+  if (!out_) out_ = server_.machine_.slab.take(Slab::small - 64);
+  if (!write_head()) co_return false;
+  if (!sends_body()) co_return co_await flush(call, {});
+  bool complete = false;
+  if (response.kind == Response::Body::file) {
+    complete = co_await send_file(call);
+  } else if (response.kind == Response::Body::stream) {
+    complete = co_await send_stream(call);
+  } else {
+    std::array<iovec, 1> parts{part(response.whole())};
+    complete = co_await flush(call, {parts.data(), response.whole().empty() ? 0u : 1u});
+  }
+  response.hold.reset();
+  co_return complete;
+}
+
+Task<bool> Connection::wait_writable(Call call) {
+  auto waited = co_await stream_->writable.wait(call.within(server_.options_.timeouts.write));
+  if (!waited && waited.error().code == ErrorCode::timeout) server_.handler_.timed_out(Handler::Slow::write);
+  turn_bytes_ = 0;
+  co_return waited.has_value();
+}
+
+// Sends out_ and then `parts` (at most three), changing them as it goes.
+Task<bool> Connection::flush(Call call, std::span<iovec> parts) {
+  std::array<iovec, 4> all;
+  std::size_t count = 0;
+  if (out_ && !out_.empty()) all[count++] = part(as_text(out_.bytes()));
+  for (const iovec& one : parts) all[count++] = one;
+  std::size_t at = 0;
+  while (at < count) {
+    const io::Io sent = stream_->try_writev({all.data() + at, count - at});
+    if (sent.status == io::IoStatus::would_block) {
+      if (!co_await wait_writable(call)) co_return false;
+      continue;
+    }
+    if (sent.status != io::IoStatus::done) co_return false;
+    turn_bytes_ += sent.count;
+    std::size_t rest = sent.count;
+    while (at < count && rest >= all[at].iov_len) rest -= all[at++].iov_len;
+    if (rest > 0) {
+      all[at].iov_base = static_cast<char*>(all[at].iov_base) + rest;
+      all[at].iov_len -= rest;
+    }
+  }
+  out_.clear();
+  gathered_ = 0;
+  if (input_.empty()) out_.reset();
+  co_return true;
+}
+
+Task<bool> Connection::give_way(Call call) {
+  turn_bytes_ = 0;
+  co_await yield(call);
+  co_return !call.stopped();
+}
+
+Connection::Sent Connection::try_send_range(Piece& piece) noexcept {
+  while (piece.count > 0) {
+    if (turn_bytes_ >= turn_bytes_max) return Sent::turn;
+    const auto size = static_cast<std::size_t>(std::min<std::uint64_t>(piece.count, turn_bytes_max));
+    if (!piece.file->is_warm(piece.offset, size)) return Sent::cold;
+    const io::Io sent = stream_->try_send_file(*piece.file, piece.offset, size);
+    if (sent.status == io::IoStatus::would_block) return Sent::full;
+    if (sent.status != io::IoStatus::done) return Sent::broken;
+    piece.offset += sent.count;
+    piece.count -= sent.count;
+    turn_bytes_ += sent.count;
+  }
+  return Sent::all;
+}
+
+Task<bool> Connection::get_past(Call call, Sent obstacle, const Piece* piece) {
+  switch (obstacle) {
+    case Sent::full:
+      co_return co_await wait_writable(call);
+    case Sent::turn:
+      co_return co_await give_way(call);
+    case Sent::cold: {
+      turn_bytes_ = 0;
+      const auto size = static_cast<std::size_t>(std::min<std::uint64_t>(piece->count, turn_bytes_max));
+      co_return (co_await piece->file->warm(call, piece->offset, size)).has_value();
+    }
+    default:
+      co_return false;
+  }
+}
+
+Task<bool> Connection::send_file(Call call) {
+  Response& response = exchange_->response;
+  Piece piece = Piece::range(*response.file, response.offset, response.count);
+  stream_->cork(piece.count > 0);
+  const bool head_sent = co_await flush(call, {});
+  stream_->cork(false);
+  if (!head_sent) co_return false;
+  for (Sent sent = try_send_range(piece); sent != Sent::all; sent = try_send_range(piece))
+    if (!co_await get_past(call, sent, &piece)) co_return false;
+  co_return true;
+}
+
+// The head goes out with the first piece, unless an open-ended stream has to be waited for: that may last.
+Task<bool> Connection::send_stream(Call call) {
+  Response& response = exchange_->response;
+  const bool sized = response.sized;
+  const bool chunked = !sized && exchange_->request().minor >= 1;
+  ChunkLine line;
+  std::array<iovec, 3> parts;
+  for (std::uint64_t left = response.count; !sized || left > 0;) {
+    std::optional<Piece> piece;
+    try {
+      piece = response.source->try_next();
+      if (!piece) {
+        if (!sized && out_ && !out_.empty() && !co_await flush(call, {})) co_return false;
+        turn_bytes_ = 0;
+        auto waited = co_await response.source->next(call);
+        if (!waited) co_return false;
+        piece = std::move(*waited);
+      }
+    } catch (...) {  // the connection boundary
+      co_return false;
+    }
+    const bool last = piece->empty();
+    const bool file = !last && piece->is_file();
+    if (sized && (last || piece->size() > left)) co_return false;
+    left -= sized ? piece->size() : 0;
+
+    std::size_t count = 0;
+    if (chunked) parts[count++] = part(write_chunk_line(piece->size(), line));
+    if (!last && !file) parts[count++] = part(as_text(piece->bytes));
+    if (chunked && !file) parts[count++] = part("\r\n");
+    if (count > 0 || (out_ && !out_.empty())) {
+      stream_->cork(file);
+      const bool ahead = co_await flush(call, {parts.data(), count});
+      stream_->cork(false);
+      if (!ahead) co_return false;
+    }
+    if (last) co_return true;
+    if (file) {
+      for (Sent sent = try_send_range(*piece); sent != Sent::all; sent = try_send_range(*piece))
+        if (!co_await get_past(call, sent, &*piece)) co_return false;
+      if (chunked) {
+        parts[0] = part("\r\n");
+        if (!co_await flush(call, {parts.data(), 1})) co_return false;
+      }
+    } else if (turn_bytes_ >= turn_bytes_max && !co_await give_way(call)) {
+      co_return false;
+    }
+  }
+  co_return co_await flush(call, {});  // the head of a stream of no bytes
+}
+
+}  // namespace cairn::http

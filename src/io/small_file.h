@@ -1,0 +1,25 @@
+// Small files that are read and replaced as a whole by start-up code and pool jobs. Everything here blocks:
+// never on a shard.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "base/result.h"
+
+namespace cairn::io {
+
+// What differs when a file was replaced or written to: to look at now and then.
+struct FileMark {
+  std::uint64_t device = 0, inode = 0, size = 0;
+  std::int64_t changed_ns = 0;
+  friend bool operator==(const FileMark&, const FileMark&) = default;
+};
+Result<FileMark> mark_file(const std::string& path);
+
+// Writes the text aside (PATH.new, 0600), makes it durable and puts it in the place of `path`: a reader, and
+// a crash at any moment, sees the old text or the new one.
+Result<> replace_file(const std::string& path, std::string_view text);
+
+}  // namespace cairn::io

@@ -1,0 +1,79 @@
+#include "store/cache_policy.h"
+
+#include <algorithm>
+#include <bit>
+
+namespace cairn::store {
+
+std::uint64_t Ghost::sets_for(std::uint64_t entries) noexcept {
+  return std::bit_ceil(std::max<std::uint64_t>(1, entries / std::tuple_size_v<Set>));
+}
+
+std::uint64_t Ghost::bytes_for(std::uint64_t entries) noexcept { return sets_for(entries) * sizeof(Set); }
+
+void Ghost::prepare(std::uint64_t entries) { sets_.resize(sets_for(entries)); }
+
+std::uint32_t Ghost::fingerprint(std::uint64_t hash) noexcept {
+  return std::max<std::uint32_t>(1, static_cast<std::uint32_t>(hash >> 32));
+}
+
+bool Ghost::knows(std::uint64_t hash) const noexcept {
+  const Set& set = sets_[set_of(hash)];
+  return std::find(set.begin(), set.end(), fingerprint(hash)) != set.end();
+}
+
+bool Ghost::remember(std::uint64_t hash) noexcept {
+  if (knows(hash)) return true;
+  Set& set = sets_[set_of(hash)];
+  std::shift_right(set.begin(), set.end(), 1);
+  set[0] = fingerprint(hash);
+  return false;
+}
+
+void GroupQueue::add(CacheSlot& slot, bool to_main) noexcept {
+  slot.in_main = to_main;
+  (to_main ? main_ : small_).push_back(slot);
+  (to_main ? main_bytes_ : small_bytes_) += slot.charge;
+  ++count_;
+}
+
+void GroupQueue::remove(CacheSlot& slot) noexcept {
+  static_cast<QueueLink&>(slot).unlink();
+  (slot.in_main ? main_bytes_ : small_bytes_) -= slot.charge;
+  --count_;
+}
+
+CacheSlot* GroupQueue::first() noexcept {
+  if (count_ == 0) return nullptr;
+  return &(small_.empty() ? main_ : small_).front();
+}
+
+CacheSlot& GroupQueue::take_oldest(bool from_small) noexcept {
+  CacheSlot& slot = (from_small ? small_ : main_).front();
+  remove(slot);
+  return slot;
+}
+
+CacheSlot* GroupQueue::evict(Ghost& ghost, unsigned& looks) noexcept {
+  std::uint64_t held = 0;
+  for (; looks > 0 && held < count_; --looks) {
+    const bool from_small = !small_.empty() && (main_.empty() || small_bytes_ * 10 >= bytes());
+    CacheSlot& slot = take_oldest(from_small);
+    // A reference can only be added under the stripe's lock, which is ours: one that is not held stays so.
+    const bool is_held = slot.refs.load(std::memory_order_acquire) > 1;
+    if (!is_held && slot.frequency == 0) {
+      if (from_small) ghost.remember(slot.hash);
+      return &slot;
+    }
+    if (is_held) ++held;
+    if (from_small) {
+      slot.frequency = 0;
+    } else if (slot.frequency > 0) {
+      --slot.frequency;
+    }
+    add(slot, true);
+  }
+  return nullptr;
+}
+
+}  // namespace cairn::store

@@ -1,0 +1,51 @@
+// Which group stays: S3-FIFO. What is new waits in a small queue (a tenth); what was used there, or had been
+// missed shortly before it came, goes to the main queue, which gives everything that was used another round.
+// One pass over many objects flows through the small queue, or is not let in at all (Ghost).
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "store/cache_slots.h"
+
+namespace cairn::store {
+
+// Fingerprints of groups that are not in the cache: missed once, or evicted without use. Of a fixed size;
+// each of its sets forgets the oldest first.
+class Ghost {
+ public:
+  static std::uint64_t bytes_for(std::uint64_t entries) noexcept;
+  void prepare(std::uint64_t entries);
+  // Whether it was there; it is now.
+  bool remember(std::uint64_t hash) noexcept;
+  bool knows(std::uint64_t hash) const noexcept;
+
+ private:
+  using Set = std::array<std::uint32_t, 8>;  // the newest first; 0 is none
+  static std::uint64_t sets_for(std::uint64_t entries) noexcept;
+  static std::uint32_t fingerprint(std::uint64_t hash) noexcept;
+  std::uint64_t set_of(std::uint64_t hash) const noexcept { return (hash >> 8) & (sets_.size() - 1); }
+  std::vector<Set> sets_;
+};
+
+// The groups of one kind of memory in one stripe, in the order of their eviction.
+class GroupQueue {
+ public:
+  void add(CacheSlot& slot, bool to_main) noexcept;
+  void remove(CacheSlot& slot) noexcept;
+  // The next to go, already removed; nullptr when all are held or `looks` (counted down) is used up.
+  CacheSlot* evict(Ghost& ghost, unsigned& looks) noexcept;
+  // Any one, or nullptr.
+  CacheSlot* first() noexcept;
+  std::uint64_t bytes() const noexcept { return small_bytes_ + main_bytes_; }
+
+ private:
+  CacheSlot& take_oldest(bool from_small) noexcept;
+
+  List<CacheSlot, QueueLink> small_, main_;
+  std::uint64_t small_bytes_ = 0, main_bytes_ = 0;
+  std::uint64_t count_ = 0;
+};
+
+}  // namespace cairn::store

@@ -1,0 +1,53 @@
+// Draft: bytes on their way in: hashed as they arrive, kept in heap blocks that a budget of the whole process
+// bounds, until they are a record.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "base/heap_bytes.h"
+#include "base/result.h"
+#include "crypto/object_hasher.h"
+#include "store/budget.h"
+#include "store/object_format.h"
+
+namespace cairn::store {
+
+// One part at most; an object that is larger goes part by part.
+class Draft {
+ public:
+  // `expected`: bytes that will come, if that is known, so that memory fits them.
+  Draft(ByteBudget& budget, std::uint64_t part_index, std::size_t expected = crypto::part_size) noexcept
+      : budget_(&budget), index_(part_index), expected_(expected), hasher_(part_index) {}
+  ~Draft() { budget_->give(taken_); }
+  Draft(const Draft&) = delete;
+  Draft& operator=(const Draft&) = delete;
+
+  std::size_t size() const noexcept { return size_; }
+  bool full() const noexcept { return size_ == crypto::part_size; }
+  // Takes as much as fits into the part and says how much that was. `busy`: the budget is spent.
+  Result<std::size_t> add(ByteView bytes);
+
+  // A record's bytes stay counted until whoever has the hold lets go of it.
+  struct Taken {
+    Record record;
+    BudgetHold hold;
+  };
+  // The record of an object that is this part alone. The draft is only good to be destroyed afterwards.
+  Taken take_object(std::string media_type, Address& address);
+  // The record of one part of an upload.
+  Taken take_part(const Ulid& token, PartRecord& part);
+
+ private:
+  Taken take(RecordKind kind, std::string meta) noexcept;
+
+  ByteBudget* budget_;
+  std::uint64_t index_;
+  std::size_t expected_;
+  crypto::PartHasher hasher_;
+  std::vector<HeapBytes> blocks_;
+  std::size_t size_ = 0;
+  std::size_t taken_ = 0;  // of the budget
+};
+
+}  // namespace cairn::store

@@ -1,0 +1,461 @@
+#include "store/indexer.h"
+
+#include <algorithm>
+
+#include "crypto/outboard.h"
+#include "store/encoding.h"
+
+namespace cairn::store {
+namespace {
+
+constexpr std::size_t page = 512;
+
+std::unexpected<Error> bad_entry() { return fail(ErrorCode::integrity, "an index entry does not decode"); }
+
+template <class T>
+Result<std::optional<T>> decoded(Result<std::optional<std::string>> value) {
+  if (!value) return fail(value.error());
+  if (!*value) return std::optional<T>();
+  T entry;
+  if (!decode(as_bytes(**value), entry)) return bad_entry();
+  return std::optional<T>(std::move(entry));
+}
+
+std::uint32_t part_index_of(const std::string& key) {
+  std::uint32_t index = 0;
+  for (std::size_t i = key.size() - 4; i < key.size(); ++i)
+    index = index << 8 | static_cast<unsigned char>(key[i]);
+  return index;
+}
+Ulid token_of(const std::string& key) {
+  Ulid token;
+  for (std::size_t i = 1; i < 9; ++i) token.high = token.high << 8 | static_cast<unsigned char>(key[i]);
+  for (std::size_t i = 9; i < 17; ++i) token.low = token.low << 8 | static_cast<unsigned char>(key[i]);
+  return token;
+}
+
+}  // namespace
+
+Task<Result<LogPoint>> Indexer::load(Call call) {
+  LogPoint point;
+  CO_TRY(auto at, co_await kv_.get(call, log_point_key()));
+  if (!at) co_return point;
+  if (!decode(as_bytes(*at), point)) co_return bad_entry();
+  CO_TRY(auto totals, co_await kv_.get(call, totals_key()));
+  if (!totals || !FieldReader(as_bytes(*totals))
+                      .number(totals_.objects)
+                      .number(totals_.bytes)
+                      .number(totals_.uploads)
+                      .number(totals_.quarantined)
+                      .complete())
+    co_return bad_entry();
+  std::string from(1, segment_prefix);
+  for (;;) {
+    CO_TRY(auto found, co_await kv_.scan(call, from, prefix_end(std::string(1, segment_prefix)), page));
+    for (const KvPair& pair : found) {
+      std::uint64_t bytes = 0;
+      if (!FieldReader(as_bytes(pair.value)).number(bytes).complete()) co_return bad_entry();
+      live_[part_index_of(pair.key)] = static_cast<std::int64_t>(bytes);
+    }
+    if (found.size() < page) break;
+    from = found.back().key + '\0';
+  }
+  co_return point;
+}
+
+KvBatch Indexer::take(const LogPoint& point) {
+  KvBatch batch;
+  for (auto& [key, changed] : overlay_) {
+    if (changed)
+      batch.put(key, std::move(*changed));
+    else
+      batch.remove(key);
+  }
+  overlay_.clear();
+  for (const std::uint32_t segment : touched_) {
+    const auto found = live_.find(segment);
+    if (found == live_.end()) {
+      batch.remove(segment_key(segment));
+      continue;
+    }
+    CHECK(found->second >= 0);
+    batch.put(segment_key(segment), FieldWriter().number(static_cast<std::uint64_t>(found->second)).take());
+  }
+  touched_.clear();
+  batch.put(totals_key(), FieldWriter()
+                              .number(totals_.objects)
+                              .number(totals_.bytes)
+                              .number(totals_.uploads)
+                              .number(totals_.quarantined)
+                              .take());
+  batch.put(log_point_key(), encode(point));
+  return batch;
+}
+
+Task<Result<std::optional<std::string>>> Indexer::value(Call call, std::string key) {
+  if (auto found = overlay_.find(key); found != overlay_.end()) co_return found->second;
+  auto quick = kv_.try_get(key);
+  if (quick || quick.error().code != ErrorCode::busy) co_return quick;
+  co_return co_await kv_.get(call, std::move(key));
+}
+
+Task<Result<std::optional<ObjectEntry>>> Indexer::object(Call call, Address address) {
+  co_return decoded<ObjectEntry>(co_await value(call, object_key(address)));
+}
+Task<Result<std::optional<PartEntry>>> Indexer::part(Call call, Ulid token, std::uint32_t index) {
+  co_return decoded<PartEntry>(co_await value(call, part_key(token, index)));
+}
+Task<Result<std::optional<UploadEntry>>> Indexer::upload(Call call, Ulid token) {
+  co_return decoded<UploadEntry>(co_await value(call, upload_key(token)));
+}
+Task<Result<std::optional<TombstoneEntry>>> Indexer::tombstone(Call call, Address address) {
+  co_return decoded<TombstoneEntry>(co_await value(call, tombstone_key(address)));
+}
+
+Task<Result<std::vector<Indexer::NumberedPart>>> Indexer::parts(Call call, Ulid token, std::uint32_t first,
+                                                                std::size_t limit) {
+  const std::string from = part_key(token, first), until = parts_end(token);
+  CO_TRY(auto found, co_await kv_.scan(call, from, until, limit));
+  // What was applied since goes over what the index says.
+  std::map<std::string, std::optional<std::string>> merged;
+  for (KvPair& pair : found) merged[pair.key] = std::move(pair.value);
+  const std::string seen = found.size() < limit ? until : found.back().key + '\0';
+  for (auto each = overlay_.lower_bound(from); each != overlay_.end() && each->first < seen; ++each)
+    merged[each->first] = each->second;
+  std::vector<NumberedPart> parts;
+  for (const auto& [key, text] : merged) {
+    if (!text) continue;
+    NumberedPart one{part_index_of(key), {}};
+    if (!decode(as_bytes(*text), one.entry)) co_return bad_entry();
+    parts.push_back(std::move(one));
+  }
+  // A full page whose parts are all gone must not look like the end.
+  if (parts.empty() && found.size() == limit)
+    co_return co_await this->parts(call, token, part_index_of(found.back().key) + 1, limit);
+  co_return parts;
+}
+
+void Indexer::count(const Place& place, bool alive) {
+  const auto bytes = static_cast<std::int64_t>(place.size());
+  live_[place.at.segment] += alive ? bytes : -bytes;
+  touched_.insert(place.at.segment);
+}
+
+Task<Result<>> Indexer::apply(Call call, RecordHeader header, Position at, std::string meta) {
+  const Place place{at, header.meta_size, header.data_size};
+  const ByteView bytes = as_bytes(meta);
+  const auto unreadable = [] { return fail(ErrorCode::integrity, "a sealed record does not decode"); };
+  switch (static_cast<RecordKind>(header.kind)) {
+    case RecordKind::object: {
+      ObjectRecord record;
+      if (!decode(bytes, record)) co_return unreadable();
+      ObjectEntry entry;
+      entry.size = header.data_size;
+      entry.media_type = std::move(record.media_type);
+      co_return co_await apply_object(call, header, place, std::move(entry), record.address);
+    }
+    case RecordKind::commit: {
+      CommitRecord record;
+      if (!decode(bytes, record)) co_return unreadable();
+      ObjectEntry entry;
+      entry.size = record.size;
+      entry.media_type = std::move(record.media_type);
+      entry.token = record.token;
+      co_return co_await apply_object(call, header, place, std::move(entry), record.address);
+    }
+    case RecordKind::part: {
+      PartRecord record;
+      if (!decode(bytes, record)) co_return unreadable();
+      co_return co_await apply_part(call, header, place, std::move(record));
+    }
+    case RecordKind::remove: {
+      RemoveRecord record;
+      if (!decode(bytes, record)) co_return unreadable();
+      co_return co_await apply_remove(call, header, place, record);
+    }
+    case RecordKind::pin: {
+      PinRecord record;
+      if (!decode(bytes, record)) co_return unreadable();
+      co_return co_await apply_pin(call, header, record);
+    }
+    case RecordKind::upload: {
+      UploadRecord record;
+      if (!decode(bytes, record)) co_return unreadable();
+      co_return co_await apply_upload(call, header, place, std::move(record));
+    }
+    case RecordKind::abort: {
+      AbortRecord record;
+      if (!decode(bytes, record)) co_return unreadable();
+      co_return co_await apply_abort(call, record);
+    }
+    case RecordKind::quarantine: {
+      QuarantineRecord record;
+      if (!decode(bytes, record)) co_return unreadable();
+      co_return co_await apply_quarantine(call, header, record);
+    }
+  }
+  co_return fail(ErrorCode::integrity, "a record of a kind that is not known");
+}
+
+void Indexer::remember_stale(TombstoneEntry& shadow, std::uint32_t segment) {
+  if (std::find(shadow.stale.begin(), shadow.stale.end(), segment) == shadow.stale.end())
+    shadow.stale.push_back(segment);
+}
+
+Task<Result<>> Indexer::retire(Call call, Address address, ObjectEntry entry, TombstoneEntry& shadow) {
+  count(entry.place, false);
+  remember_stale(shadow, entry.place.at.segment);
+  --totals_.objects;
+  totals_.bytes -= entry.size;
+  if (entry.quarantine_origin != 0) {
+    --totals_.quarantined;
+    change(quarantine_key(entry.quarantine_origin), std::nullopt);
+  }
+  gone_.push_back(address);
+  if (!entry.token) co_return Result<>{};
+  change(token_key(*entry.token), std::nullopt);
+  co_return co_await drop_parts(call, *entry.token);
+}
+
+Task<Result<>> Indexer::drop_parts(Call call, Ulid token) {
+  std::uint32_t first = 0;
+  for (;;) {
+    CO_TRY(auto found, co_await parts(call, token, first, page));
+    if (found.empty()) co_return Result<>{};
+    for (const NumberedPart& one : found) {
+      count(one.entry.place, false);
+      change(part_key(token, one.index), std::nullopt);
+    }
+    first = found.back().index + 1;
+  }
+}
+
+Task<Result<>> Indexer::apply_object(Call call, RecordHeader header, Place place, ObjectEntry fresh,
+                                     Address address) {
+  CO_TRY(auto now, co_await object(call, address));
+  CO_TRY(auto shadow, co_await tombstone(call, address));
+  const bool removed = shadow && shadow->origin > header.origin;
+  if ((now && now->origin > header.origin) || (!now && removed)) {
+    // A copy that lost: it matters only as something a tombstone must outlive.
+    if (!shadow) shadow.emplace();
+    remember_stale(*shadow, place.at.segment);
+    change(tombstone_key(address), encode(*shadow));
+    co_return Result<>{};
+  }
+  if (now && now->origin == header.origin) {  // compaction moved it
+    count(now->place, false);
+    count(place, true);
+    now->place = place;
+    change(object_key(address), encode(*now));
+    co_return Result<>{};
+  }
+  if (now) {
+    if (!shadow) shadow.emplace();
+    CO_TRY_VOID(co_await retire(call, address, *now, *shadow));
+    change(tombstone_key(address), encode(*shadow));
+    fresh.pinned =
+        now->pinned;  // the same bytes again, in place of bad ones: who pinned them still means them
+    fresh.pin_origin = now->pin_origin;
+  }
+  fresh.origin = header.origin;
+  fresh.place = place;
+  count(place, true);
+  ++totals_.objects;
+  totals_.bytes += fresh.size;
+  if (fresh.token) {
+    change(token_key(*fresh.token), std::string(as_text(address.bytes)));
+    CO_TRY(auto began, co_await upload(call, *fresh.token));
+    if (began && !began->committed) {
+      --totals_.uploads;
+      began->committed = address;
+      change(upload_key(*fresh.token), encode(*began));
+    }
+  }
+  change(object_key(address), encode(fresh));
+  co_return Result<>{};
+}
+
+Task<Result<>> Indexer::apply_part(Call call, RecordHeader header, Place place, PartRecord record) {
+  CO_TRY(auto now, co_await part(call, record.token, record.index));
+  if (now && now->origin > header.origin) co_return Result<>{};
+  if (now) count(now->place, false);
+  count(place, true);
+  change(part_key(record.token, record.index),
+         encode(PartEntry{header.origin, place, record.hash, record.root}));
+  co_return Result<>{};
+}
+
+Task<Result<>> Indexer::apply_remove(Call call, RecordHeader header, Place place, RemoveRecord record) {
+  CO_TRY(auto now, co_await object(call, record.address));
+  CO_TRY(auto shadow, co_await tombstone(call, record.address));
+  if (now && now->origin < header.origin) {
+    if (!shadow) shadow.emplace();
+    CO_TRY_VOID(co_await retire(call, record.address, *now, *shadow));
+    change(object_key(record.address), std::nullopt);
+  }
+  // With no older copy anywhere there is nothing to shadow.
+  if (!shadow || shadow->origin > header.origin) co_return Result<>{};
+  shadow->origin = header.origin;
+  shadow->place = place;
+  change(tombstone_key(record.address), encode(*shadow));
+  co_return Result<>{};
+}
+
+Task<Result<>> Indexer::apply_pin(Call call, RecordHeader header, PinRecord record) {
+  CO_TRY(auto now, co_await object(call, record.address));
+  if (!now || now->origin != record.object || now->pin_origin > header.origin) co_return Result<>{};
+  now->pinned = record.pinned;
+  now->pin_origin = header.origin;
+  change(object_key(record.address), encode(*now));
+  co_return Result<>{};
+}
+
+Task<Result<>> Indexer::apply_upload(Call call, RecordHeader header, Place place, UploadRecord record) {
+  CO_TRY(auto owner, co_await value(call, token_key(record.token)));
+  CO_TRY(auto now, co_await upload(call, record.token));
+  if (now) {
+    now->place = place;
+    change(upload_key(record.token), encode(*now));
+    co_return Result<>{};
+  }
+  UploadEntry entry;
+  entry.origin = header.origin;
+  entry.place = place;
+  entry.size = record.size;
+  entry.expires = record.expires;
+  entry.media_type = std::move(record.media_type);
+  if (owner) {
+    Address address;
+    std::copy_n(as_bytes(*owner).begin(), std::min(owner->size(), address.bytes.size()),
+                address.bytes.begin());
+    entry.committed = address;
+  } else {
+    ++totals_.uploads;
+  }
+  change(upload_key(record.token), encode(entry));
+  co_return Result<>{};
+}
+
+Task<Result<>> Indexer::apply_abort(Call call, AbortRecord record) {
+  CO_TRY(auto owner, co_await value(call, token_key(record.token)));
+  CO_TRY(auto now, co_await upload(call, record.token));
+  if (owner) co_return Result<>{};  // its parts are an object's now
+  if (now) {
+    if (!now->committed) --totals_.uploads;
+    change(upload_key(record.token), std::nullopt);
+  }
+  co_return co_await drop_parts(call, record.token);
+}
+
+Task<Result<>> Indexer::apply_quarantine(Call call, RecordHeader header, QuarantineRecord record) {
+  CO_TRY(auto now, co_await object(call, record.address));
+  if (!now || now->origin != record.object) co_return Result<>{};
+  if (now->quarantine_origin == 0) ++totals_.quarantined;
+  if (now->quarantine_origin != 0 && now->quarantine_origin != header.origin)
+    change(quarantine_key(now->quarantine_origin), std::nullopt);
+  now->quarantine_origin = header.origin;
+  gone_.push_back(record.address);
+  change(object_key(record.address), encode(*now));
+  change(quarantine_key(header.origin), encode(record));
+  co_return Result<>{};
+}
+
+Task<Result<bool>> Indexer::is_needed(Call call, const Entry& entry) {
+  const ByteView meta = as_bytes(entry.meta);
+  const auto here = [&](const Place& place) { return place.at == entry.at; };
+  switch (static_cast<RecordKind>(entry.header.kind)) {
+    case RecordKind::object: {
+      ObjectRecord record;
+      if (!decode(meta, record)) co_return false;
+      CO_TRY(auto now, co_await object(call, record.address));
+      co_return now&& here(now->place);
+    }
+    case RecordKind::commit: {
+      CommitRecord record;
+      if (!decode(meta, record)) co_return false;
+      CO_TRY(auto now, co_await object(call, record.address));
+      co_return now&& here(now->place);
+    }
+    case RecordKind::part: {
+      PartRecord record;
+      if (!decode(meta, record)) co_return false;
+      CO_TRY(auto now, co_await part(call, record.token, record.index));
+      co_return now&& here(now->place);
+    }
+    case RecordKind::remove: {
+      RemoveRecord record;
+      if (!decode(meta, record)) co_return false;
+      CO_TRY(auto shadow, co_await tombstone(call, record.address));
+      // An older copy in this very segment goes together with it.
+      co_return shadow && shadow->origin == entry.header.origin&& here(shadow->place) &&
+          std::any_of(shadow->stale.begin(), shadow->stale.end(),
+                      [&](std::uint32_t segment) { return segment != entry.at.segment; });
+    }
+    case RecordKind::pin: {
+      PinRecord record;
+      if (!decode(meta, record)) co_return false;
+      CO_TRY(auto now, co_await object(call, record.address));
+      co_return now && now->pin_origin == entry.header.origin;
+    }
+    case RecordKind::upload: {
+      UploadRecord record;
+      if (!decode(meta, record)) co_return false;
+      CO_TRY(auto now, co_await upload(call, record.token));
+      co_return now && !now->committed && here(now->place);
+    }
+    case RecordKind::abort:
+      // Without it an upload may come back when the index is made anew; it expires by itself.
+      co_return false;
+    case RecordKind::quarantine: {
+      QuarantineRecord record;
+      if (!decode(meta, record)) co_return false;
+      CO_TRY(auto now, co_await object(call, record.address));
+      co_return now && now->quarantine_origin == entry.header.origin;
+    }
+  }
+  co_return false;
+}
+
+std::optional<Address> Indexer::address_of(const Entry& entry) {
+  const ByteView meta = as_bytes(entry.meta);
+  if (entry.header.kind == static_cast<std::uint8_t>(RecordKind::object)) {
+    ObjectRecord record;
+    if (decode(meta, record)) return record.address;
+  }
+  if (entry.header.kind == static_cast<std::uint8_t>(RecordKind::commit)) {
+    CommitRecord record;
+    if (decode(meta, record)) return record.address;
+  }
+  return std::nullopt;
+}
+
+Task<Result<>> Indexer::segment_gone(Call call, std::uint32_t segment, std::vector<Address> stale) {
+  for (const Address& address : stale) {
+    CO_TRY(auto shadow, co_await tombstone(call, address));
+    if (!shadow) continue;
+    std::erase(shadow->stale, segment);
+    if (shadow->stale.empty())
+      change(tombstone_key(address), std::nullopt);
+    else
+      change(tombstone_key(address), encode(*shadow));
+  }
+  live_.erase(segment);
+  touched_.insert(segment);
+  co_return Result<>{};
+}
+
+Task<Result<>> Indexer::drop_orphans(Call call) {
+  std::string from(1, part_prefix);
+  const std::string until = prefix_end(from);
+  for (;;) {
+    CO_TRY(auto found, co_await kv_.scan(call, from, until, 1));
+    if (found.empty()) co_return Result<>{};
+    const Ulid token = token_of(found.front().key);
+    CO_TRY(auto owner, co_await value(call, token_key(token)));
+    CO_TRY(auto began, co_await upload(call, token));
+    if (!owner && !(began && !began->committed)) CO_TRY_VOID(co_await drop_parts(call, token));
+    from = parts_end(token);
+  }
+}
+
+}  // namespace cairn::store

@@ -1,0 +1,98 @@
+// Indexer: turns records of the log into changes of the index. The same code takes in a record that was just
+// appended and one that is replayed, so that an index made anew equals the one that was kept.
+//
+//   Of several records about one thing the one with the highest origin wins; of several copies of one
+//         record the one with the highest sequence. So the order of compaction's copies does not matter.
+//   What apply() changed is seen by the next apply(), and reaches the index in one batch with the log
+//         position it stands for.
+//   live(segment) is the size of the records in it that an entry points to.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "store/kv.h"
+#include "store/object_format.h"
+
+namespace cairn::store {
+
+struct Totals {
+  std::uint64_t objects = 0, bytes = 0, uploads = 0, quarantined = 0;
+  friend bool operator==(const Totals&, const Totals&) = default;
+};
+
+class Indexer {
+ public:
+  // `kv` outlives it.
+  explicit Indexer(Kv& kv) noexcept : kv_(kv) {}
+
+  // Where the index stands, and its totals. Cancel: clean.
+  Task<Result<LogPoint>> load(Call call);
+  // Cancel: partial — forget() what was applied.
+  Task<Result<>> apply(Call call, RecordHeader header, Position at, std::string meta);
+  // Everything since the last take, with the point that it stands for.
+  KvBatch take(const LogPoint& point);
+  void forget() noexcept { overlay_.clear(); }
+  std::size_t changes() const noexcept { return overlay_.size(); }
+  // Addresses whose bytes are no longer served, since the last call.
+  std::vector<Address> take_gone() { return std::exchange(gone_, {}); }
+
+  // Through what was applied and not yet taken. Cancel: clean.
+  Task<Result<std::optional<ObjectEntry>>> object(Call call, Address address);
+  Task<Result<std::optional<PartEntry>>> part(Call call, Ulid token, std::uint32_t index);
+  Task<Result<std::optional<UploadEntry>>> upload(Call call, Ulid token);
+  Task<Result<std::optional<TombstoneEntry>>> tombstone(Call call, Address address);
+  struct NumberedPart {
+    std::uint32_t index;
+    PartEntry entry;
+  };
+  // At most `limit` parts from `first` on, in order.
+  Task<Result<std::vector<NumberedPart>>> parts(Call call, Ulid token, std::uint32_t first,
+                                                std::size_t limit);
+
+  // A record of a segment that compaction looks at: does anything still need it there?
+  Task<Result<bool>> is_needed(Call call, const Entry& entry);
+  // Such a record, dead: what it shadowed or was shadowed by, so that its tombstone may go after its segment.
+  static std::optional<Address> address_of(const Entry& entry);
+  // A segment is gone, and with it older copies of these addresses.
+  Task<Result<>> segment_gone(Call call, std::uint32_t segment, std::vector<Address> stale);
+  // After an index was made anew: parts that belong to nothing.
+  Task<Result<>> drop_orphans(Call call);
+  // An upload whose time is over and whose object was made: forgotten without a record.
+  void forget_committed(const Ulid& token) { change(upload_key(token), std::nullopt); }
+
+  const Totals& totals() const noexcept { return totals_; }
+  const std::map<std::uint32_t, std::int64_t>& live() const noexcept { return live_; }
+
+ private:
+  Task<Result<std::optional<std::string>>> value(Call call, std::string key);
+  void change(std::string key, std::optional<std::string> value) {
+    overlay_.insert_or_assign(std::move(key), std::move(value));
+  }
+  void count(const Place& place, bool alive);
+
+  Task<Result<>> apply_object(Call call, RecordHeader header, Place place, ObjectEntry fresh,
+                              Address address);
+  Task<Result<>> apply_part(Call call, RecordHeader header, Place place, PartRecord record);
+  Task<Result<>> apply_remove(Call call, RecordHeader header, Place place, RemoveRecord record);
+  Task<Result<>> apply_pin(Call call, RecordHeader header, PinRecord record);
+  Task<Result<>> apply_upload(Call call, RecordHeader header, Place place, UploadRecord record);
+  Task<Result<>> apply_abort(Call call, AbortRecord record);
+  Task<Result<>> apply_quarantine(Call call, RecordHeader header, QuarantineRecord record);
+  Task<Result<>> drop_parts(Call call, Ulid token);
+  // The entry's record is no longer pointed to; it stays in its segment as a stale copy.
+  Task<Result<>> retire(Call call, Address address, ObjectEntry entry, TombstoneEntry& shadow);
+  void remember_stale(TombstoneEntry& shadow, std::uint32_t segment);
+
+  Kv& kv_;
+  std::map<std::string, std::optional<std::string>> overlay_;
+  std::map<std::uint32_t, std::int64_t> live_;
+  std::set<std::uint32_t> touched_;
+  Totals totals_;
+  std::vector<Address> gone_;
+};
+
+}  // namespace cairn::store

@@ -1,0 +1,42 @@
+// LogKv: the twin of RocksKv for simulated nodes: the map in memory, and one append-only file, DIR/map, on the
+// node's disk. Every batch is one record; opening replays the longest good prefix and cuts the rest, so that
+// after a crash the map is what it was after some batch (K-1, K-2). When the file is mostly history it is
+// written anew beside itself and renamed.
+//   [M-1] Records reach the file in the order in which their batches became visible.
+//   [M-2] No byte that a flush covered is written again.
+//   [M-3] After a sync that failed, or a step whose outcome nobody knows, the map is fenced: writes and
+//         flushes are `degraded` until it is opened again; reads go on.
+// A write that the disk refuses (full, or failing) stays in memory and is tried again with the next one; it is
+// flush() that reports it, as with RocksDB's memtables. Only one task writes to the file at a time; a batch that
+// comes meanwhile is visible and left to it.
+//
+// The file is used through the machine that opened it: all shards must be driven by one thread, as simulated
+// ones are.
+#pragma once
+
+#include "store/kv.h"
+
+namespace cairn::store {
+
+struct LogKvOptions {
+  std::uint64_t compact_above = 1u << 20;     // the file's size from which on it may be written anew
+  std::uint64_t compact_factor = 4;           // and how many times what is alive it must be
+  std::uint64_t unwritten_max = 4u << 20;     // held in memory while the disk refuses; then writes fail too
+  std::uint32_t cold = 20'000;                // per million: try_get says busy, as if it were on the disk
+  Duration patience = Duration::seconds(60);  // how long the disk may take before the map is fenced
+};
+
+class LogKvMaker final : public KvMaker {
+ public:
+  explicit LogKvMaker(LogKvOptions options = {}) noexcept : options_(options) {}
+  // Cancel: partial — the directory is as after a crash.
+  Task<Result<std::shared_ptr<KvEngine>>> open(Call call, io::Machine& machine,
+                                               std::string directory) override;
+  // Cancel: partial — any of the files may be gone.
+  Task<Result<>> destroy(Call call, io::Machine& machine, std::string directory) override;
+
+ private:
+  LogKvOptions options_;
+};
+
+}  // namespace cairn::store

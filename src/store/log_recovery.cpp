@@ -1,0 +1,327 @@
+#include "store/log_recovery.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace cairn::store {
+
+LogRecovery::LogRecovery(io::Machine& machine, const LogOptions& options, LogPoint from, Replay& replay,
+                         LogReport& report)
+    : machine_(machine),
+      options_(options),
+      from_(from),
+      replay_(replay),
+      report_(report),
+      watermark_(from.sequence),
+      sequence_(from.sequence),
+      ceiling_(from.sequence) {}
+
+Task<Result<LogState>> LogRecovery::run(Call call) {
+  CO_TRY_VOID(co_await make_directory(call));
+  CO_TRY_VOID(co_await find_segments(call));
+  CO_TRY_VOID(co_await settle_key(call));
+  CO_TRY_VOID(set_torn_segment_aside());
+  if (is_index_ahead()) {
+    report_.index_ahead = true;
+    co_return result();
+  }
+  if (!segments_.empty()) {
+    CO_TRY_VOID(co_await open_last(call));
+    CO_TRY_VOID(co_await learn_watermark(call));
+    if (!report_.index_ahead) CO_TRY_VOID(co_await replay_all(call));
+  }
+  co_return result();
+}
+
+LogState LogRecovery::result() const {
+  LogState state;
+  state.store_key = store_key_;
+  state.file = file_;
+  state.sequence = ceiling_;
+  state.ended = ended_;
+  for (const auto& [id, segment] : segments_)
+    state.segments[id] = {id, segment.size, segment.first_sequence, !is_last(id)};
+  if (!segments_.empty()) {
+    state.tail = std::max<std::uint64_t>(segments_.rbegin()->second.size, segment_header_size);
+    state.next_segment = segments_.rbegin()->first + 1;
+  }
+  if (torn_) {
+    state.next_segment = *torn_;
+    state.ended = true;
+  }
+  return state;
+}
+
+Result<> LogRecovery::refuse(std::string problem) {
+  report_.problem = std::move(problem);
+  return fail(ErrorCode::integrity, "the segment log cannot be opened by this program");
+}
+
+// --- files
+
+Task<Result<>> LogRecovery::make_directory(Call call) {
+  const auto made = co_await machine_.disk.make_directory(call, options_.directory);
+  if (!made && made.error().code != ErrorCode::conflict) co_return fail(made.error());
+  const std::size_t slash = options_.directory.rfind('/');
+  const std::string parent = slash == std::string::npos ? "." : options_.directory.substr(0, slash + 1);
+  const auto synced = co_await machine_.disk.sync_directory(call, parent);
+  // One that was there may have been made by somebody else, in a place we may not read.
+  if (made && !synced) co_return fail(synced.error());
+  co_return Result<>{};
+}
+
+Task<Result<LogRecovery::Head>> LogRecovery::read_head(Call call, std::string path) {
+  Head head;
+  auto opened = co_await machine_.disk.open(call, std::move(path), io::OpenMode::read);
+  if (!opened && opened.error().code == ErrorCode::not_found) co_return std::move(head);
+  if (!opened) co_return fail(opened.error());
+  const std::unique_ptr<io::File> file = std::move(*opened);
+  CO_TRY(head.size, file->size());
+  head.there = true;
+  auto bytes = std::make_shared<HeapBytes>(head_size);
+  const auto got = co_await file->read_into(call, 0, {bytes->room(), bytes});
+  head.unreadable = !got && got.error().code == ErrorCode::io_failed;
+  if (!got && !head.unreadable) co_return fail(got.error());
+  if (got) bytes->fill(*got);
+  head.bytes = std::move(*bytes);
+  co_return std::move(head);
+}
+
+Task<Result<>> LogRecovery::find_segments(Call call) {
+  CO_TRY(const std::vector<std::string> names, co_await machine_.disk.list(call, options_.directory));
+  for (const std::string& name : names) {
+    const std::optional<std::uint32_t> id = parse_segment_name(name);
+    if (!id) continue;
+    CO_TRY(const Head head, co_await read_head(call, segment_path(options_.directory, *id)));
+    if (!head.there) continue;
+    Segment& segment = segments_[*id];
+    segment.size = head.size;
+    segment.unreadable = head.unreadable;
+    SegmentHeader header;
+    switch (decode_segment_header(head.bytes.bytes(), header)) {
+      case HeadState::newer:
+        co_return refuse(fmt::format("{} has format version {}, this program reads up to {}", name,
+                                     major_of(head.bytes.bytes()), format_major));
+      case HeadState::good:
+        if (header.id != *id) break;  // a stray copy: its records carry another key
+        segment.header = header;
+        segment.first_sequence = header.first_sequence;
+        break;
+      case HeadState::damaged:
+        break;
+    }
+  }
+  co_return Result<>{};
+}
+
+// One key, of which every good copy must say the same.
+Task<Result<>> LogRecovery::settle_key(Call call) {
+  CO_TRY(const Head head, co_await read_head(call, options_.directory + "/key"));
+  crypto::Hash kept{};
+  const HeadState state = decode_key_file(head.bytes.bytes(), kept);
+  if (state == HeadState::newer)
+    co_return refuse(fmt::format("the key file has format version {}, this program reads up to {}",
+                                 major_of(head.bytes.bytes()), format_major));
+  std::optional<crypto::Hash> key;
+  if (state == HeadState::good) key = kept;
+  bool unreadable = head.unreadable;
+  for (const auto& [id, segment] : segments_) {
+    unreadable = unreadable || segment.unreadable;
+    if (!segment.header) continue;
+    if (key && *key != segment.header->store_key)
+      co_return refuse(fmt::format("segment {} has the key of another store", id));
+    key = segment.header->store_key;
+  }
+  if (!key && unreadable) co_return fail(ErrorCode::io_failed, "the store's key cannot be read");
+  if (!key && !segments_.empty()) co_return refuse("no copy of the store's key is left");
+  if (key) {
+    store_key_ = *key;
+    if (state == HeadState::good || head.unreadable) co_return Result<>{};
+    ++report_.damaged;
+    const auto written = co_await write_key(call, head.there);
+    if (!written && written.error().code != ErrorCode::storage_full) co_return fail(written.error());
+    co_return Result<>{};
+  }
+  machine_.entropy.fill(store_key_);
+  co_return co_await write_key(call, head.there);
+}
+
+// Synced whatever the options say: without its key nothing in the store can be told from noise.
+Task<Result<>> LogRecovery::write_key(Call call, bool replace) {
+  const std::string path = options_.directory + "/key";
+  if (replace) CO_TRY_VOID(co_await machine_.disk.unlink(call, path));
+  CO_TRY(const std::unique_ptr<io::File> file,
+         co_await machine_.disk.open(call, path, io::OpenMode::create_new));
+  std::vector<HeapBytes> blocks;
+  blocks.push_back(encode_key_file(store_key_));
+  CO_TRY_VOID(co_await file->write_blocks(call, 0, std::move(blocks), io::Sync::data));
+  co_return co_await machine_.disk.sync_directory(call, options_.directory);
+}
+
+// A file that a crash kept from becoming a segment. Records are written only behind a durable header, so that
+// a file with more in it has lost its header to rot.
+Result<> LogRecovery::set_torn_segment_aside() {
+  if (segments_.empty()) return {};
+  const auto& [id, segment] = *segments_.rbegin();
+  if (segment.unreadable) return fail(ErrorCode::io_failed, "the last segment cannot be read");
+  if (segment.header || segment.size > segment_header_size) return {};
+  torn_ = id;
+  segments_.erase(id);
+  return {};
+}
+
+bool LogRecovery::is_index_ahead() const {
+  if (from_.sequence == 0) return false;
+  if (torn_ && from_.next.segment == *torn_) return from_.next.offset > segment_header_size;
+  if (segments_.empty() || from_.next.segment > segments_.rbegin()->first) return true;
+  const auto it = segments_.find(from_.next.segment);
+  if (it == segments_.end()) return false;  // compaction took it away since
+  const Segment& segment = it->second;
+  if (segment.header && segment.header->first_sequence > from_.sequence + 1) return true;
+  return from_.next.offset > std::max<std::uint64_t>(segment.size, segment_header_size);
+}
+
+// What a process that was killed had written, but not yet synced, must be durable before anybody builds on
+// it.
+Task<Result<>> LogRecovery::open_last(Call call) {
+  const std::uint32_t id = segments_.rbegin()->first;
+  CO_TRY(file_, co_await machine_.disk.open(call, segment_path(options_.directory, id), io::OpenMode::write));
+  if (!options_.fsync) co_return Result<>{};
+  CO_TRY_VOID(co_await file_->sync_data(call));
+  co_return co_await machine_.disk.sync_directory(call, options_.directory);
+}
+
+// --- records
+
+// The highest watermark is in the last segment: in its header or behind it.
+Task<Result<>> LogRecovery::learn_watermark(Call call) {
+  const auto& [id, segment] = *segments_.rbegin();
+  if (segment.header) watermark_ = std::max(watermark_, segment.header->watermark);
+  const bool here = begins_at(id);
+  if (torn_ && !here) co_return Result<>{};  // its file proves everything in this one
+  SegmentScan scan(machine_, file_, id, segment_key(store_key_, id),
+                   here ? from_.next.offset : segment_header_size, segment.size);
+  bool first = true;
+  for (;;) {
+    CO_TRY(const SegmentScan::Found found, co_await scan.next(call));
+    if (!found.entry && !found.damage) break;
+    if (!found.entry) continue;
+    // An index whose next record is one that it has already was not made from this log.
+    if (first && here && found.entry->header.sequence <= from_.sequence) {
+      report_.index_ahead = true;
+      co_return Result<>{};
+    }
+    first = false;
+  }
+  watermark_ = std::max(watermark_, scan.watermark());
+  co_return Result<>{};
+}
+
+Task<Result<>> LogRecovery::replay_all(Call call) {
+  std::vector<std::uint32_t> ids;
+  for (const auto& [id, segment] : segments_)
+    if (from_.sequence == 0 || id >= from_.next.segment) ids.push_back(id);
+  for (const std::uint32_t id : ids) CO_TRY_VOID(co_await replay_segment(call, id));
+  co_return Result<>{};
+}
+
+Task<Result<>> LogRecovery::replay_segment(Call call, std::uint32_t id) {
+  Segment& segment = segments_[id];
+  const bool here = begins_at(id);
+  const bool follows = segments_.contains(id - 1) && !(from_.sequence > 0 && id <= from_.next.segment);
+  std::shared_ptr<io::File> file = file_;
+  if (!is_last(id)) {
+    const std::string path = segment_path(options_.directory, id);
+    CO_TRY(file, co_await machine_.disk.open(call, path, io::OpenMode::read));
+  }
+  SegmentScan scan(machine_, file, id, segment_key(store_key_, id),
+                   here ? from_.next.offset : segment_header_size, segment.size);
+  if (segment.header) {
+    // Less than the header says was before it: that was removed, or is reported already.
+    sequence_ = std::max(sequence_, segment.header->first_sequence - 1);
+    ceiling_ = std::max(ceiling_, sequence_);
+  } else {
+    if (is_last(id)) ended_ = true;
+    if (!here) {
+      const std::uint64_t head = std::min<std::uint64_t>(segment.size, segment_header_size);
+      CO_TRY_VOID(co_await report_damage(call, {id, 0, head, 0, 0, segment.unreadable}));
+    }
+  }
+  if (segment.header || here || follows) scan.expect(sequence_ + 1);
+
+  Damage end{id, segment.size, segment.size, 0, 0, false};
+  for (;;) {
+    CO_TRY(SegmentScan::Found found, co_await scan.next(call));
+    if (found.entry) {
+      const std::uint64_t sequence = found.entry->header.sequence;
+      if (is_unproven(id, sequence)) {
+        CO_TRY(const bool whole, co_await is_whole(call, *found.entry));
+        if (!whole) co_return co_await cut(call, found.entry->at.offset);
+      }
+      if (segment.first_sequence == 0) segment.first_sequence = sequence;
+      sequence_ = ceiling_ = sequence;
+      ++report_.records;
+      CO_TRY_VOID(co_await replay_.on_record(call, std::move(*found.entry)));
+    } else if (found.damage) {
+      if (is_unproven(id, sequence_ + 1)) {
+        if (found.damage->unreadable) co_return fail(ErrorCode::io_failed, "the log's end cannot be read");
+        co_return co_await cut(call, found.damage->from);
+      }
+      if (found.damage->to == segment.size && found.damage->last_sequence == 0)
+        end = *found.damage;
+      else
+        CO_TRY_VOID(co_await report_damage(call, *found.damage));
+    } else {
+      break;
+    }
+  }
+  co_return co_await replay_end(call, id, end);
+}
+
+// A segment that ends in damage, or before the sequence that the next one names.
+Task<Result<>> LogRecovery::replay_end(Call call, std::uint32_t id, Damage end) {
+  const auto next = std::next(segments_.find(id));
+  std::uint64_t named = 0;
+  if (next != segments_.end() && next->second.header && next->second.header->previous == id)
+    named = next->second.header->previous_last;
+  if (named <= sequence_ && end.from == end.to) co_return Result<>{};
+  if (named > sequence_) {
+    end.first_sequence = sequence_ + 1;
+    end.last_sequence = named;
+    sequence_ = named;
+    ceiling_ = std::max(ceiling_, named);
+  } else {
+    // No record is smaller than its header, so no more than these can have been here.
+    ceiling_ = std::max(watermark_, sequence_ + (end.to - end.from) / record_header_size);
+  }
+  if (is_last(id)) ended_ = true;
+  co_return co_await report_damage(call, end);
+}
+
+Task<Result<>> LogRecovery::report_damage(Call call, Damage damage) {
+  ++report_.damaged;
+  co_return co_await replay_.on_damage(call, damage);
+}
+
+Task<Result<bool>> LogRecovery::is_whole(Call call, Entry entry) {
+  if (options_.check == nullptr) co_return true;
+  auto data = std::make_shared<HeapBytes>(entry.header.data_size);
+  if (entry.header.data_size > 0) {
+    CO_TRY(const std::size_t got, co_await file_->read_into(call, entry.data_at(), {data->room(), data}));
+    if (got != entry.header.data_size) co_return false;
+    data->fill(got);
+  }
+  co_return options_.check(entry.header, as_bytes(entry.meta), data->bytes());
+}
+
+Task<Result<>> LogRecovery::cut(Call call, std::uint64_t offset) {
+  Segment& segment = segments_.rbegin()->second;
+  report_.cut_bytes += segment.size - offset;
+  CO_TRY_VOID(co_await file_->truncate(call, offset));
+  if (options_.fsync) CO_TRY_VOID(co_await file_->sync_data(call));
+  segment.size = offset;
+  co_return Result<>{};
+}
+
+}  // namespace cairn::store

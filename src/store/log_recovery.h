@@ -1,0 +1,93 @@
+// LogRecovery: what opening a log does before anything is appended: finds the files, settles the key, tells
+// rot from a torn tail, replays, cuts.
+//
+// A tail is torn only if nothing proves that it was durable. Proof of everything up to a sequence: a sealed
+// record or a good segment header with that watermark, and the index that was derived (`from`). Proof of a
+// whole segment: the next one's file, because it is made only after everything before it is durable.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "store/log.h"
+#include "store/segment.h"
+
+namespace cairn::store {
+
+// What opening leaves for the writer.
+struct LogState {
+  crypto::Hash store_key{};
+  std::map<std::uint32_t, SegmentInfo> segments;
+  std::shared_ptr<io::File> file;  // of the last one, for writing; null: there is none
+  std::uint64_t tail = 0;          // where the next record of it goes
+  std::uint64_t sequence = 0;      // the highest that was given away
+  std::uint32_t next_segment = 1;  // its file may be there, without any record
+  bool ended = false;              // nothing more may be appended to the last one
+};
+
+class LogRecovery {
+ public:
+  // The options, the replay and the report outlive it.
+  LogRecovery(io::Machine& machine, const LogOptions& options, LogPoint from, Replay& replay,
+              LogReport& report);
+
+  // Cancel: partial — the directory is as after a crash.
+  Task<Result<LogState>> run(Call call);
+
+ private:
+  struct Segment {
+    std::uint64_t size = 0;
+    std::optional<SegmentHeader> header;  // if it is good
+    bool unreadable = false;
+    std::uint64_t first_sequence = 0;
+  };
+  using Segments = std::map<std::uint32_t, Segment>;
+  struct Head {
+    HeapBytes bytes;
+    std::uint64_t size = 0;
+    bool there = false;
+    bool unreadable = false;
+  };
+
+  Task<Result<>> make_directory(Call call);
+  Task<Result<Head>> read_head(Call call, std::string path);
+  Task<Result<>> find_segments(Call call);
+  Task<Result<>> settle_key(Call call);
+  Task<Result<>> write_key(Call call, bool replace);
+  Result<> set_torn_segment_aside();
+  bool is_index_ahead() const;
+  Task<Result<>> open_last(Call call);
+  Task<Result<>> learn_watermark(Call call);
+  Task<Result<>> replay_all(Call call);
+  Task<Result<>> replay_segment(Call call, std::uint32_t id);
+  Task<Result<>> replay_end(Call call, std::uint32_t id, Damage end);
+  Task<Result<>> report_damage(Call call, Damage damage);
+  Task<Result<bool>> is_whole(Call call, Entry entry);
+  Task<Result<>> cut(Call call, std::uint64_t offset);
+  bool is_last(std::uint32_t id) const noexcept { return id == segments_.rbegin()->first; }
+  bool begins_at(std::uint32_t id) const noexcept { return from_.sequence > 0 && id == from_.next.segment; }
+  bool is_unproven(std::uint32_t id, std::uint64_t sequence) const noexcept {
+    return is_last(id) && !torn_ && sequence > watermark_;
+  }
+  Result<> refuse(std::string problem);
+  LogState result() const;
+
+  io::Machine machine_;  // a bundle of references
+  const LogOptions& options_;
+  LogPoint from_;
+  Replay& replay_;
+  LogReport& report_;
+  crypto::Hash store_key_{};
+  Segments segments_;
+  std::optional<std::uint32_t> torn_;  // the file that was to become the next segment
+  std::shared_ptr<io::File> file_;     // of the last segment
+  std::uint64_t watermark_ = 0;
+  std::uint64_t sequence_ = 0;  // of the last record replayed, or known to have been there
+  std::uint64_t ceiling_ = 0;   // no higher one was ever given away
+  bool ended_ = false;
+};
+
+}  // namespace cairn::store

@@ -1,0 +1,569 @@
+#include "store/object_home.h"
+
+#include <algorithm>
+#include <set>
+
+#include "crypto/outboard.h"
+#include "runtime/wait.h"
+#include "store/store_port.h"
+
+namespace cairn::store {
+namespace {
+
+constexpr std::size_t group_records_max = 512;
+constexpr std::size_t group_bytes_max = 4u << 20;
+constexpr std::size_t replay_batch = 512;
+
+std::uint8_t number_of(RecordKind kind) { return static_cast<std::uint8_t>(kind); }
+
+template <class T>
+Record control(RecordKind kind, const T& content, bool reserve) {
+  Record record;
+  record.kind = number_of(kind);
+  record.meta = encode(content);
+  record.reserve = reserve;
+  return record;
+}
+
+std::string key_of(const Address& address) { return object_key(address); }
+std::string key_of(const Ulid& token) { return upload_key(token); }
+
+}  // namespace
+
+// What is committed together.
+struct ObjectHome::Group {
+  enum class Touch : std::uint8_t { put, part, alone };
+  std::vector<Mutation*> members;
+  std::vector<Record> records;
+  std::vector<std::pair<std::uint32_t, std::vector<Address>>> gone;  // segments
+  std::vector<Ulid> forgotten;
+  std::map<std::string, Touch> touched;
+  std::size_t bytes = 0;
+  bool closed = false;  // takes no more members
+  bool frees = false;   // its members free space
+
+  bool full() const noexcept {
+    return closed || records.size() >= group_records_max || bytes >= group_bytes_max ||
+           members.size() >= group_records_max;
+  }
+  // Whether something else of this group has to do with the same thing. Marks it if not.
+  bool is_taken(const std::string& key, Touch how) {
+    const auto [at, fresh] = touched.emplace(key, how);
+    return !fresh && (how == Touch::alone || at->second != how);
+  }
+  void add(Record record) {
+    bytes += record.meta.size();
+    for (const HeapBytes& block : record.data) bytes += block.size();
+    records.push_back(std::move(record));
+  }
+};
+
+ObjectHome::ObjectHome(ObjectStore& store, io::Machine& machine, observe::Logger log)
+    : store_(store),
+      machine_(machine),
+      log_(log),
+      scrub_pace_(machine.shard, store.options().scrub_rate, Bytes{1u << 20}) {}
+
+ObjectHome::~ObjectHome() {
+  while (!pending_.empty()) complete(pending_.pop_front(), {ErrorCode::draining, "the store is closed"});
+}
+
+// --- opening
+
+Task<Result<>> ObjectHome::open(Call call) {
+  auto opened = co_await store_.kv_maker_.open(call, machine_, store_.index_directory());
+  if (!opened && opened.error().code == ErrorCode::integrity) {
+    log_.warn("the index is damaged: it is made anew from the log");
+    CO_TRY_VOID(co_await store_.kv_maker_.destroy(call, machine_, store_.index_directory()));
+    opened = co_await store_.kv_maker_.open(call, machine_, store_.index_directory());
+  }
+  if (!opened) co_return fail(opened.error());
+  store_.kv_ = std::move(*opened);
+  files_ = std::make_unique<SegmentFiles>(machine_, store_.segment_directory());
+  CO_TRY_VOID(co_await open_log(call));
+  publish_totals();
+  store_.status_.open = true;
+  co_return Result<>{};
+}
+
+Task<Result<>> ObjectHome::open_log(Call call) {
+  LogOptions options;
+  options.directory = store_.segment_directory();
+  options.segment_size = store_.options_.segment_size;
+  options.fsync = store_.options_.fsync;
+  options.reserve = store_.options_.reserve;
+  options.check = is_data_right;
+  for (int attempt = 0;; ++attempt) {
+    kv_ = store_.kv_->make_port(machine_);
+    indexer_ = std::make_unique<Indexer>(*kv_);
+    auto from = co_await indexer_->load(call);
+    LogReport report;
+    if (from) {
+      replaying_all_ = from->sequence == 0;
+      found_.clear();
+      CO_TRY(segments_, co_await Log::open(call, machine_, options, *from, *this, report));
+      if (!report.index_ahead) {
+        if (replaying_all_) CO_TRY_VOID(co_await indexer_->drop_orphans(call));
+        CO_TRY_VOID(co_await flush_replayed(call));
+        if (report.records > 0 || report.cut_bytes > 0 || report.damaged > 0)
+          log_.info(
+              "log replayed",
+              {{"records", report.records}, {"damaged", report.damaged}, {"cut_bytes", report.cut_bytes}});
+        co_return Result<>{};
+      }
+    }
+    if (attempt > 0) co_return fail(ErrorCode::integrity, "the index does not fit the log, twice");
+    log_.warn(from ? "the index is ahead of the log: it is made anew"
+                   : "the index does not decode: it is made anew");
+    segments_.reset();
+    indexer_.reset();
+    kv_.reset();
+    CO_TRY_VOID(co_await store_.kv_->close(call, machine_));
+    store_.kv_.reset();
+    CO_TRY_VOID(co_await store_.kv_maker_.destroy(call, machine_, store_.index_directory()));
+    CO_TRY(store_.kv_, co_await store_.kv_maker_.open(call, machine_, store_.index_directory()));
+  }
+}
+
+Task<Result<>> ObjectHome::on_record(Call call, Entry entry) {
+  CO_TRY_VOID(co_await indexer_->apply(call, entry.header, entry.at, std::move(entry.meta)));
+  if (indexer_->changes() < replay_batch) co_return Result<>{};
+  const LogPoint reached{
+      entry.header.sequence,
+      {entry.at.segment, static_cast<std::uint32_t>(entry.at.offset + entry.header.size())}};
+  (void)indexer_->take_gone();
+  co_return co_await kv_->write(call, indexer_->take(reached));
+}
+
+Task<Result<>> ObjectHome::on_damage(Call, Damage damage) {
+  store_.status_.damage.fetch_add(1);
+  damaged_[damage.segment] = true;
+  log_.error("the log has a damaged place", {{"segment", damage.segment},
+                                             {"from", damage.from},
+                                             {"to", damage.to},
+                                             {"first_sequence", damage.first_sequence},
+                                             {"last_sequence", damage.last_sequence}});
+  found_.push_back(damage);
+  co_return Result<>{};
+}
+
+Task<Result<>> ObjectHome::flush_replayed(Call call) {
+  (void)indexer_->take_gone();
+  co_return co_await kv_->write(call, indexer_->take(segments_->end()));
+}
+
+Task<Result<>> ObjectHome::close(Call call) {
+  closed_ = true;
+  store_.status_.open = false;
+  while (!pending_.empty()) complete(pending_.pop_front(), {ErrorCode::draining, "the store is closed"});
+  if (segments_) CO_TRY_VOID(co_await segments_->close(call));
+  kv_.reset();
+  co_return Result<>{};
+}
+
+// --- committing
+
+void ObjectHome::enqueue(Mutation& mutation) noexcept {
+  if (closed_) return complete(mutation, {ErrorCode::draining, "the store is closed"});
+  pending_.push_back(mutation);
+  while (!arrived_.empty()) wake(arrived_.front());
+}
+
+void ObjectHome::complete(Mutation& mutation, const Error& error) noexcept {
+  mutation.result = fail(error);
+  complete(mutation);
+}
+
+void ObjectHome::complete(Mutation& mutation) noexcept {
+  mutation.deliver = [](MailItem& item) {
+    auto& self = static_cast<Mutation&>(item);
+    self.done = true;
+    if (self.orphan)
+      delete &self;
+    else
+      while (!self.waiters.empty()) wake(self.waiters.front());
+  };
+  // On its own shard there is nothing to carry.
+  if (mutation.from == &machine_.mailbox)
+    mutation.deliver(mutation);
+  else
+    mutation.from->post(mutation);
+}
+
+void ObjectHome::fence(const char* why) noexcept {
+  if (store_.status_.fenced.exchange(true)) return;
+  log_.error("writes are fenced until the next start", {{"why", why}});
+}
+
+Task<> ObjectHome::commit_loop(Call call) {
+  for (;;) {
+    while (pending_.empty()) {
+      if (call.stopped()) co_return;
+      // Stopped by its scope: whatever is asked for after that is refused by close().
+      if (!co_await ListWait(call, arrived_, "changes") && pending_.empty()) co_return;
+    }
+    co_await commit_group(call.unbounded());
+  }
+}
+
+Task<> ObjectHome::commit_group(Call call) {
+  Group group;
+  while (!pending_.empty() && !group.full()) {
+    Mutation& next = pending_.front();
+    if (next.withdrawn.load(std::memory_order_relaxed) || next.deadline <= machine_.shard.now()) {
+      pending_.pop_front();
+      complete(next, {ErrorCode::timeout, "the deadline passed before it was begun"});
+      continue;
+    }
+    if (store_.status_.fenced) {
+      pending_.pop_front();
+      complete(next, {ErrorCode::degraded, "writes are fenced until the next start"});
+      continue;
+    }
+    // On a full disk what frees space must not fail together with what needs it.
+    if (full_ && !group.members.empty() && group.frees != next.frees_space()) break;
+    const Result<Planned> planned = co_await plan(call, next, group);
+    if (planned && *planned == Planned::deferred) break;
+    pending_.pop_front();
+    if (!planned) {
+      complete(next, planned.error());
+    } else if (*planned == Planned::answered) {
+      complete(next);
+    } else {
+      group.frees = next.frees_space();
+      group.members.push_back(&next);
+    }
+  }
+  if (group.members.empty()) co_return;
+  const Result<> written = co_await write_group(call, group);
+  if (!written && written.error().code == ErrorCode::storage_full && !full_) {
+    // From now on the two kinds go apart; what frees space is tried again alone.
+    full_ = true;
+    store_.status_.full = true;
+    log_.warn("the disk is full: nothing more is stored until there is room");
+  }
+  for (Mutation* member : group.members) {
+    if (written)
+      complete(*member);
+    else
+      complete(*member, written.error());
+  }
+}
+
+Task<Result<>> ObjectHome::write_group(Call call, Group& group) {
+  struct Written {
+    RecordHeader header;
+    std::string meta;
+  };
+  std::vector<Written> written;
+  for (const Record& record : group.records) {
+    Written one;
+    one.header.kind = record.kind;
+    one.header.meta_size = static_cast<std::uint32_t>(record.meta.size());
+    for (const HeapBytes& block : record.data)
+      one.header.data_size += static_cast<std::uint32_t>(block.size());
+    one.header.origin = record.origin;
+    one.meta = record.meta;
+    store_.status_.groups_written.fetch_add(crypto::group_count(one.header.data_size),
+                                            std::memory_order_relaxed);
+    written.push_back(std::move(one));
+  }
+  if (!group.records.empty()) {
+    auto placed = co_await segments_->append(call, std::move(group.records));
+    if (!placed) {
+      if (segments_->fenced()) fence(placed.error().context);
+      co_return fail(placed.error());
+    }
+    if (full_) {
+      full_ = false;
+      store_.status_.full = false;
+    }
+    for (std::size_t i = 0; i < written.size(); ++i) {
+      Written& one = written[i];
+      one.header.sequence = (*placed)[i].sequence;
+      if (one.header.origin == 0) one.header.origin = one.header.sequence;
+      auto applied = co_await indexer_->apply(call, one.header, (*placed)[i].at, std::move(one.meta));
+      if (!applied) {
+        indexer_->forget();
+        fence("the index cannot follow the log");
+        co_return fail(ErrorCode::degraded, "the index cannot follow the log");
+      }
+    }
+  }
+  for (auto& [segment, stale] : group.gone)
+    if (auto noted = co_await indexer_->segment_gone(call, segment, std::move(stale)); !noted) {
+      indexer_->forget();
+      fence("the index cannot follow the log");
+      co_return fail(noted.error());
+    }
+  for (const Ulid& token : group.forgotten) indexer_->forget_committed(token);
+  if (auto indexed = co_await kv_->write(call, indexer_->take(segments_->end())); !indexed) {
+    fence("the index cannot be written");
+    co_return fail(ErrorCode::degraded, "the index cannot be written");
+  }
+  for (const Address& address : indexer_->take_gone()) store_.cache_.erase(address);
+  publish_totals();
+  co_return Result<>{};
+}
+
+void ObjectHome::publish_totals() noexcept {
+  StoreStatus& status = store_.status_;
+  const Totals& totals = indexer_->totals();
+  status.objects = totals.objects;
+  status.bytes = totals.bytes;
+  status.uploads = totals.uploads;
+  status.quarantined = totals.quarantined;
+  std::uint64_t bytes = 0;
+  std::int64_t live = 0;
+  const std::vector<SegmentInfo> all = segments_->segments();
+  for (const SegmentInfo& one : all) {
+    bytes += one.size;
+    if (auto found = indexer_->live().find(one.id); found != indexer_->live().end()) live += found->second;
+  }
+  status.segments = all.size();
+  status.log_bytes = bytes;
+  status.dead_bytes = bytes - std::min(bytes, static_cast<std::uint64_t>(live));
+}
+
+// --- deciding
+
+Task<Result<ObjectHome::Planned>> ObjectHome::plan(Call call, Mutation& mutation, Group& group) {
+  switch (mutation.kind) {
+    case Mutation::Kind::put:
+      return plan_put(call, mutation, group);
+    case Mutation::Kind::part:
+      return plan_part(call, mutation, group);
+    case Mutation::Kind::commit:
+      return plan_commit(call, mutation, group);
+    case Mutation::Kind::begin:
+    case Mutation::Kind::abort:
+    case Mutation::Kind::expire:
+      return plan_abort(call, mutation, group);
+    case Mutation::Kind::remove:
+      return plan_remove(call, mutation, group);
+    case Mutation::Kind::pin:
+      return plan_pin(call, mutation, group);
+    case Mutation::Kind::quarantine:
+      return plan_quarantine(call, mutation, group);
+    case Mutation::Kind::relocate:
+      return plan_relocate(call, mutation, group);
+    case Mutation::Kind::segment_gone:
+      break;
+  }
+  return plan_segment_gone(call, mutation, group);
+}
+
+Task<Result<ObjectHome::Planned>> ObjectHome::plan_put(Call call, Mutation& mutation, Group& group) {
+  const Address address = *mutation.address;
+  std::uint64_t size = 0;
+  for (const HeapBytes& block : mutation.record.data) size += block.size();
+  mutation.result = Outcome{.address = address, .size = size, .existed = false, .token = {}, .expires = {}};
+  if (const auto taken = group.touched.find(key_of(address)); taken != group.touched.end()) {
+    if (taken->second != Group::Touch::put) co_return Planned::deferred;
+    mutation.result->existed = true;
+    co_return Planned::joined;  // one copy, answered together
+  }
+  CO_TRY(const auto now, co_await indexer_->object(call, address));
+  if (now && now->quarantine_origin == 0) {
+    mutation.result->existed = true;
+    co_return Planned::answered;
+  }
+  group.touched.emplace(key_of(address), Group::Touch::put);
+  group.add(std::move(mutation.record));
+  if (now && now->pinned) {
+    // Good bytes in place of bad ones: the pin is said again of the new record.
+    const std::uint64_t next = segments_->end().sequence + group.records.size();
+    group.add(control(RecordKind::pin, PinRecord{address, next, true}, false));
+  }
+  co_return Planned::joined;
+}
+
+Task<Result<ObjectHome::Planned>> ObjectHome::plan_part(Call call, Mutation& mutation, Group& group) {
+  const Ulid token = mutation.part.token;
+  if (group.is_taken(key_of(token), Group::Touch::part)) co_return Planned::deferred;
+  CO_TRY(const auto began, co_await indexer_->upload(call, token));
+  if (!began || began->committed || began->expires <= machine_.shard.wall())
+    co_return fail(ErrorCode::not_found, "no such upload", Side::client);
+  std::uint64_t size = 0;
+  for (const HeapBytes& block : mutation.record.data) size += block.size();
+  const std::uint64_t end = std::uint64_t{mutation.part.index} * crypto::part_size + size;
+  if (end > largest_object || (began->size != 0 && end > began->size))
+    co_return fail(ErrorCode::body_cap, "the part reaches beyond the upload's size", Side::client);
+  mutation.result =
+      Outcome{.address = {}, .size = end, .existed = false, .token = token, .expires = began->expires};
+  CO_TRY(const auto now, co_await indexer_->part(call, token, mutation.part.index));
+  if (now && now->hash == mutation.part.hash && now->place.data_size == size) {
+    mutation.result->existed = true;
+    co_return Planned::answered;
+  }
+  group.add(std::move(mutation.record));
+  co_return Planned::joined;
+}
+
+Task<Result<ObjectHome::Planned>> ObjectHome::plan_commit(Call call, Mutation& mutation, Group& group) {
+  const Ulid token = mutation.token;
+  if (!group.members.empty()) co_return Planned::deferred;  // it may be large: a group of its own
+  CO_TRY(const auto began, co_await indexer_->upload(call, token));
+  if (!began || (!began->committed && began->expires <= machine_.shard.wall()))
+    co_return fail(ErrorCode::not_found, "no such upload", Side::client);
+  CommitRecord record;
+  if (began->committed) {
+    CO_TRY(const auto made, co_await indexer_->object(call, *began->committed));
+    if (!made) co_return fail(ErrorCode::not_found, "no such upload", Side::client);
+    if (mutation.address && *mutation.address != *began->committed)
+      co_return fail(ErrorCode::conflict, "the bytes have another address", Side::client);
+    mutation.result = Outcome{
+        .address = *began->committed, .size = made->size, .existed = true, .token = token, .expires = {}};
+    co_return Planned::answered;
+  }
+  crypto::Hash alone{};
+  for (;;) {
+    const auto first = static_cast<std::uint32_t>(record.parts.size());
+    CO_TRY(const auto found, co_await indexer_->parts(call, token, first, 512));
+    if (found.empty()) break;
+    for (const Indexer::NumberedPart& one : found) {
+      // Every part but the last is whole, and none is missing.
+      if (one.index != record.parts.size() || record.size % crypto::part_size != 0)
+        co_return fail(ErrorCode::upload_gap, "a part is missing", Side::client);
+      if (one.index == 0) alone = one.entry.root;
+      record.parts.push_back(one.entry.hash);
+      record.size += one.entry.place.data_size;
+    }
+  }
+  if (record.parts.empty()) co_return fail(ErrorCode::upload_gap, "nothing was sent", Side::client);
+  if (began->size != 0 && record.size != began->size)
+    co_return fail(ErrorCode::upload_gap, "the last part is missing", Side::client);
+  record.address.bytes = record.parts.size() == 1 ? alone : crypto::merge_all(record.parts, true);
+  if (mutation.address && *mutation.address != record.address)
+    co_return fail(ErrorCode::conflict, "the bytes have another address", Side::client);
+  record.token = token;
+  record.media_type = mutation.media_type.empty() ? began->media_type : mutation.media_type;
+  group.closed = true;
+  CO_TRY(const auto now, co_await indexer_->object(call, record.address));
+  const bool existed = now && now->quarantine_origin == 0;
+  mutation.result = Outcome{
+      .address = record.address, .size = record.size, .existed = existed, .token = token, .expires = {}};
+  if (existed) {
+    group.add(control(RecordKind::abort, AbortRecord{token}, false));
+    co_return Planned::joined;
+  }
+  group.add(control(RecordKind::commit, record, false));
+  if (now && now->pinned)
+    group.add(
+        control(RecordKind::pin, PinRecord{record.address, segments_->end().sequence + 1, true}, false));
+  co_return Planned::joined;
+}
+
+// Uploads begin and end here.
+Task<Result<ObjectHome::Planned>> ObjectHome::plan_abort(Call call, Mutation& mutation, Group& group) {
+  const Ulid token = mutation.token;
+  if (group.is_taken(key_of(token), Group::Touch::alone)) co_return Planned::deferred;
+  if (mutation.kind == Mutation::Kind::begin) {
+    if (indexer_->totals().uploads >= store_.options_.uploads_max)
+      co_return fail(ErrorCode::busy, "too many open uploads");
+    mutation.result = Outcome{
+        .address = {}, .size = mutation.size, .existed = false, .token = token, .expires = mutation.expires};
+    group.add(control(RecordKind::upload,
+                      UploadRecord{token, mutation.size, mutation.expires, mutation.media_type}, false));
+    co_return Planned::joined;
+  }
+  CO_TRY(const auto began, co_await indexer_->upload(call, token));
+  const bool over = began && began->expires <= machine_.shard.wall();
+  mutation.result = Outcome{.address = {}, .size = 0, .existed = false, .token = token, .expires = {}};
+  if (mutation.kind == Mutation::Kind::expire) {
+    if (!over) co_return Planned::answered;
+    if (began->committed) {
+      group.forgotten.push_back(token);
+      co_return Planned::joined;
+    }
+  } else if (!began || began->committed || over) {
+    co_return fail(ErrorCode::not_found, "no such upload", Side::client);
+  }
+  group.add(control(RecordKind::abort, AbortRecord{token}, true));
+  co_return Planned::joined;
+}
+
+Task<Result<ObjectHome::Planned>> ObjectHome::plan_remove(Call call, Mutation& mutation, Group& group) {
+  const Address address = *mutation.address;
+  if (group.is_taken(key_of(address), Group::Touch::alone)) co_return Planned::deferred;
+  CO_TRY(const auto now, co_await indexer_->object(call, address));
+  if (!now) co_return fail(ErrorCode::not_found, "no such object", Side::client);
+  if (now->pinned) co_return fail(ErrorCode::pinned, "the object is pinned", Side::client);
+  mutation.result =
+      Outcome{.address = address, .size = now->size, .existed = true, .token = {}, .expires = {}};
+  group.add(control(RecordKind::remove, RemoveRecord{address, now->origin}, true));
+  co_return Planned::joined;
+}
+
+Task<Result<ObjectHome::Planned>> ObjectHome::plan_pin(Call call, Mutation& mutation, Group& group) {
+  const Address address = *mutation.address;
+  if (group.is_taken(key_of(address), Group::Touch::alone)) co_return Planned::deferred;
+  CO_TRY(const auto now, co_await indexer_->object(call, address));
+  if (!now) co_return fail(ErrorCode::not_found, "no such object", Side::client);
+  mutation.result =
+      Outcome{.address = address, .size = now->size, .existed = true, .token = {}, .expires = {}};
+  if (now->pinned == mutation.flag) co_return Planned::answered;
+  group.add(control(RecordKind::pin, PinRecord{address, now->origin, mutation.flag}, !mutation.flag));
+  co_return Planned::joined;
+}
+
+Task<Result<ObjectHome::Planned>> ObjectHome::plan_quarantine(Call call, Mutation& mutation, Group& group) {
+  const Address address = *mutation.address;
+  if (group.is_taken(key_of(address), Group::Touch::alone)) co_return Planned::deferred;
+  CO_TRY(const auto now, co_await indexer_->object(call, address));
+  mutation.result = Outcome{.address = address, .size = 0, .existed = true, .token = {}, .expires = {}};
+  if (!now || now->origin != mutation.origin || now->quarantine_origin != 0) co_return Planned::answered;
+  group.add(control(RecordKind::quarantine, QuarantineRecord{address, mutation.origin, mutation.at}, true));
+  co_return Planned::joined;
+}
+
+Task<Result<ObjectHome::Planned>> ObjectHome::plan_relocate(Call call, Mutation& mutation, Group& group) {
+  // Alone, so that nothing of what it moves changes in the same group.
+  if (!group.members.empty()) co_return Planned::deferred;
+  group.closed = true;
+  for (Mutation::Move& move : mutation.moves) {
+    CO_TRY(const bool needed, co_await indexer_->is_needed(call, move.entry));
+    if (needed) group.add(std::move(move.record));
+  }
+  mutation.result = Outcome{};
+  co_return group.records.empty() ? Planned::answered : Planned::joined;
+}
+
+Task<Result<ObjectHome::Planned>> ObjectHome::plan_segment_gone(Call, Mutation& mutation, Group& group) {
+  if (!group.members.empty()) co_return Planned::deferred;
+  group.closed = true;
+  group.gone.emplace_back(mutation.at.segment, std::move(mutation.addresses));
+  mutation.result = Outcome{};
+  co_return Planned::joined;
+}
+
+// --- for its own tasks
+
+Task<Result<Outcome>> ObjectHome::submit(Call call, std::unique_ptr<Mutation> mutation) {
+  mutation->home = this;
+  mutation->from = &machine_.mailbox;
+  Mutation& sent = *mutation;
+  enqueue(sent);
+  while (!sent.done)
+    if (auto waited = co_await ListWait(call, sent.waiters, "change"); !waited && !sent.done) {
+      sent.withdrawn = true;
+      sent.orphan = true;
+      (void)mutation.release();
+      co_return fail(waited.error());
+    }
+  co_return std::move(sent.result);
+}
+
+Task<Result<>> ObjectHome::quarantine(Call call, Address address, std::uint64_t origin, Position at) {
+  auto mutation = std::make_unique<Mutation>(Mutation::Kind::quarantine);
+  mutation->address = address;
+  mutation->origin = origin;
+  mutation->at = at;
+  damaged_[at.segment] = true;
+  log_.error("stored bytes do not match their address",
+             {{"address", format_address(address)}, {"segment", at.segment}, {"offset", at.offset}});
+  CO_TRY_VOID(co_await submit(call, std::move(mutation)));
+  co_return Result<>{};
+}
+
+}  // namespace cairn::store

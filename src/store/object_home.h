@@ -1,0 +1,111 @@
+// ObjectHome: the part of an object store that lives on its home shard and is its only writer: the log, the
+// index, and the tasks that tend them.
+//
+//   [H-1] Order of a change: append → sync → index → answer. What was answered survives any crash.
+//   [H-2] Changes take effect in the order of the log; two that touch the same address or upload are never
+//         decided in one group, but for equal puts, which share one record.
+//   [H-3] When the index cannot follow the log the store is fenced: nothing is answered as done that a
+//         reader could not find; the next start catches up.
+//   [H-4] A segment is taken away only when no entry points into it.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "io/machine.h"
+#include "observe/log.h"
+#include "runtime/token_bucket.h"
+#include "store/indexer.h"
+#include "store/kv.h"
+#include "store/log.h"
+#include "store/mutation.h"
+#include "store/object_store.h"
+
+namespace cairn::store {
+
+class ObjectHome final : public Replay {
+ public:
+  // All outlive it.
+  ObjectHome(ObjectStore& store, io::Machine& machine, observe::Logger log);
+  ~ObjectHome() override;
+
+  // Opens log and index and brings them together. Cancel: partial — as after a crash.
+  Task<Result<>> open(Call call);
+  // Precondition: its tasks have ended. What waits is refused. Cancel: partial — as after a crash.
+  Task<Result<>> close(Call call);
+
+  // --- tasks
+  Task<> commit_loop(Call call);
+  Task<> compact_loop(Call call);
+  Task<> scrub_loop(Call call);
+  Task<> sweep_loop(Call call);
+
+  void enqueue(Mutation& mutation) noexcept;
+  void start_scrub() noexcept;
+  io::Machine& machine() noexcept { return machine_; }
+  void set_scrub_rate(Rate rate) noexcept { scrub_pace_.set_rate(rate); }
+
+  // One round of a task, for tests: whether there was something to do.
+  Task<Result<bool>> compact_once(Call call);
+  Task<Result<>> scrub_once(Call call);
+  Task<Result<>> sweep_once(Call call);
+
+  Task<Result<>> on_record(Call call, Entry entry) override;
+  Task<Result<>> on_damage(Call call, Damage damage) override;
+
+ private:
+  struct Group;
+  enum class Planned : std::uint8_t { joined, answered, deferred };
+
+  Task<Result<>> open_log(Call call);
+  Task<Result<>> flush_replayed(Call call);
+  Task<> commit_group(Call call);
+  Task<Result<Planned>> plan(Call call, Mutation& mutation, Group& group);
+  Task<Result<Planned>> plan_put(Call call, Mutation& mutation, Group& group);
+  Task<Result<Planned>> plan_part(Call call, Mutation& mutation, Group& group);
+  Task<Result<Planned>> plan_commit(Call call, Mutation& mutation, Group& group);
+  Task<Result<Planned>> plan_abort(Call call, Mutation& mutation, Group& group);
+  Task<Result<Planned>> plan_remove(Call call, Mutation& mutation, Group& group);
+  Task<Result<Planned>> plan_pin(Call call, Mutation& mutation, Group& group);
+  Task<Result<Planned>> plan_quarantine(Call call, Mutation& mutation, Group& group);
+  Task<Result<Planned>> plan_relocate(Call call, Mutation& mutation, Group& group);
+  Task<Result<Planned>> plan_segment_gone(Call call, Mutation& mutation, Group& group);
+  Task<Result<>> write_group(Call call, Group& group);
+  void complete(Mutation& mutation) noexcept;
+  void complete(Mutation& mutation, const Error& error) noexcept;
+  void fence(const char* why) noexcept;
+  void publish_totals() noexcept;
+
+  Task<Result<Outcome>> submit(Call call, std::unique_ptr<Mutation> mutation);
+  Task<Result<>> quarantine(Call call, Address address, std::uint64_t origin, Position at);
+  // Every object with bytes in a damaged place.
+  Task<Result<>> quarantine_damage(Call call, Damage damage);
+  Task<Result<std::vector<HeapBytes>>> read_data(Call call, const Entry& entry);
+  Task<Result<bool>> compact_segment(Call call, std::uint32_t segment);
+  Task<Result<>> scrub_segment(Call call, std::uint32_t segment, std::uint64_t end);
+  Task<Result<>> move_batch(Call call, std::vector<Mutation::Move> moves);
+  std::optional<std::uint32_t> pick_victim() const;
+
+  ObjectStore& store_;
+  io::Machine& machine_;
+  observe::Logger log_;
+  std::unique_ptr<Kv> kv_;
+  std::unique_ptr<Indexer> indexer_;
+  std::unique_ptr<Log> segments_;
+  std::unique_ptr<SegmentFiles> files_;
+  List<Mutation, MutationLink> pending_;
+  WaitList arrived_;
+  WaitList scrub_asked_;
+  TokenBucket scrub_pace_;
+  std::map<std::uint32_t, bool> damaged_;  // segments with bytes that must not be thrown away
+  std::vector<Damage> found_;              // by opening; their objects are named by the scrubber
+  bool replaying_all_ = false;
+  bool scrub_now_ = false;
+  bool full_ = false;
+  bool closed_ = false;
+};
+
+}  // namespace cairn::store

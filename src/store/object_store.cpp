@@ -1,0 +1,51 @@
+#include "store/object_store.h"
+
+#include "store/object_home.h"
+#include "store/store_port.h"
+
+namespace cairn::store {
+
+ObjectStore::ObjectStore(StoreOptions options, KvMaker& kv, GroupCache& cache)
+    : options_(std::move(options)), kv_maker_(kv), cache_(cache), pending_(options_.pending_max) {}
+ObjectStore::~ObjectStore() = default;
+
+Task<Result<>> ObjectStore::open(Call call, io::Machine& machine, observe::Logger log) {
+  home_mailbox_ = &machine.mailbox;
+  // The directory may be there or not; making the two below it tells if it cannot be used.
+  (void)co_await machine.disk.make_directory(call, options_.directory);
+  home_ = std::make_unique<ObjectHome>(*this, machine, log);
+  co_return co_await home_->open(call);
+}
+
+Task<Result<>> ObjectStore::close(Call call) {
+  CHECK(ports_.with([](PortList& list) { return list.ports.empty(); }));
+  if (!home_) co_return Result<>{};
+  const Result<> closed = co_await home_->close(call);
+  if (kv_) {
+    // NOLINTNEXTLINE(bugprone-unused-local-non-trivial-variable): closed whatever the log said
+    Task<Result<>> closing = kv_->close(call, home_->machine());
+    if (auto flushed = co_await std::move(closing); !flushed && closed) co_return flushed;
+  }
+  co_return closed;
+}
+
+std::unique_ptr<StorePort> ObjectStore::make_port(io::Machine& machine) {
+  return std::make_unique<StorePort>(*this, machine);
+}
+
+void ObjectStore::forget_segment(std::uint32_t segment) {
+  const auto ports = ports_.with([](PortList& list) { return list.ports; });
+  for (const auto& [port, mailbox] : ports) {
+    // A full mailbox only keeps a file open a little longer: the port's bound closes it in the end.
+    (void)mailbox->try_post_call([this, port, segment] {
+      const bool there = ports_.with([&](PortList& list) {
+        for (const auto& one : list.ports)
+          if (one.first == port) return true;
+        return false;
+      });
+      if (there) port->forget_segment(segment);
+    });
+  }
+}
+
+}  // namespace cairn::store

@@ -1,0 +1,99 @@
+// ObjectStore: content-addressed objects in one data directory: a segment log that is the truth, an index
+// derived from it, and the shared cache of verified groups before both.
+//
+// One per directory and process. Its home shard writes (ObjectHome); every shard reads and asks for changes
+// through a StorePort of its own.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "io/machine.h"
+#include "observe/log.h"
+#include "runtime/guarded.h"
+#include "runtime/permits.h"
+#include "store/group_cache.h"
+#include "store/kv.h"
+#include "store/log.h"
+#include "store/object_format.h"
+
+namespace cairn::store {
+
+class ObjectHome;
+class StorePort;
+
+inline constexpr std::uint64_t largest_object = std::uint64_t{256} << 30;
+
+struct StoreOptions {
+  std::string directory;
+  std::uint64_t segment_size = 256u << 20;
+  bool fsync = true;
+  Duration upload_ttl = Duration::seconds(24 * 3600);
+  std::uint64_t uploads_max = 4096;
+  Rate scrub_rate{20u << 20};
+  Duration scrub_every = Duration::seconds(24 * 3600);
+  std::uint64_t pending_max = 512;
+  std::uint64_t reserve = 8u << 20;
+};
+
+// Numbers that any thread may read.
+struct StoreStatus {
+  std::atomic<std::uint64_t> objects{0}, bytes{0}, uploads{0}, quarantined{0};
+  std::atomic<std::uint64_t> segments{0}, log_bytes{0}, dead_bytes{0};
+  std::atomic<std::uint64_t> scrub_segment{0}, scrub_passes{0}, scrub_bytes{0};
+  std::atomic<std::uint64_t> rot{0};     // bytes found that did not match
+  std::atomic<std::uint64_t> damage{0};  // places in the log that could not be read
+  std::atomic<std::uint64_t> groups_read{0}, groups_written{0};
+  std::atomic<bool> open{false}, fenced{false}, full{false};
+};
+
+class ObjectStore {
+ public:
+  // `kv` and `cache` outlive it.
+  ObjectStore(StoreOptions options, KvMaker& kv, GroupCache& cache);
+  ~ObjectStore();
+  ObjectStore(const ObjectStore&) = delete;
+  ObjectStore& operator=(const ObjectStore&) = delete;
+
+  // --- on the home shard
+  Task<Result<>> open(Call call, io::Machine& machine, observe::Logger log);
+  ObjectHome& home() noexcept { return *home_; }
+  Task<Result<>> close(Call call);
+
+  // --- on each shard, after open
+  std::unique_ptr<StorePort> make_port(io::Machine& machine);
+
+  // --- from any thread
+  const StoreOptions& options() const noexcept { return options_; }
+  StoreStatus& status() noexcept { return status_; }
+  bool writable() const noexcept { return status_.open && !status_.fenced && !status_.full; }
+  GroupCache& cache() noexcept { return cache_; }
+
+ private:
+  friend class ObjectHome;
+  friend class StorePort;
+  std::string segment_directory() const { return options_.directory + "/segments"; }
+  std::string index_directory() const { return options_.directory + "/index"; }
+  // Tells every shard that a segment is gone, so that none keeps its file open.
+  void forget_segment(std::uint32_t segment);
+
+  StoreOptions options_;
+  KvMaker& kv_maker_;
+  GroupCache& cache_;
+  Permits pending_;
+  StoreStatus status_;
+  Mailbox* home_mailbox_ = nullptr;
+  std::shared_ptr<KvEngine> kv_;
+  std::unique_ptr<ObjectHome> home_;
+  static constexpr unsigned ports_rank = 18;
+  struct PortList {
+    std::vector<std::pair<StorePort*, Mailbox*>> ports;
+  };
+  Guarded<PortList, ports_rank> ports_;
+};
+
+}  // namespace cairn::store

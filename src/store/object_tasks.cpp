@@ -1,0 +1,244 @@
+// The tasks that tend a store: compaction, scrubbing, sweeping of uploads.
+#include <algorithm>
+
+#include "runtime/wait.h"
+#include "store/object_home.h"
+
+namespace cairn::store {
+namespace {
+
+constexpr std::size_t move_records_max = 256;
+constexpr std::size_t move_bytes_max = 1u << 20;
+constexpr std::size_t page = 256;
+constexpr Duration compact_pause = Duration::seconds(1);
+constexpr Duration sweep_pause = Duration::seconds(30);
+constexpr Duration after_failure = Duration::seconds(10);
+
+}  // namespace
+
+Task<Result<std::vector<HeapBytes>>> ObjectHome::read_data(Call call, const Entry& entry) {
+  const std::uint64_t from = entry.data_at();
+  const std::uint32_t size = entry.header.data_size;
+  CO_TRY(auto file, co_await files_->get(call, entry.at.segment));
+  auto memory = std::make_shared<HeapBytes>(size);
+  CO_TRY(const std::size_t got, co_await file->read_into(call, from, {memory->room(), memory}));
+  memory->fill(got);
+  std::vector<HeapBytes> data;
+  data.push_back(std::move(*memory));
+  co_return data;
+}
+
+Task<Result<>> ObjectHome::move_batch(Call call, std::vector<Mutation::Move> moves) {
+  auto mutation = std::make_unique<Mutation>(Mutation::Kind::relocate);
+  mutation->moves = std::move(moves);
+  CO_TRY_VOID(co_await submit(call, std::move(mutation)));
+  co_return Result<>{};
+}
+
+// The sealed segment with the largest share of dead bytes, if it is worth the copying.
+std::optional<std::uint32_t> ObjectHome::pick_victim() const {
+  std::optional<std::uint32_t> best;
+  double best_share = full_ ? 0.05 : 0.5;
+  for (const SegmentInfo& one : segments_->segments()) {
+    if (!one.sealed || damaged_.contains(one.id) || one.size == 0) continue;
+    const auto found = indexer_->live().find(one.id);
+    const auto live = found == indexer_->live().end() ? 0.0 : static_cast<double>(found->second);
+    const double share = 1.0 - live / static_cast<double>(one.size);
+    if (share <= best_share) continue;
+    best_share = share;
+    best = one.id;
+  }
+  return best;
+}
+
+Task<Result<bool>> ObjectHome::compact_once(Call call) {
+  const auto victim = pick_victim();
+  if (!victim) co_return false;
+  co_return co_await compact_segment(call, *victim);
+}
+
+Task<Result<bool>> ObjectHome::compact_segment(Call call, std::uint32_t segment) {
+  CO_TRY(auto file, co_await files_->get(call, segment));
+  CO_TRY(const std::uint64_t end, file->size());
+  SegmentScan scan(machine_, file, segment, segments_->key_of(segment), 0, end);
+  std::vector<Mutation::Move> moves;
+  std::size_t bytes = 0;
+  std::vector<Address> stale;
+  for (;;) {
+    CO_TRY(auto found, co_await scan.next(call));
+    if (found.damage) {
+      // Nobody knows what was there: the bytes stay for whoever can tell.
+      CO_TRY_VOID(co_await on_damage(call, *found.damage));
+      co_return true;
+    }
+    if (!found.entry) break;
+    Entry& entry = *found.entry;
+    CO_TRY(const bool needed, co_await indexer_->is_needed(call, entry));
+    if (!needed) {
+      if (auto address = Indexer::address_of(entry)) stale.push_back(*address);
+      continue;
+    }
+    Mutation::Move move;
+    move.record.kind = entry.header.kind;
+    move.record.origin = entry.header.origin;
+    move.record.meta = entry.meta;
+    move.record.reserve = true;
+    if (entry.header.data_size > 0) {
+      CO_TRY(move.record.data, co_await read_data(call, entry));
+      if (!is_data_right(entry.header, as_bytes(entry.meta), move.record.data.front().bytes())) {
+        damaged_[segment] = true;
+        co_return true;  // the scrubber names and quarantines it
+      }
+    }
+    bytes += entry.header.size();
+    move.entry = std::move(entry);
+    moves.push_back(std::move(move));
+    if (moves.size() < move_records_max && bytes < move_bytes_max) continue;
+    CO_TRY_VOID(co_await move_batch(call, std::exchange(moves, {})));
+    bytes = 0;
+  }
+  if (!moves.empty()) CO_TRY_VOID(co_await move_batch(call, std::move(moves)));
+  const auto live = indexer_->live().find(segment);
+  if (live != indexer_->live().end() && live->second != 0)
+    co_return fail(ErrorCode::internal, "a compacted segment is still pointed to");
+  CO_TRY_VOID(co_await segments_->remove_segment(call, segment));
+  files_->forget(segment);
+  store_.forget_segment(segment);
+  auto mutation = std::make_unique<Mutation>(Mutation::Kind::segment_gone);
+  mutation->at.segment = segment;
+  mutation->addresses = std::move(stale);
+  CO_TRY_VOID(co_await submit(call, std::move(mutation)));
+  log_.info("segment compacted", {{"segment", segment}, {"bytes", end}});
+  co_return true;
+}
+
+Task<> ObjectHome::compact_loop(Call call) {
+  while (!call.stopped()) {
+    auto worked = co_await compact_once(call);
+    if (!worked && !call.stopped()) log_.warn("compaction failed", {{"why", worked.error().context}});
+    const Duration pause = worked ? (*worked ? Duration{0} : compact_pause) : after_failure;
+    if (!co_await sleep_for(call, pause)) co_return;
+  }
+}
+
+Task<Result<>> ObjectHome::quarantine_damage(Call call, Damage damage) {
+  const auto inside = [&](const Place& place) {
+    return place.at.segment == damage.segment && place.at.offset < damage.to &&
+           place.at.offset + place.size() > damage.from;
+  };
+  std::string from(1, object_prefix);
+  const std::string until = prefix_end(from);
+  for (;;) {
+    CO_TRY(const auto found, co_await kv_->scan(call, from, until, page));
+    for (const KvPair& pair : found) {
+      ObjectEntry entry;
+      if (!decode(as_bytes(pair.value), entry) || entry.quarantine_origin != 0) continue;
+      Address address;
+      std::copy_n(as_bytes(pair.key).begin() + 1, address.bytes.size(), address.bytes.begin());
+      bool hit = inside(entry.place);
+      for (std::uint32_t first = 0; entry.token && !hit;) {
+        CO_TRY(const auto parts, co_await indexer_->parts(call, *entry.token, first, page));
+        if (parts.empty()) break;
+        for (const Indexer::NumberedPart& one : parts) hit = hit || inside(one.entry.place);
+        first = parts.back().index + 1;
+      }
+      if (hit)
+        CO_TRY_VOID(co_await quarantine(call, address, entry.origin,
+                                        {damage.segment, static_cast<std::uint32_t>(damage.from)}));
+    }
+    if (found.size() < page) co_return Result<>{};
+    from = found.back().key + '\0';
+  }
+}
+
+Task<Result<>> ObjectHome::scrub_segment(Call call, std::uint32_t segment, std::uint64_t end) {
+  CO_TRY(auto file, co_await files_->get(call, segment));
+  SegmentScan scan(machine_, file, segment, segments_->key_of(segment), 0, end);
+  store_.status_.scrub_segment = segment;
+  for (;;) {
+    CO_TRY(auto found, co_await scan.next(call));
+    if (found.damage) {
+      CO_TRY_VOID(co_await on_damage(call, *found.damage));
+      found_.pop_back();
+      CO_TRY_VOID(co_await quarantine_damage(call, *found.damage));
+      continue;
+    }
+    if (!found.entry) co_return Result<>{};
+    const Entry& entry = *found.entry;
+    CO_TRY_VOID(co_await scrub_pace_.take(call, entry.header.size()));
+    store_.status_.scrub_bytes.fetch_add(entry.header.size(), std::memory_order_relaxed);
+    if (entry.header.data_size == 0) continue;
+    CO_TRY(const bool needed, co_await indexer_->is_needed(call, entry));
+    if (!needed) continue;
+    CO_TRY(const auto data, co_await read_data(call, entry));
+    if (is_data_right(entry.header, as_bytes(entry.meta), data.front().bytes())) continue;
+    store_.status_.rot.fetch_add(1);
+    damaged_[segment] = true;
+    CO_TRY_VOID(co_await quarantine_damage(
+        call, {segment, entry.at.offset, entry.at.offset + entry.header.size(), 0, 0}));
+  }
+}
+
+Task<Result<>> ObjectHome::scrub_once(Call call) {
+  for (const Damage& damage : std::exchange(found_, {}))
+    CO_TRY_VOID(co_await quarantine_damage(call, damage));
+  const Position durable_end = segments_->end().next;
+  for (const SegmentInfo& one : segments_->segments()) {
+    const std::uint64_t end = one.id == durable_end.segment ? durable_end.offset : one.size;
+    auto done = co_await scrub_segment(call, one.id, end);
+    // Compaction may have taken it away meanwhile.
+    if (!done && done.error().code != ErrorCode::not_found) co_return done;
+  }
+  store_.status_.scrub_segment = 0;
+  store_.status_.scrub_passes.fetch_add(1);
+  co_return Result<>{};
+}
+
+void ObjectHome::start_scrub() noexcept {
+  scrub_now_ = true;
+  while (!scrub_asked_.empty()) wake(scrub_asked_.front());
+}
+
+Task<> ObjectHome::scrub_loop(Call call) {
+  // What opening found is named first; a whole pass waits for its time, or to be asked for.
+  for (const Damage& damage : std::exchange(found_, {})) (void)co_await quarantine_damage(call, damage);
+  while (!call.stopped()) {
+    if (!scrub_now_) (void)co_await ListWait(call.within(store_.options_.scrub_every), scrub_asked_, "scrub");
+    if (call.stopped()) co_return;
+    scrub_now_ = false;
+    if (auto done = co_await scrub_once(call); !done && !call.stopped()) {
+      log_.warn("scrubbing failed", {{"why", done.error().context}});
+      if (!co_await sleep_for(call, after_failure)) co_return;
+    }
+  }
+}
+
+Task<Result<>> ObjectHome::sweep_once(Call call) {
+  std::string from(1, upload_prefix);
+  const std::string until = prefix_end(from);
+  for (;;) {
+    CO_TRY(const auto found, co_await kv_->scan(call, from, until, page));
+    for (const KvPair& pair : found) {
+      UploadEntry entry;
+      if (!decode(as_bytes(pair.value), entry) || entry.expires > machine_.shard.wall()) continue;
+      auto mutation = std::make_unique<Mutation>(Mutation::Kind::expire);
+      for (std::size_t i = 1; i < 17; ++i) {
+        std::uint64_t& half = i < 9 ? mutation->token.high : mutation->token.low;
+        half = half << 8 | static_cast<unsigned char>(pair.key[i]);
+      }
+      CO_TRY_VOID(co_await submit(call, std::move(mutation)));
+    }
+    if (found.size() < page) co_return Result<>{};
+    from = found.back().key + '\0';
+  }
+}
+
+Task<> ObjectHome::sweep_loop(Call call) {
+  while (!call.stopped()) {
+    if (auto swept = co_await sweep_once(call); !swept && !call.stopped())
+      log_.warn("sweeping of uploads failed", {{"why", swept.error().context}});
+    if (!co_await sleep_for(call, sweep_pause)) co_return;
+  }
+}
+
+}  // namespace cairn::store

@@ -1,0 +1,281 @@
+#include "store/rocks_kv.h"
+
+#include <rocksdb/cache.h>
+#include <rocksdb/db.h>
+#include <rocksdb/env.h>
+#include <rocksdb/filter_policy.h>
+#include <rocksdb/table.h>
+#include <rocksdb/write_batch.h>
+
+#include <condition_variable>
+
+#include "runtime/guarded.h"
+#include "runtime/pool.h"
+#include "runtime/semaphore.h"
+#include "runtime/wait.h"
+
+namespace cairn::store {
+namespace {
+
+constexpr unsigned database_rank = 23;
+
+rocksdb::Slice slice(std::string_view text) noexcept { return {text.data(), text.size()}; }
+
+Error error_of(const rocksdb::Status& status, const char* context) noexcept {
+  if (status.IsIncomplete()) return {ErrorCode::busy, context};
+  if (status.IsNoSpace()) return {ErrorCode::storage_full, context};
+  // A file that the manifest names and the disk has not is damage too.
+  if (status.IsCorruption() || status.IsPathNotFound()) return {ErrorCode::integrity, context};
+  if (status.IsShutdownInProgress()) return {ErrorCode::closed, context};
+  return {ErrorCode::io_failed, context};
+}
+Result<> result_of(const rocksdb::Status& status, const char* context) noexcept {
+  if (!status.ok()) return fail(error_of(status, context));
+  return {};
+}
+
+// RocksDB writes a diary beside its files unless it is given another place for it.
+class NoDiary final : public rocksdb::Logger {
+ public:
+  NoDiary() : Logger(rocksdb::InfoLogLevel::FATAL_LEVEL) {}
+  using Logger::Logv;
+  void Logv(const char*, va_list) override {}
+};
+
+rocksdb::Options database_options(const RocksOptions& wanted, std::shared_ptr<rocksdb::Cache> cache) {
+  rocksdb::BlockBasedTableOptions table;
+  table.block_cache = std::move(cache);
+  table.format_version = 5;
+  table.filter_policy.reset(rocksdb::NewBloomFilterPolicy(10));
+  // Filters and indexes are read in pieces and count as cache: a map of any size stays within its memory.
+  table.index_type = rocksdb::BlockBasedTableOptions::kTwoLevelIndexSearch;
+  table.partition_filters = true;
+  table.cache_index_and_filter_blocks = true;
+  table.cache_index_and_filter_blocks_with_high_priority = true;
+  table.pin_l0_filter_and_index_blocks_in_cache = true;
+
+  rocksdb::Options options;
+  options.table_factory.reset(rocksdb::NewBlockBasedTableFactory(table));
+  options.create_if_missing = true;
+  options.paranoid_checks = true;
+  options.write_buffer_size = wanted.write_buffer_bytes;
+  options.max_write_buffer_number = 3;
+  options.memtable_whole_key_filtering = true;
+  options.memtable_prefix_bloom_size_ratio = 0.02;
+  options.target_file_size_base = wanted.write_buffer_bytes;
+  options.max_bytes_for_level_base = 4 * wanted.write_buffer_bytes;
+  options.level_compaction_dynamic_level_bytes = true;
+  options.compression = rocksdb::kNoCompression;  // keys are hashes, values are places: nothing to gain
+  options.max_background_jobs = 2;
+  options.max_open_files = 256;
+  options.max_manifest_file_size = 8u << 20;
+  options.bytes_per_sync = 1u << 20;
+  options.avoid_flush_during_shutdown = true;  // close() flushes; anything else is a crash
+  options.stats_dump_period_sec = 0;
+  options.stats_persist_period_sec = 0;
+  options.info_log = std::make_shared<NoDiary>();
+  return options;
+}
+
+rocksdb::WriteOptions write_options(bool may_wait) {
+  rocksdb::WriteOptions options;
+  options.disableWAL = true;
+  options.no_slowdown = !may_wait;
+  return options;
+}
+
+// The open database, and who is inside it. A job whose waiter left may still be running when the map is
+// closed: closing waits for it, and one that comes later finds the door shut.
+class Database {
+ public:
+  Database(std::unique_ptr<rocksdb::DB> db, std::shared_ptr<rocksdb::Cache> cache)
+      : here_(db.get()), cache_(std::move(cache)), state_(std::move(db)) {}
+
+  // For what never waits, on a shard. Precondition: not closed.
+  rocksdb::DB& here() const noexcept { return *here_; }
+
+  // f(rocksdb::DB&), on a pool thread: `closed` after close().
+  template <class F>
+  std::invoke_result_t<F, rocksdb::DB&> use(F f) {
+    rocksdb::DB* db = state_.with([](State& state) {
+      if (state.db != nullptr) ++state.users;
+      return state.db.get();
+    });
+    if (db == nullptr) return fail(ErrorCode::closed, "map");
+    auto outcome = f(*db);
+    state_.with([](State& state) { --state.users; });
+    left_.notify_all();
+    return outcome;
+  }
+  // On a pool thread. Lets go of the files whatever the outcome.
+  Result<> close() {
+    Result<> flushed = use([](rocksdb::DB& db) { return flush(db); });
+    std::unique_ptr<rocksdb::DB> db;
+    state_.wait(
+        left_, [](const State& state) { return state.users == 0; },
+        [&](State& state) { db = std::move(state.db); });
+    if (db == nullptr) return flushed;
+    Result<> closed = result_of(db->Close(), "close map");
+    return flushed ? closed : flushed;
+  }
+  static Result<> flush(rocksdb::DB& db) {
+    rocksdb::FlushOptions options;
+    options.allow_write_stall = true;  // a writer goes to the pool then; a flush must not wait for its turn
+    return result_of(db.Flush(options), "flush map");
+  }
+  std::uint64_t memory() const noexcept {
+    return state_.with([&](const State& state) -> std::uint64_t {
+      std::uint64_t tables = 0;
+      if (state.db == nullptr) return 0;
+      (void)state.db->GetIntProperty(rocksdb::DB::Properties::kSizeAllMemTables, &tables);
+      return tables + cache_->GetUsage();
+    });
+  }
+
+ private:
+  struct State {
+    explicit State(std::unique_ptr<rocksdb::DB> opened) noexcept : db(std::move(opened)) {}
+    std::unique_ptr<rocksdb::DB> db;  // none: closed
+    std::size_t users = 0;
+  };
+  rocksdb::DB* here_;
+  std::shared_ptr<rocksdb::Cache> cache_;
+  Guarded<State, database_rank> state_;
+  std::condition_variable left_;
+};
+using SharedDatabase = std::shared_ptr<Database>;
+
+Result<std::optional<std::string>> get_from(rocksdb::DB& db, std::string_view key, rocksdb::ReadTier tier) {
+  rocksdb::ReadOptions options;
+  options.read_tier = tier;
+  rocksdb::PinnableSlice value;
+  const rocksdb::Status status = db.Get(options, db.DefaultColumnFamily(), slice(key), &value);
+  if (status.IsNotFound()) return std::optional<std::string>();
+  if (!status.ok()) return fail(error_of(status, "map"));
+  return std::optional<std::string>(std::in_place, value.data(), value.size());
+}
+
+Result<std::vector<KvPair>> scan_from(rocksdb::DB& db, std::string_view from, std::string_view until,
+                                      std::size_t limit) {
+  std::vector<KvPair> out;
+  if (from >= until) return out;
+  const rocksdb::Slice end = slice(until);
+  rocksdb::ReadOptions options;
+  options.iterate_upper_bound = &end;
+  options.fill_cache = false;  // one long list would push out what every request looks for
+  const std::unique_ptr<rocksdb::Iterator> at(db.NewIterator(options));
+  for (at->Seek(slice(from)); at->Valid() && out.size() < limit; at->Next())
+    out.push_back({at->key().ToString(), at->value().ToString()});
+  TRY_VOID(result_of(at->status(), "scan map"));
+  return out;
+}
+
+class RocksPort final : public Kv {
+ public:
+  RocksPort(SharedDatabase database, Shard& shard, Pool& pool) noexcept
+      : database_(std::move(database)), pool_(pool), turn_(shard, 1) {}
+
+  Result<std::optional<std::string>> try_get(std::string_view key) override {
+    return get_from(database_->here(), key, rocksdb::kBlockCacheTier);
+  }
+
+  Task<Result<std::optional<std::string>>> get(Call call, std::string key) override {
+    auto found = try_get(key);
+    if (found || found.error().code != ErrorCode::busy) co_return found;
+    co_return co_await run(pool_, call, Lane::read, [database = database_, key = std::move(key)] {
+      return database->use([&](rocksdb::DB& db) { return get_from(db, key, rocksdb::kReadAllTier); });
+    });
+  }
+
+  Task<Result<std::vector<KvPair>>> scan(Call call, std::string from, std::string until,
+                                         std::size_t limit) override {
+    return run(pool_, call, Lane::read,
+               [database = database_, from = std::move(from), until = std::move(until), limit] {
+                 return database->use([&](rocksdb::DB& db) { return scan_from(db, from, until, limit); });
+               });
+  }
+
+  // One write of a port at a time, and one that went to the pool is waited for to its end: otherwise a later
+  // batch could be overtaken by an earlier one (K-1).
+  Task<Result<>> write(Call call, KvBatch batch) override {
+    CO_TRY(const Permit turn, co_await turn_.acquire(call));
+    auto changes = std::make_shared<rocksdb::WriteBatch>();
+    for (const KvBatch::Change& change : batch.changes())
+      CO_TRY_VOID(result_of(change.value ? changes->Put(slice(change.key), slice(*change.value))
+                                         : changes->Delete(slice(change.key)),
+                            "write map"));
+    const rocksdb::Status status = database_->here().Write(write_options(false), changes.get());
+    if (!status.IsIncomplete()) co_return result_of(status, "write map");
+    while (true) {
+      auto written =
+          co_await run(pool_, call.unbounded(), Lane::commit, [database = database_, changes]() -> Result<> {
+            return database->use([&](rocksdb::DB& db) {
+              return result_of(db.Write(write_options(true), changes.get()), "write map");
+            });
+          });
+      if (written || written.error().code != ErrorCode::busy) co_return written;
+      CO_TRY_VOID(co_await sleep_for(call, Duration::millis(1)));  // the lane is full
+    }
+  }
+
+  Task<Result<>> flush(Call call) override {
+    return run(pool_, call, Lane::commit,
+               [database = database_] { return database->use(&Database::flush); });
+  }
+
+ private:
+  SharedDatabase database_;
+  Pool& pool_;
+  Semaphore turn_;
+};
+
+class RocksEngine final : public KvEngine {
+ public:
+  explicit RocksEngine(SharedDatabase database) noexcept : database_(std::move(database)) {}
+
+  std::unique_ptr<Kv> make_port(io::Machine& machine) override {
+    return std::make_unique<RocksPort>(database_, machine.shard, machine.pool);
+  }
+  std::uint64_t memory() const noexcept override { return database_->memory(); }
+  Task<Result<>> close(Call call, io::Machine& machine) override {
+    return run(machine.pool, call, Lane::commit, [database = database_] { return database->close(); });
+  }
+
+ private:
+  SharedDatabase database_;
+};
+
+Result<std::shared_ptr<KvEngine>> open_database(const RocksOptions& wanted, const std::string& directory) {
+  auto cache = rocksdb::NewLRUCache(wanted.cache_bytes, 4, false, 0.5);
+  rocksdb::DB* opened = nullptr;
+  const rocksdb::Status status = rocksdb::DB::Open(database_options(wanted, cache), directory, &opened);
+  // A format that this version does not know is no better than damage: the map can be made again.
+  if (status.IsInvalidArgument() || status.IsNotSupported() || status.IsNotFound())
+    return fail(ErrorCode::integrity, "open map");
+  if (!status.ok()) return fail(error_of(status, "open map"));
+  return std::make_shared<RocksEngine>(
+      std::make_shared<Database>(std::unique_ptr<rocksdb::DB>(opened), std::move(cache)));
+}
+
+}  // namespace
+
+// NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the caller's shard outlives it
+Task<Result<std::shared_ptr<KvEngine>>> RocksKvMaker::open(Call call, io::Machine& machine,
+                                                           std::string directory) {
+  auto made = co_await machine.disk.make_directory(call, directory);
+  if (!made && made.error().code != ErrorCode::conflict) co_return fail(made.error());
+  co_return co_await run(machine.pool, call, Lane::commit,
+                         [options = options_, directory = std::move(directory)] {
+                           return open_database(options, directory);
+                         });
+}
+
+Task<Result<>> RocksKvMaker::destroy(Call call, io::Machine& machine, std::string directory) {
+  return run(machine.pool, call, Lane::commit, [directory = std::move(directory)] {
+    rocksdb::Options options;
+    options.info_log = std::make_shared<NoDiary>();
+    return result_of(rocksdb::DestroyDB(directory, options), "destroy map");
+  });
+}
+
+}  // namespace cairn::store

@@ -1,0 +1,32 @@
+// RocksKv: the map in RocksDB, one column family, without a write-ahead log: the log it is derived from is
+// that. A flush makes the memtables durable whole and in order, so K-1 and K-2 are RocksDB's own order of
+// batches; what was not flushed is gone after a crash and comes again from the log.
+//
+// A write goes into the memtable on the shard; only when RocksDB would make it wait it goes through the pool.
+// Damage is found by checksums of every block that is read: `integrity`.
+#pragma once
+
+#include "store/kv.h"
+
+namespace cairn::store {
+
+struct RocksOptions {
+  std::uint64_t cache_bytes = 24u << 20;         // blocks, indexes and filters
+  std::uint64_t write_buffer_bytes = 16u << 20;  // of one memtable; up to three exist at a time
+};
+
+// Maps share RocksDB's two background threads, which live as long as the process.
+class RocksKvMaker final : public KvMaker {
+ public:
+  explicit RocksKvMaker(RocksOptions options = {}) noexcept : options_(options) {}
+  // Cancel: partial — the directory may have been made.
+  Task<Result<std::shared_ptr<KvEngine>>> open(Call call, io::Machine& machine,
+                                               std::string directory) override;
+  // Cancel: partial — any of the files may be gone.
+  Task<Result<>> destroy(Call call, io::Machine& machine, std::string directory) override;
+
+ private:
+  RocksOptions options_;
+};
+
+}  // namespace cairn::store

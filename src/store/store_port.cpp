@@ -1,0 +1,443 @@
+#include "store/store_port.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "crypto/outboard.h"
+#include "runtime/wait.h"
+#include "store/object_home.h"
+
+namespace cairn::store {
+namespace {
+
+constexpr std::size_t reads_at_once = 64;
+constexpr std::size_t maps_kept = 4096;
+constexpr std::size_t outlines_kept = 16;
+constexpr int tries = 3;  // an object may move under a reader, but not again and again
+
+std::unexpected<Error> rotten() {
+  return fail(ErrorCode::integrity, "stored bytes do not match the address");
+}
+
+}  // namespace
+
+std::size_t StorePort::MapKeyHash::operator()(const MapKey& key) const noexcept {
+  std::size_t hash = 0;
+  std::memcpy(&hash, key.address.bytes.data(), sizeof hash);
+  return hash ^ (key.part * 0x9e3779b97f4a7c15u);
+}
+
+template <class V>
+class StorePort::Recent {
+ public:
+  explicit Recent(std::size_t most) noexcept : most_(most) {}
+  V find(const MapKey& key) {
+    const auto found = table_.find(key);
+    if (found == table_.end()) return nullptr;
+    order_.splice(order_.begin(), order_, found->second);
+    return found->second->second;
+  }
+  void put(const MapKey& key, V value) {
+    forget(key);
+    order_.emplace_front(key, std::move(value));
+    table_[key] = order_.begin();
+    if (order_.size() <= most_) return;
+    table_.erase(order_.back().first);
+    order_.pop_back();
+  }
+  void forget(const MapKey& key) {
+    const auto found = table_.find(key);
+    if (found == table_.end()) return;
+    order_.erase(found->second);
+    table_.erase(found);
+  }
+
+ private:
+  using Order = std::list<std::pair<MapKey, V>>;
+  std::size_t most_;
+  Order order_;
+  std::unordered_map<MapKey, typename Order::iterator, MapKeyHash> table_;
+};
+
+StorePort::StorePort(ObjectStore& store, io::Machine& machine)
+    : store_(store),
+      machine_(machine),
+      kv_(store.kv_->make_port(machine)),
+      files_(machine, store.segment_directory()),
+      reads_(machine.shard, reads_at_once),
+      maps_(std::make_unique<Recent<std::shared_ptr<const PartMap>>>(maps_kept)),
+      outlines_(std::make_unique<Recent<std::shared_ptr<const std::vector<crypto::Hash>>>>(outlines_kept)) {
+  store_.ports_.with([&](ObjectStore::PortList& list) { list.ports.emplace_back(this, &machine.mailbox); });
+}
+
+StorePort::~StorePort() {
+  store_.ports_.with([this](ObjectStore::PortList& list) {
+    std::erase_if(list.ports, [this](const auto& one) { return one.first == this; });
+  });
+}
+
+// --- reads
+
+Task<Result<std::optional<std::string>>> StorePort::value(Call call, std::string key) {
+  auto quick = kv_->try_get(key);
+  if (quick || quick.error().code != ErrorCode::busy) co_return quick;
+  CO_TRY(Permit permit, co_await reads_.acquire(call));
+  co_return co_await kv_->get(call, std::move(key));
+}
+
+Task<Result<LocatedPtr>> StorePort::find(Call call, Address address) {
+  auto located = std::make_shared<Located>();
+  located->address = address;
+  located->epoch = store_.cache_.erase_epoch(address);
+  CO_TRY(const auto found, co_await value(call, object_key(address)));
+  if (!found) co_return LocatedPtr();
+  if (!decode(as_bytes(*found), located->entry))
+    co_return fail(ErrorCode::integrity, "an index entry does not decode");
+  if (located->entry.quarantine_origin != 0) co_return rotten();
+  auto facts = std::make_shared<ObjectFacts>();
+  facts->size = located->entry.size;
+  facts->media_type = located->entry.media_type;
+  facts->etag = '"' + format_address(address) + '"';
+  located->facts = std::move(facts);
+  co_return LocatedPtr(std::move(located));
+}
+
+// The object as it is now, after compaction took away what it was made of.
+Task<Result<LocatedPtr>> StorePort::find_again(Call call, const LocatedPtr& object) {
+  CO_TRY(LocatedPtr now, co_await find(call, object->address));
+  if (!now) co_return fail(ErrorCode::not_found, "the object was removed meanwhile");
+  co_return now;
+}
+
+Task<Result<std::string>> StorePort::read_meta(Call call, Place place) {
+  CO_TRY(auto file, co_await files_.get(call, place.at.segment));
+  auto memory = std::make_shared<HeapBytes>(place.meta_size);
+  const std::uint64_t from = place.at.offset + record_header_size;
+  auto got = file->try_read_into(from, memory->room());
+  if (!got || *got < place.meta_size) {
+    CO_TRY(Permit permit, co_await reads_.acquire(call));
+    got = co_await file->read_into(call, from, {memory->room(), memory});
+  }
+  if (!got) co_return fail(got.error());
+  if (*got < place.meta_size) co_return rotten();
+  memory->fill(*got);
+  co_return std::string(as_text(std::as_const(*memory).bytes()));
+}
+
+Task<Result<std::shared_ptr<const std::vector<crypto::Hash>>>> StorePort::part_hashes(Call call,
+                                                                                      LocatedPtr object) {
+  using Outline = std::shared_ptr<const std::vector<crypto::Hash>>;
+  const MapKey key{object->address, 0};
+  if (Outline known = outlines_->find(key)) co_return known;
+  if (!object->entry.token) {
+    co_return std::make_shared<const std::vector<crypto::Hash>>(1, object->address.bytes);
+  }
+  for (int attempt = 0;; ++attempt) {
+    auto meta = co_await read_meta(call, object->entry.place);
+    if (!meta && meta.error().code == ErrorCode::not_found && attempt < tries) {
+      CO_TRY(object, co_await find_again(call, object));
+      continue;
+    }
+    if (!meta) co_return fail(meta.error());
+    CommitRecord record;
+    if (!decode(as_bytes(*meta), record) || record.address != object->address ||
+        (record.parts.size() > 1 && crypto::merge_all(record.parts, true) != object->address.bytes)) {
+      CO_TRY_VOID(co_await report_rot(call, object, object->entry.place.at));
+      co_return rotten();
+    }
+    // The only part of an object has the object's hash, which is another than that of a part.
+    if (record.parts.size() == 1) record.parts[0] = object->address.bytes;
+    auto outline = std::make_shared<const std::vector<crypto::Hash>>(std::move(record.parts));
+    outlines_->put(key, outline);
+    co_return outline;
+  }
+}
+
+Task<Result<std::shared_ptr<const PartMap>>> StorePort::part_map(Call call, LocatedPtr object,
+                                                                 std::uint64_t part) {
+  const MapKey key{object->address, part};
+  if (auto known = maps_->find(key)) co_return known;
+  for (int attempt = 0;; ++attempt) {
+    auto loaded = co_await load_part_map(call, object, part);
+    if (loaded) {
+      maps_->put(key, *loaded);
+      co_return loaded;
+    }
+    if (loaded.error().code != ErrorCode::not_found || attempt == tries) co_return loaded;
+    CO_TRY(object, co_await find_again(call, object));
+  }
+}
+
+Task<Result<std::shared_ptr<const PartMap>>> StorePort::load_part_map(Call call, LocatedPtr object,
+                                                                      std::uint64_t part) {
+  auto map = std::make_shared<PartMap>();
+  const std::uint64_t groups = crypto::group_count(object->entry.size);
+  map->root = groups == 1;
+  bool right = false;
+  if (!object->entry.token) {
+    map->place = object->entry.place;
+    if (groups == 1) {
+      map->groups.push_back(object->address.bytes);
+      co_return std::shared_ptr<const PartMap>(std::move(map));
+    }
+    CO_TRY(const std::string meta, co_await read_meta(call, map->place));
+    ObjectRecord record;
+    right = decode(as_bytes(meta), record) && record.groups.size() == groups &&
+            crypto::merge_all(record.groups, true) == object->address.bytes;
+    map->groups = std::move(record.groups);
+  } else {
+    CO_TRY(const auto outline, co_await part_hashes(call, object));
+    CO_TRY(const auto found,
+           co_await value(call, part_key(*object->entry.token, static_cast<std::uint32_t>(part))));
+    PartEntry entry;
+    if (!found || part >= outline->size()) co_return fail(ErrorCode::not_found, "a part was moved");
+    if (!decode(as_bytes(*found), entry))
+      co_return fail(ErrorCode::integrity, "an index entry does not decode");
+    map->place = entry.place;
+    CO_TRY(const std::string meta, co_await read_meta(call, map->place));
+    PartRecord record;
+    const bool only = outline->size() == 1;
+    right = decode(as_bytes(meta), record);
+    map->groups = std::move(record.groups);
+    if (map->root)
+      map->groups.assign(1, object->address.bytes);
+    else
+      right = right && crypto::merge_all(map->groups, only) == (*outline)[part];
+  }
+  if (!right) {
+    CO_TRY_VOID(co_await report_rot(call, object, map->place.at));
+    co_return rotten();
+  }
+  co_return std::shared_ptr<const PartMap>(std::move(map));
+}
+
+Task<Result<>> StorePort::read_verified(Call call, std::shared_ptr<const PartMap> map, std::uint64_t group,
+                                        std::size_t in_part, io::Region into) {
+  CO_TRY(auto file, co_await files_.get(call, map->place.at.segment));
+  const std::uint64_t from = map->place.data_at() + in_part * crypto::group_size;
+  auto got = file->try_read_into(from, into.bytes);
+  if (!got || *got < into.bytes.size()) {
+    CO_TRY(Permit permit, co_await reads_.acquire(call));
+    got = co_await file->read_into(call, from, into);
+  }
+  if (!got) co_return fail(got.error());
+  store_.status_.groups_read.fetch_add(1, std::memory_order_relaxed);
+  if (*got < into.bytes.size() || in_part >= map->groups.size() ||
+      crypto::hash_group(into.bytes, group, map->root) != map->groups[in_part])
+    co_return rotten();
+  co_return Result<>{};
+}
+
+Task<Result<GroupBytes>> StorePort::read_group(Call call, LocatedPtr object, std::uint64_t group) {
+  GroupBytes out;
+  out.ref = store_.cache_.find(object->address, group);
+  if (out.ref) co_return out;
+  const std::uint64_t part = group / crypto::groups_per_part;
+  const auto in_part = static_cast<std::size_t>(group % crypto::groups_per_part);
+  const std::size_t size = crypto::group_length(object->entry.size, group);
+  for (int attempt = 0;; ++attempt) {
+    CO_TRY(auto map, co_await part_map(call, object, part));
+    Result<> read;
+    if (store_.cache_.wants(object->address, group)) {
+      auto slot =
+          std::make_shared<GroupCache::Reservation>(store_.cache_.reserve(object->address, group, size));
+      if (*slot) {
+        read = co_await read_verified(call, map, group, in_part, {slot->bytes(), slot});
+        if (read) {
+          out.ref = std::move(*slot).publish(object->facts, object->epoch);
+          co_return out;
+        }
+      } else {
+        slot.reset();
+      }
+      if (!slot) read = fail(ErrorCode::busy, "no slot");
+    } else {
+      read = fail(ErrorCode::busy, "not worth a slot");
+    }
+    if (!read && read.error().code == ErrorCode::busy) {
+      auto own = std::make_shared<Buffer>(machine_.slab.take(std::max<std::size_t>(size, 1)));
+      read = co_await read_verified(call, map, group, in_part, {own->room().first(size), own});
+      if (read) {
+        own->fill(size);
+        out.buffer = std::move(*own);
+        co_return out;
+      }
+    }
+    // The file is gone: compaction moved the record. Anything else is final.
+    if (read.error().code == ErrorCode::integrity) {
+      CO_TRY_VOID(co_await report_rot(call, object, map->place.at));
+      co_return fail(read.error());
+    }
+    if (read.error().code != ErrorCode::not_found || attempt == tries) co_return fail(read.error());
+    maps_->forget({object->address, part});
+    CO_TRY(object, co_await find_again(call, object));
+  }
+}
+
+// Durable before the reader is told: the next one is refused without looking.
+Task<Result<>> StorePort::report_rot(Call call, LocatedPtr object, Position at) {
+  store_.status_.rot.fetch_add(1);
+  maps_->forget({object->address, 0});
+  outlines_->forget({object->address, 0});
+  auto mutation = std::make_unique<Mutation>(Mutation::Kind::quarantine);
+  mutation->address = object->address;
+  mutation->origin = object->entry.origin;
+  mutation->at = at;
+  // A store that cannot write still says what it found: by the answer and the count.
+  (void)co_await submit(call, std::move(mutation));
+  co_return Result<>{};
+}
+
+Task<Result<std::vector<Listed>>> StorePort::list(Call call, std::string prefix, std::optional<Address> after,
+                                                  std::size_t limit) {
+  // `prefix` is bytes of the address.
+  std::string from = std::string(1, object_prefix) + prefix;
+  const std::string until = prefix_end(from);
+  if (after) from = std::max(from, object_key(*after) + '\0');
+  std::vector<Listed> out;
+  if (from >= until) co_return out;
+  CO_TRY(Permit permit, co_await reads_.acquire(call));
+  CO_TRY(const auto found, co_await kv_->scan(call, from, until, limit));
+  for (const KvPair& pair : found) {
+    ObjectEntry entry;
+    if (!decode(as_bytes(pair.value), entry) || pair.key.size() != 1 + sizeof(Address)) continue;
+    Listed one;
+    std::memcpy(one.address.bytes.data(), pair.key.data() + 1, one.address.bytes.size());
+    one.size = entry.size;
+    one.pinned = entry.pinned;
+    out.push_back(one);
+  }
+  co_return out;
+}
+
+Task<Result<std::optional<UploadState>>> StorePort::upload_state(Call call, Ulid token) {
+  CO_TRY(const auto found, co_await value(call, upload_key(token)));
+  if (!found) co_return std::optional<UploadState>();
+  UploadEntry entry;
+  if (!decode(as_bytes(*found), entry))
+    co_return fail(ErrorCode::integrity, "an index entry does not decode");
+  if (!entry.committed && entry.expires <= machine_.shard.wall()) co_return std::optional<UploadState>();
+  UploadState state;
+  state.size = entry.size;
+  state.expires = entry.expires;
+  state.committed = entry.committed;
+  std::uint64_t at = 0;  // everything before it is there, or told as missing
+  bool gap = false;
+  const auto missing = [&](std::uint64_t first, std::uint64_t end) {
+    gap = true;
+    if (!state.missing.empty() && state.missing.back().second + 1 == first)
+      state.missing.back().second = end - 1;
+    else
+      state.missing.emplace_back(first, end - 1);
+  };
+  std::string from = part_key(token, 0);
+  const std::string until = parts_end(token);
+  for (;;) {
+    CO_TRY(const auto page, co_await kv_->scan(call, from, until, 512));
+    for (const KvPair& pair : page) {
+      PartEntry part;
+      if (!decode(as_bytes(pair.value), part))
+        co_return fail(ErrorCode::integrity, "an index entry does not decode");
+      std::uint64_t index = 0;
+      for (std::size_t i = pair.key.size() - 4; i < pair.key.size(); ++i)
+        index = index << 8 | static_cast<unsigned char>(pair.key[i]);
+      const std::uint64_t begin = index * crypto::part_size;
+      if (begin > at) missing(at, begin);
+      at = begin + part.place.data_size;
+      if (!gap) state.contiguous = at;
+    }
+    if (page.size() < 512) break;
+    from = page.back().key + '\0';
+  }
+  if (entry.size > at) missing(at, entry.size);
+  co_return state;
+}
+
+// --- changes
+
+Task<Result<Outcome>> StorePort::submit(Call call, std::unique_ptr<Mutation> mutation) {
+  auto place = store_.pending_.try_hold();
+  if (!place) co_return fail(ErrorCode::busy, "too many changes wait for the disk");
+  mutation->place = std::move(*place);
+  mutation->home = store_.home_.get();
+  mutation->from = &machine_.mailbox;
+  mutation->deadline = call.deadline();
+  Mutation& sent = *mutation;
+  sent.deliver = [](MailItem& item) {
+    auto& self = static_cast<Mutation&>(item);
+    self.home->enqueue(self);
+  };
+  if (store_.home_mailbox_ == &machine_.mailbox)
+    sent.home->enqueue(sent);
+  else
+    store_.home_mailbox_->post(sent);
+  while (!sent.done) {
+    auto waited = co_await ListWait(call, sent.waiters, "change");
+    if (sent.done) break;
+    if (waited) continue;
+    // It goes on without us, or not at all; whoever completes it drops it.
+    sent.withdrawn = true;
+    sent.orphan = true;
+    (void)mutation.release();
+    co_return fail(waited.error());
+  }
+  co_return std::move(sent.result);
+}
+
+Task<Result<Outcome>> StorePort::put(Call call, Address address, Draft::Taken taken) {
+  auto mutation = std::make_unique<Mutation>(Mutation::Kind::put);
+  mutation->address = address;
+  mutation->record = std::move(taken.record);
+  mutation->bytes = std::move(taken.hold);
+  return submit(call, std::move(mutation));
+}
+
+Task<Result<Outcome>> StorePort::begin_upload(Call call, std::uint64_t size, std::string media_type) {
+  auto mutation = std::make_unique<Mutation>(Mutation::Kind::begin);
+  // Not to be guessed: whoever knows it may write to it.
+  std::array<std::uint64_t, 2> random{};
+  machine_.entropy.fill(std::as_writable_bytes(std::span(random)));
+  mutation->token = make_ulid(machine_.shard.wall(), random[0], random[1]);
+  mutation->size = size;
+  mutation->media_type = std::move(media_type);
+  mutation->expires = WallTime{machine_.shard.wall().ms + store_.options_.upload_ttl.to_millis()};
+  return submit(call, std::move(mutation));
+}
+
+Task<Result<Outcome>> StorePort::put_part(Call call, PartRecord part, Draft::Taken taken) {
+  auto mutation = std::make_unique<Mutation>(Mutation::Kind::part);
+  mutation->part = std::move(part);
+  mutation->record = std::move(taken.record);
+  mutation->bytes = std::move(taken.hold);
+  return submit(call, std::move(mutation));
+}
+
+Task<Result<Outcome>> StorePort::commit_upload(Call call, Ulid token, std::optional<Address> address,
+                                               std::string media_type) {
+  auto mutation = std::make_unique<Mutation>(Mutation::Kind::commit);
+  mutation->token = token;
+  mutation->address = address;
+  mutation->media_type = std::move(media_type);
+  return submit(call, std::move(mutation));
+}
+
+Task<Result<Outcome>> StorePort::abort_upload(Call call, Ulid token) {
+  auto mutation = std::make_unique<Mutation>(Mutation::Kind::abort);
+  mutation->token = token;
+  return submit(call, std::move(mutation));
+}
+
+Task<Result<Outcome>> StorePort::remove(Call call, Address address) {
+  auto mutation = std::make_unique<Mutation>(Mutation::Kind::remove);
+  mutation->address = address;
+  return submit(call, std::move(mutation));
+}
+
+Task<Result<Outcome>> StorePort::pin(Call call, Address address, bool pinned) {
+  auto mutation = std::make_unique<Mutation>(Mutation::Kind::pin);
+  mutation->address = address;
+  mutation->flag = pinned;
+  return submit(call, std::move(mutation));
+}
+
+}  // namespace cairn::store

@@ -1,0 +1,125 @@
+// StorePort: one shard's way to an object store: verified reads, and changes that are answered when durable.
+#pragma once
+
+#include <list>
+#include <memory>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "io/machine.h"
+#include "runtime/semaphore.h"
+#include "store/draft.h"
+#include "store/group_cache.h"
+#include "store/mutation.h"
+#include "store/object_store.h"
+
+namespace cairn::store {
+
+// An object as the index had it. Compaction may have moved it since: the port looks again when it has.
+struct Located {
+  Address address;
+  ObjectEntry entry;
+  std::shared_ptr<const ObjectFacts> facts;
+  std::uint64_t epoch = 0;  // of the cache, when it was looked up
+};
+using LocatedPtr = std::shared_ptr<const Located>;
+
+// The hashes that lead from the address to one part's groups, checked.
+struct PartMap {
+  Place place;
+  std::vector<crypto::Hash> groups;
+  bool root = false;  // the only group is the whole object
+};
+
+// One verified group: in the cache, or in a buffer of this shard.
+struct GroupBytes {
+  GroupCache::Ref ref;
+  Buffer buffer;
+  ByteView bytes() const noexcept { return ref ? ref.bytes() : buffer.bytes(); }
+};
+
+struct Listed {
+  Address address;
+  std::uint64_t size = 0;
+  bool pinned = false;
+};
+
+struct UploadState {
+  std::uint64_t size = 0;  // 0: not said
+  WallTime expires{};
+  std::uint64_t contiguous = 0;  // bytes from the start without a gap
+  // [first, last] of what is missing; without a size, up to the end of the last part that is there.
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> missing;
+  std::optional<Address> committed;
+};
+
+class StorePort {
+ public:
+  StorePort(ObjectStore& store, io::Machine& machine);
+  ~StorePort();
+  StorePort(const StorePort&) = delete;
+  StorePort& operator=(const StorePort&) = delete;
+
+  ObjectStore& store() noexcept { return store_; }
+
+  // --- reads. Cancel: clean.
+  // Nothing: not here. `integrity`: its bytes were found bad before.
+  Task<Result<LocatedPtr>> find(Call call, Address address);
+  // Verified before it is given out; from the cache if it is there. `integrity`: the bytes do not match; the
+  // object is quarantined.
+  Task<Result<GroupBytes>> read_group(Call call, LocatedPtr object, std::uint64_t group);
+  // The hashes of all parts, checked against the address.
+  Task<Result<std::shared_ptr<const std::vector<crypto::Hash>>>> part_hashes(Call call, LocatedPtr object);
+  Task<Result<std::shared_ptr<const PartMap>>> part_map(Call call, LocatedPtr object, std::uint64_t part);
+  // Addresses after `after` that begin with `prefix`, in order.
+  Task<Result<std::vector<Listed>>> list(Call call, std::string prefix, std::optional<Address> after,
+                                         std::size_t limit);
+  Task<Result<std::optional<UploadState>>> upload_state(Call call, Ulid token);
+
+  // --- changes. Answered when durable. Cancel: partial — one that was begun may still be done.
+  Task<Result<Outcome>> put(Call call, Address address, Draft::Taken taken);
+  Task<Result<Outcome>> begin_upload(Call call, std::uint64_t size, std::string media_type);
+  Task<Result<Outcome>> put_part(Call call, PartRecord part, Draft::Taken taken);
+  Task<Result<Outcome>> commit_upload(Call call, Ulid token, std::optional<Address> address,
+                                      std::string media_type);
+  Task<Result<Outcome>> abort_upload(Call call, Ulid token);
+  Task<Result<Outcome>> remove(Call call, Address address);
+  Task<Result<Outcome>> pin(Call call, Address address, bool pinned);
+
+  void forget_segment(std::uint32_t segment) noexcept { files_.forget(segment); }
+  Task<Result<Outcome>> submit(Call call, std::unique_ptr<Mutation> mutation);
+
+ private:
+  struct MapKey {
+    Address address;
+    std::uint64_t part;
+    friend bool operator==(const MapKey&, const MapKey&) = default;
+  };
+  struct MapKeyHash {
+    std::size_t operator()(const MapKey& key) const noexcept;
+  };
+  // A small cache, the least recently used goes first.
+  template <class V>
+  class Recent;
+
+  Task<Result<std::optional<std::string>>> value(Call call, std::string key);
+  Task<Result<std::string>> read_meta(Call call, Place place);
+  Task<Result<std::shared_ptr<const PartMap>>> load_part_map(Call call, LocatedPtr object,
+                                                             std::uint64_t part);
+  Task<Result<>> read_verified(Call call, std::shared_ptr<const PartMap> map, std::uint64_t group,
+                               std::size_t in_part, io::Region into);
+  Task<Result<>> report_rot(Call call, LocatedPtr object, Position at);
+  Task<Result<LocatedPtr>> find_again(Call call, const LocatedPtr& object);
+
+  ObjectStore& store_;
+  io::Machine& machine_;
+  std::unique_ptr<Kv> kv_;
+  SegmentFiles files_;
+  Semaphore reads_;
+  std::unique_ptr<Recent<std::shared_ptr<const PartMap>>> maps_;
+  std::unique_ptr<Recent<std::shared_ptr<const std::vector<crypto::Hash>>>> outlines_;
+};
+
+}  // namespace cairn::store
