@@ -75,7 +75,10 @@ TEST(Manifest, every_cut_and_every_tail_is_refused) {
 TEST(Manifest, entries_out_of_order_are_refused) {
   auto bytes = encode_manifest(directory({"a", "b"}));
   ASSERT_TRUE(bytes);
-  const std::size_t at = bytes->find("\x61" "a" "dsize");
+  const std::size_t at = bytes->find(
+      "\x61"
+      "a"
+      "dsize");
   ASSERT_NE(at, std::string::npos);
   (*bytes)[at + 1] = 'c';
   EXPECT_FALSE(decode_manifest(as_bytes(*bytes)));

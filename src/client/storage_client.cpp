@@ -226,8 +226,8 @@ Task<Outcome<>> StorageClient::abandon_upload(Call call, std::string upload) {
   return send_for_nothing(call, {.method = http::Method::del, .target = "/uploads/" + upload});
 }
 
-Task<Outcome<http::ClientResponse>> StorageClient::open_proof(Call call, Address address,
-                                                              std::uint64_t first, std::uint64_t last) {
+Task<Outcome<http::ClientResponse>> StorageClient::open_proof(Call call, Address address, std::uint64_t first,
+                                                              std::uint64_t last) {
   return transport_.send(
       call, {.target = fmt::format("{}/proof?range={}-{}", object_target(address), first, last)});
 }

@@ -56,9 +56,8 @@ struct Parts {
 bool is_missing(const UploadStatus& status, std::uint64_t first, std::uint64_t last) {
   if (!status.missing || (status.missing->empty() && status.contiguous <= last))
     return last >= status.contiguous;
-  return std::ranges::any_of(*status.missing, [&](const auto& range) {
-    return range.first <= last && range.second >= first;
-  });
+  return std::ranges::any_of(*status.missing,
+                             [&](const auto& range) { return range.first <= last && range.second >= first; });
 }
 
 Task<Outcome<>> feed_file(Call call, Parts* parts, io::File* file, std::uint64_t size, UploadStatus status) {

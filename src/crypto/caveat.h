@@ -50,8 +50,8 @@ Result<> check_caveats(const Macaroon& macaroon, const CapabilityRequest& reques
 std::span<const std::string_view> known_operations() noexcept;
 std::span<const std::string_view> known_services() noexcept;
 
-// `malformed` with a context that says what is wrong with the caveat. Stricter than check_caveats in one thing:
-// an operation or service that does not exist is refused here, where a person can still mend it.
+// `malformed` with a context that says what is wrong with the caveat. Stricter than check_caveats in one
+// thing: an operation or service that does not exist is refused here, where a person can still mend it.
 Result<> validate_caveat(std::string_view caveat) noexcept;
 
 // The texts; operations, services, tenant, prefix and network as they are: validate_caveat judges them.

@@ -4,11 +4,6 @@
 #include <rapidcheck.h>
 #include <rapidcheck/gtest.h>
 
-#include <algorithm>
-#include <numeric>
-
-#include "codec/base64url.h"
-
 namespace cairn::crypto {
 namespace {
 

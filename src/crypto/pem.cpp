@@ -1,6 +1,8 @@
 #include "crypto/pem.h"
 
 #include <algorithm>
+#include <optional>
+#include <span>
 
 #include "codec/base64url.h"
 

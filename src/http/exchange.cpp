@@ -16,6 +16,12 @@ void Response::add_field(std::string_view name, std::string_view value) noexcept
   lines_size_ += size;
 }
 
+void Response::add_lines(std::string_view ready) noexcept {
+  CHECK(lines_size_ + ready.size() <= lines_.size());
+  std::memcpy(lines_.data() + lines_size_, ready.data(), ready.size());
+  lines_size_ += ready.size();
+}
+
 void Response::add_number(std::string_view name, std::uint64_t value) noexcept {
   char digits[decimal_size_max];
   add_field(name, {digits, format_decimal_to(value, digits)});

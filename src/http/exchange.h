@@ -46,6 +46,8 @@ struct Response {
   // Further field lines, ready to send. A line that does not fit is a bug of the route.
   void add_field(std::string_view name, std::string_view value) noexcept;
   void add_number(std::string_view name, std::uint64_t value) noexcept;
+  // Several at once, each already ended by CR LF.
+  void add_lines(std::string_view ready) noexcept;
   std::string_view lines() const noexcept { return {lines_.data(), lines_size_}; }
 
   void answer_view(std::string_view type, std::string_view body) noexcept {

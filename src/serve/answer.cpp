@@ -34,6 +34,7 @@ void answer_error(http::Exchange& exchange, const Error& error, std::optional<un
       status_of(code) != 504)
     retry_after = 1;
   response.status = status_of(code);
+  if (response.status == 401) response.add_field("WWW-Authenticate", "Bearer");
   response.text.clear();
   codec::JsonWriter json(response.text);
   json.begin_object().key("error").begin_object();

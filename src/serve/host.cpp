@@ -6,40 +6,100 @@
 #include "config/reload.h"
 #include "io/process.h"
 #include "observe/log_writer.h"
+#include "runtime/wait.h"
+#include "serve/lifecycle.h"
 
 namespace cairn::serve {
 namespace {
 
+// A revocation by another process is to hold within 5 s.
+constexpr Duration keys_period = Duration::seconds(1);
+
+// What a service is at one time: its declaration, its configuration and what was made of them.
+struct Hosted {
+  HostedService spec;
+  config::SnapshotPtr snapshot;
+  std::unique_ptr<Service> service;
+  std::unique_ptr<Node> node;
+  std::string address;
+};
+
+struct Loaded {
+  config::SnapshotPtr process;  // of a service alone: its own
+  std::vector<config::SnapshotPtr> services;
+};
+
+// The sections of a configuration, and which snapshot is whose.
+class Sections {
+ public:
+  Sections(std::span<const HostedService> services, const HostOptions& options)
+      : shared_(options.process_schema != nullptr) {
+    CHECK(shared_ || services.size() == 1);
+    if (shared_) sections_.push_back({{}, options.process_schema});
+    for (const HostedService& each : services) sections_.push_back({each.prefix, each.schema});
+  }
+  std::expected<Loaded, std::string> load(const HostOptions& options, std::uint64_t version) const {
+    auto sources = options.sources();
+    if (!sources) return std::unexpected(sources.error());
+    auto snapshots = config::load(sections_, *sources, version);
+    if (!snapshots) return std::unexpected(config::format_problems(snapshots.error()));
+    Loaded loaded{snapshots->front(), std::move(*snapshots)};
+    if (shared_) loaded.services.erase(loaded.services.begin());
+    return loaded;
+  }
+
+ private:
+  bool shared_;
+  std::vector<config::Section> sections_;
+};
+
 class Host {
  public:
-  Host(const config::Schema& schema, const config::ServerKeys& keys, const HostOptions& options,
-       config::SnapshotPtr snapshot, std::unique_ptr<Service> service)
-      : schema_(schema),
-        keys_(keys),
+  Host(Sections sections, std::vector<Hosted> hosted, config::SnapshotPtr process, config::ProcessKeys keys,
+       const HostOptions& options, RootKeys* root_keys)
+      : sections_(std::move(sections)),
         options_(options),
-        snapshot_(std::move(snapshot)),
-        service_(std::move(service)),
+        root_keys_(root_keys),
+        keys_(keys),
+        snapshot_(std::move(process)),
         process_(shard_count()),
         log_({.slots = process_.shards(), .level = log_level(), .format = log_format()},
              [] { return io::wall_clock(); }),
         writer_(log_, observe::fd_sink(2)),
-        node_(*service_, snapshot_, keys_, log_, options_.build, process_.shards(), options_.workers),
-        logger_(log_, 0, service_->declaration().name) {}
+        hosted_(std::move(hosted)),
+        logger_(log_, 0, hosted_.size() == 1 ? hosted_.front().service->declaration().name : "host"),
+        control_(process_.machine(0).shard),
+        watching_(process_.machine(0).shard) {
+    for (Hosted& each : hosted_)
+      each.node = std::make_unique<Node>(*each.service, each.snapshot, each.spec.keys, log_, options_.build,
+                                         process_.shards(), each.spec.workers, access_of(each.spec));
+  }
 
   int run() {
     if (!check_descriptors()) return exit_bad_config;
     writer_.start();
-    for (unsigned i = 0; i < process_.shards(); ++i) node_.attach(process_.machine(i));
-    if (auto bound = bind(); !bound) {
-      options_.complain(bound.error());
-      return exit_failed;
+    for (Hosted& each : hosted_) {
+      for (unsigned i = 0; i < process_.shards(); ++i) each.node->attach(process_.machine(i));
+      if (auto bound = bind(each); !bound) {
+        options_.complain(bound.error());
+        return exit_failed;
+      }
     }
-    declare_process_metrics();
-    for (unsigned i = 0; i < process_.shards(); ++i) node_.start(i);
-    node_.health().set("config", true);
-    node_.health().set("listener", true);
-    options_.ready(address_);
-    process_.run([this](io::Signal signal) { signal == io::Signal::reload ? reload() : terminate(); });
+    std::vector<Node*> nodes;
+    for (Hosted& each : hosted_) {
+      declare_process_metrics(each.node->registry());
+      for (unsigned i = 0; i < process_.shards(); ++i) each.node->start(i);
+      each.node->health().set("config", true);
+      nodes.push_back(each.node.get());
+    }
+    lifecycle_ = std::make_unique<Lifecycle>(
+        std::move(nodes), LifecycleEvents{.serving = [this] { tell_ready(); }, .drained = {}});
+    control_.spawn("life", live(control_.call()));
+    if (root_keys_ != nullptr) watching_.spawn("watch-keys", watch_keys(watching_.call()));
+    process_.run([this](io::Signal signal) {
+      ShardScope here(process_.machine(0).shard);
+      signal == io::Signal::reload ? reload() : terminate();
+    });
     writer_.stop();
     return exit_;
   }
@@ -55,164 +115,257 @@ class Host {
   observe::LogFormat log_format() const {
     return static_cast<observe::LogFormat>(snapshot_->get(keys_.log_format));
   }
+  Access access_of(const HostedService& spec) {
+    if (root_keys_ == nullptr) return {.open = spec.open_access};
+    return {.open = false, .keys = root_keys_->current(), .revoke = [this](Call call, std::string id) {
+              return revoke(call, std::move(id));
+            }};
+  }
 
   bool check_descriptors() {
     const std::uint64_t limit = io::Process::descriptor_limit();
-    const auto wanted = static_cast<std::uint64_t>(snapshot_->get(keys_.max_conns));
+    std::uint64_t wanted = 0;
+    std::string keys;
+    for (const Hosted& each : hosted_) {
+      wanted += static_cast<std::uint64_t>(each.snapshot->get(each.spec.keys.max_conns));
+      keys += (keys.empty() ? "" : " + ") + config::full_name(each.spec.prefix, "server.max_conns");
+    }
     if (wanted <= limit / 2) return true;
-    options_.complain(
-        fmt::format("server.max_conns = {}: must be at most half of this system's limit of open files ({})",
-                    wanted, limit));
+    options_.complain(fmt::format("{} = {}: must be at most half of this system's limit of open files ({})",
+                                  keys, wanted, limit));
     return false;
   }
 
   // Shard 0 learns the port when 0 was asked; the others share it by SO_REUSEPORT.
-  std::expected<void, std::string> bind() {
-    const auto listen = [this](unsigned shard, const Endpoint& endpoint,
-                               bool health_only) -> std::expected<std::string, std::string> {
-      auto bound = node_.listen(shard, endpoint, health_only);
+  std::expected<void, std::string> bind(Hosted& hosted) {
+    const auto listen = [&](unsigned shard, const Endpoint& endpoint,
+                            bool health_only) -> std::expected<std::string, std::string> {
+      auto bound = hosted.node->listen(shard, endpoint, health_only);
       if (bound) return *bound;
       return std::unexpected(fmt::format("cannot listen on {}: {} ({})", format_endpoint(endpoint),
                                          bound.error().context, name_of(bound.error().code)));
     };
-    const Endpoint asked = *parse_endpoint(snapshot_->get(keys_.bind));
+    const config::Snapshot& snapshot = *hosted.snapshot;
+    const config::ServerKeys& keys = hosted.spec.keys;
+    const Endpoint asked = *parse_endpoint(snapshot.get(keys.bind));
     if (Result<> free = io::probe_bind(asked); !free)
       return std::unexpected(
           fmt::format("cannot listen on {}: {}", format_endpoint(asked), free.error().context));
     auto bound = listen(0, asked, false);
-    if (bound) address_ = *bound;
+    if (bound) hosted.address = *bound;
     for (unsigned i = 1; bound && i < process_.shards(); ++i)
-      bound = listen(i, *parse_endpoint(address_), false);
-    if (const std::string& apart = snapshot_->get(keys_.metrics_addr); bound && !apart.empty())
+      bound = listen(i, *parse_endpoint(hosted.address), false);
+    if (const std::string& apart = snapshot.get(keys.metrics_addr); bound && !apart.empty())
       bound = listen(0, *parse_endpoint(apart), true);
-    if (const std::string& path = snapshot_->get(keys_.uds_path); bound && !path.empty())
+    if (const std::string& path = snapshot.get(keys.uds_path); bound && !path.empty())
       bound = listen(0, Endpoint{.host = {}, .port = 0, .path = path}, false);
     if (!bound) return std::unexpected(bound.error());
     return {};
   }
 
-  void declare_process_metrics() {
-    node_.registry().observed_counter("shard_stalls_total",
-                                      "Turns of a shard that ran tasks for more than 10 ms.", [this] {
-                                        std::uint64_t sum = 0;
-                                        for (unsigned i = 0; i < process_.shards(); ++i)
-                                          sum += process_.loop(i).stalls();
-                                        return static_cast<double>(sum);
-                                      });
-    node_.registry().observed_gauge("io_orphaned", "Pool operations whose waiter has left.",
-                                    [this] { return static_cast<double>(process_.orphaned()); });
+  void declare_process_metrics(observe::Registry& registry) {
+    registry.observed_counter("shard_stalls_total", "Turns of a shard that ran tasks for more than 10 ms.",
+                              [this] {
+                                std::uint64_t sum = 0;
+                                for (unsigned i = 0; i < process_.shards(); ++i)
+                                  sum += process_.loop(i).stalls();
+                                return static_cast<double>(sum);
+                              });
+    registry.observed_gauge("io_orphaned", "Pool operations whose waiter has left.",
+                            [this] { return static_cast<double>(process_.orphaned()); });
   }
 
-  void on_every_shard(const std::function<void(unsigned)>& call) {
-    for (unsigned i = 0; i < process_.shards(); ++i)
-      if (!process_.post(i, [call, i] { call(i); }))
-        logger_.error("a shard's mailbox is full", {{"shard", i}});
+  void tell_ready() {
+    std::vector<Served> served;
+    for (const Hosted& each : hosted_) served.push_back({each.node->name(), each.address});
+    options_.ready(served);
   }
+
+  // --- the end
 
   void terminate() {
-    if (draining_++ > 0) {
+    if (lifecycle_->ending()) {
       logger_.warn("second signal: aborting");
-      on_every_shard([this](unsigned i) { node_.abort(i); });
-      return;
+      return lifecycle_->abort();
     }
-    logger_.info("draining", {{"deadline_ms", node_.settings().drain_timeout.to_millis()}});
-    node_.health().set_draining();
-    left_ = process_.shards();
-    on_every_shard([this, span = node_.settings().drain_timeout](unsigned i) {
-      const Instant deadline = process_.machine(i).shard.now() + span;
-      node_.drain(i, deadline, [this](DrainResult result) {
-        CHECK(process_.post(0, [this, result = std::move(result)] { drained(result); }).has_value());
-      });
-    });
+    const Duration span = lifecycle_->drain_timeout();
+    logger_.info("draining", {{"deadline_ms", span.to_millis()}});
+    lifecycle_->end(span);
   }
 
-  void drained(const DrainResult& result) {
-    if (!result.drained()) exit_ = exit_aborted;
-    for (const std::string& name : result.still_alive) {
-      stuck_ = true;
+  // Everything between the first turn of shard 0 and the last.
+  Task<> live(Call call) {
+    auto outcome = co_await lifecycle_->run(call);
+    watching_.cancel(StopReason::draining);
+    co_await watching_.join_all(call);
+    CHECK(outcome.has_value());  // nobody stops this task
+    for (const std::string& name : outcome->still_alive)
       logger_.error("a task outlived the abort", {{"task", name}});
+    stuck_ = !outcome->still_alive.empty();
+    if (outcome->failed != nullptr) {
+      exit_ = exit_failed;
+      options_.complain(fmt::format("{} cannot start: {} ({})", outcome->failed->name(),
+                                    outcome->failure.context, name_of(outcome->failure.code)));
+    } else if (outcome->aborted > 0) {
+      exit_ = exit_aborted;
     }
-    if (--left_ > 0) return;
-    logger_.info("drained", {{"aborted", exit_ == exit_aborted}});
+    logger_.info("drained", {{"aborted", outcome->aborted > 0}});
     process_.stop();
   }
 
+  // --- the root keys
+
+  // On the shard of the request.
+  Task<Result<>> revoke(Call call, std::string id) {
+    RootKeys* keys = root_keys_;
+    const unsigned here = current_shard()->index();
+    auto revoked =
+        co_await cairn::run(process_.pool(here), call, Lane::commit, [keys, id] { return keys->revoke(id); });
+    if (!revoked) co_return fail(revoked.error());
+    observe::Logger(log_, here, "host").warn("a capability key was revoked", {{"key", id}});
+    for (Hosted& each : hosted_) each.node->take_keys(here, *revoked);
+    spread_keys(*revoked);
+    co_return Result<>{};
+  }
+
+  Task<> watch_keys(Call call) {
+    RootKeys* keys = root_keys_;
+    observe::LogEvery complaints(Duration::seconds(60));
+    while (co_await sleep_for(call, keys_period)) {
+      auto fresh =
+          co_await cairn::run(process_.pool(0), call, Lane::read, [keys] { return keys->refresh(); });
+      if (fresh)
+        spread_keys(*fresh);
+      else if (!call.stopped())
+        if (auto held = complaints.due(current_shard()->now()))
+          logger_.error("the root keys cannot be read, those known stay in force",
+                        {{"why", fresh.error().context}, {"held_back", *held}});
+    }
+  }
+
+  // From any shard. One whose mailbox is full is told at the next look at the file.
+  void spread_keys(const KeySnapshotPtr& keys) {
+    for (Hosted& each : hosted_)
+      for (unsigned i = 0; i < process_.shards(); ++i)
+        if (each.node->keys_version(i) < keys->version)
+          (void)process_.post(i, [node = each.node.get(), i, keys] { node->take_keys(i, keys); });
+  }
+
+  // --- reload
+
   void reload() {
-    auto sources = options_.sources();
-    if (!sources) return refuse_reload(sources.error());
-    auto loaded = config::load(schema_, *sources, snapshot_->version() + 1);
-    if (!loaded) return refuse_reload(config::format_problems(loaded.error()));
-    auto merged = config::reload(*snapshot_, **loaded);
-    if (!merged) return refuse_reload(config::format_problems(merged.error()));
-    if (merged->snapshot->get(keys_.bind) != snapshot_->get(keys_.bind) && !rebind(*merged->snapshot)) return;
-    for (std::size_t key : merged->changes.restart)
-      logger_.warn("takes effect at the next start", {{"key", schema_.entries()[key].spec.name}});
-    node_.metrics().config_reload.at(merged->changes.live.empty() ? 1 : 0).add(0);
-    snapshot_ = merged->snapshot;
+    auto loaded = sections_.load(options_, snapshot_->version() + 1);
+    if (!loaded) return refuse_reload(loaded.error());
+    auto process = config::reload(*snapshot_, *loaded->process);
+    if (!process) return refuse_reload(config::format_problems(process.error()));
+    std::vector<config::Reloaded> merged;
+    for (std::size_t i = 0; i < hosted_.size(); ++i) {
+      auto next = config::reload(*hosted_[i].snapshot, *loaded->services[i]);
+      if (!next) return refuse_reload(config::format_problems(next.error()));
+      const std::string& asked = next->snapshot->get(hosted_[i].spec.keys.bind);
+      if (asked != hosted_[i].snapshot->get(hosted_[i].spec.keys.bind) &&
+          !io::probe_bind(*parse_endpoint(asked)))
+        return refuse_reload("cannot listen on " + asked);
+      merged.push_back(std::move(*next));
+    }
+    snapshot_ = process->snapshot;
     log_.set_level(log_level());
-    node_.apply_limits(*snapshot_);
-    on_every_shard([this, snapshot = snapshot_](unsigned i) { node_.apply(i, snapshot); });
-    logger_.info("configuration reloaded",
-                 {{"version", snapshot_->version()}, {"changed", merged->changes.live.size()}});
+    for (std::size_t i = 0; i < hosted_.size(); ++i) apply(hosted_[i], merged[i]);
+  }
+
+  void apply(Hosted& hosted, const config::Reloaded& merged) {
+    const auto bind = hosted.spec.keys.bind;
+    if (merged.snapshot->get(bind) != hosted.snapshot->get(bind) && !rebind(hosted, *merged.snapshot)) return;
+    for (std::size_t key : merged.changes.restart)
+      logger_.warn(
+          "takes effect at the next start",
+          {{"key", config::full_name(hosted.spec.prefix, hosted.spec.schema->entries()[key].spec.name)}});
+    Node& node = *hosted.node;
+    node.metrics().config_reload.at(merged.changes.live.empty() ? 1 : 0).add(0);
+    hosted.snapshot = merged.snapshot;
+    node.apply_limits(*hosted.snapshot);
+    for (unsigned i = 0; i < process_.shards(); ++i)
+      if (!process_.post(i, [&node, i, snapshot = hosted.snapshot] { node.apply(i, snapshot); }))
+        logger_.error("a shard's mailbox is full", {{"shard", i}});
+    logger_.info("configuration reloaded", {{"service", node.name()},
+                                            {"version", hosted.snapshot->version()},
+                                            {"changed", merged.changes.live.size()}});
   }
 
   void refuse_reload(const std::string& why) {
-    node_.metrics().config_reload.at(2).add(0);
+    for (Hosted& each : hosted_) each.node->metrics().config_reload.at(2).add(0);
     logger_.error("configuration refused, the old one stays", {{"problems", why}});
   }
 
   // Shard 0 decides whether the new address can be had; the others follow it there.
-  bool rebind(const config::Snapshot& next) {
-    const Endpoint asked = *parse_endpoint(next.get(keys_.bind));
-    auto bound =
-        io::probe_bind(asked) ? node_.rebind(0, asked) : fail(ErrorCode::conflict, "the port is taken");
+  bool rebind(Hosted& hosted, const config::Snapshot& next) {
+    const std::string& asked = next.get(hosted.spec.keys.bind);
+    Node& node = *hosted.node;
+    auto bound = node.rebind(0, *parse_endpoint(asked));
     if (!bound) {
-      refuse_reload("cannot listen on " + next.get(keys_.bind));
+      node.metrics().config_reload.at(2).add(0);
+      logger_.error("configuration refused, the old one stays", {{"problems", "cannot listen on " + asked}});
       return false;
     }
-    address_ = *bound;
+    hosted.address = *bound;
     for (unsigned i = 1; i < process_.shards(); ++i)
-      if (!process_.post(i, [this, i, endpoint = *parse_endpoint(address_)] {
-            if (!node_.rebind(i, endpoint))
+      if (!process_.post(i, [this, &node, i, endpoint = *parse_endpoint(hosted.address)] {
+            if (!node.rebind(i, endpoint))
               observe::Logger(log_, i, "host").error("a shard could not follow to the new address");
           }))
         logger_.error("a shard's mailbox is full", {{"shard", i}});
-    logger_.info("listening", {{"address", address_}});
+    logger_.info("listening", {{"address", hosted.address}});
     return true;
   }
 
-  const config::Schema& schema_;
-  const config::ServerKeys& keys_;
+  Sections sections_;
   const HostOptions& options_;
-  config::SnapshotPtr snapshot_;
-  std::unique_ptr<Service> service_;
+  RootKeys* root_keys_;
+  config::ProcessKeys keys_;
+  config::SnapshotPtr snapshot_;  // that the process's own keys are in
   io::Process process_;
   observe::Log log_;
   observe::LogWriter writer_;
-  Node node_;
+  std::vector<Hosted> hosted_;
   observe::Logger logger_;
-  std::string address_;
-  unsigned draining_ = 0;
-  unsigned left_ = 0;
+  std::unique_ptr<Lifecycle> lifecycle_;
+  Scope control_;
+  Scope watching_;  // what runs beside the services
   int exit_ = exit_ok;
   bool stuck_ = false;
 };
 
 }  // namespace
 
-int run_host(const config::Schema& schema, const config::ServerKeys& keys, const MakeService& make,
-             const HostOptions& options) {
-  auto sources = options.sources();
-  if (!sources) {
-    options.complain(sources.error());
+int run_host(std::vector<HostedService> services, const HostOptions& options) {
+  Sections sections(services, options);
+  auto loaded = sections.load(options, 1);
+  if (!loaded) {
+    options.complain(loaded.error());
     return exit_bad_config;
   }
-  auto snapshot = config::load(schema, *sources);
-  if (!snapshot) {
-    options.complain(config::format_problems(snapshot.error()));
-    return exit_bad_config;
+  RootKeys* root_keys = nullptr;
+  if (options.root_keys) {
+    auto opened = options.root_keys();
+    if (!opened) {
+      options.complain(opened.error());
+      return exit_failed;
+    }
+    root_keys = *opened;
   }
-  auto host = std::make_unique<Host>(schema, keys, options, *snapshot, make(**snapshot));
+  const config::ProcessKeys keys =
+      options.process_schema != nullptr ? options.process_keys : services.front().keys.process;
+  std::vector<Hosted> hosted;
+  for (std::size_t i = 0; i < services.size(); ++i) {
+    auto service = services[i].make(*loaded->services[i]);
+    if (!service) {
+      options.complain(service.error());
+      return exit_failed;
+    }
+    hosted.push_back({std::move(services[i]), loaded->services[i], std::move(*service), {}, {}});
+  }
+  auto host = std::make_unique<Host>(std::move(sections), std::move(hosted), loaded->process, keys, options,
+                                     root_keys);
   const int code = host->run();
   if (host->must_leave_at_once()) io::leave_now(code);
   return code;

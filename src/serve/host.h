@@ -1,36 +1,59 @@
-// Host: a service as a real process: configuration in, shards up, signals obeyed, exit code out.
+// Host: services as a real process: configuration in, shards up, signals obeyed, exit code out.
 #pragma once
 
+#include <expected>
 #include <functional>
+#include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "config/load.h"
 #include "config/server_keys.h"
 #include "serve/node.h"
+#include "serve/root_keys.h"
 
 namespace cairn::serve {
 
+// Makes the service for a configuration that was accepted; the error is text for people.
+using MakeService =
+    std::function<std::expected<std::unique_ptr<Service>, std::string>(const config::Snapshot&)>;
+
+struct HostedService {
+  std::string prefix;            // its table in the configuration; empty for a service alone
+  const config::Schema* schema;  // outlives the host
+  config::ServerKeys keys;
+  MakeService make;
+  std::size_t workers = 1;   // per shard
+  bool open_access = false;  // what needs a capability is allowed to everybody; for demonstrations
+};
+
+struct Served {
+  std::string_view service;
+  std::string address;
+};
+
 struct HostOptions {
-  // Collects the sources anew: at start and at every SIGHUP.
-  // The error is text for people and names the file.
+  // Collects the sources anew: at start and at every SIGHUP. The error is text for people and names the file.
   std::function<std::expected<config::Sources, std::string>()> sources;
   BuildInfo build;
-  std::size_t workers = 1;  // per shard
-  // Called once everything is up, with the address served.
-  std::function<void(const std::string& address)> ready;
+  // Where several services share the process: the section without a table. A service alone has these keys
+  // among its own.
+  const config::Schema* process_schema = nullptr;
+  config::ProcessKeys process_keys = {};
+  // The capabilities' root keys, for every service; they outlive the host. Made for the configuration that
+  // was accepted, before any service; none: only for services that ask for no capability or are open.
+  std::function<std::expected<RootKeys*, std::string>()> root_keys = {};
+  // Called once everything has started, in the order of the services.
+  std::function<void(std::span<const Served>)> ready;
   // Text for people: problems of the configuration, why it cannot start.
   std::function<void(const std::string& line)> complain;
 };
 
 enum ExitCode : int { exit_ok = 0, exit_failed = 1, exit_aborted = 10, exit_bad_config = 78 };
 
-// Makes the service for a configuration that was accepted.
-using MakeService = std::function<std::unique_ptr<Service>(const config::Snapshot&)>;
-
-// Serves until a signal ends it. The exit code: 0 drained, 10 something was aborted, 78 bad configuration,
-// 1 could not start.
-int run_host(const config::Schema& schema, const config::ServerKeys& keys, const MakeService& make,
-             const HostOptions& options);
+// Serves until a signal ends it; each service after those it depends on. The exit code: 0 drained, 10
+// something was aborted, 78 bad configuration, 1 could not start.
+int run_host(std::vector<HostedService> services, const HostOptions& options);
 
 }  // namespace cairn::serve

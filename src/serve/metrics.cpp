@@ -75,8 +75,8 @@ Metrics::Metrics(observe::Registry& registry, std::span<const std::string_view> 
   rejected = registry.counters({"rejected_total",
                                 "Requests and connections turned away before any work.",
                                 {{"reason",
-                                  {"connections", "head", "inflight", "rate", "unauthorized", "body_cap",
-                                   "decode", "queue", "draining"}}}});
+                                  {"connections", "head", "not_ready", "inflight", "rate", "unauthorized",
+                                   "body_cap", "decode", "queue", "draining"}}}});
   busy = registry.counters(
       {"busy_rejections_total", "Answers `429 busy`.", {{"endpoint", patterns}}, Print::touched});
   queue_depth = registry.gauges({"queue_depth", "Items waiting.", {{"queue", queues}}});

@@ -16,6 +16,7 @@ namespace cairn::serve {
 enum class Rejected : std::uint8_t {
   connections,
   head,
+  not_ready,
   inflight,
   rate,
   unauthorized,

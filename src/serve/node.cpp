@@ -5,13 +5,22 @@
 namespace cairn::serve {
 namespace {
 
-std::vector<RouteSpec> all_routes(const Service& service) {
+// `admin_op` outlives them.
+std::vector<RouteSpec> all_routes(const Service& service, const Access& access, std::string_view admin_op) {
   std::vector<RouteSpec> specs(service.routes().begin(), service.routes().end());
-  for (std::size_t i = 0; i < specs.size(); ++i) CHECK(specs[i].route.id == i);
-  for (RouteSpec spec : shared_routes()) {
+  for (std::size_t i = 0; i < specs.size(); ++i) {
+    CHECK(specs[i].route.id == i);
+    // A service that asks for capabilities and has no keys would let everybody in, or nobody.
+    CHECK(specs[i].op.empty() || access.keys != nullptr || access.open);
+  }
+  CHECK((access.keys != nullptr) == static_cast<bool>(access.revoke));
+  std::span<const RouteSpec> shared = shared_routes();
+  if (access.keys == nullptr) shared = shared.first(shared.size() - 1);
+  for (RouteSpec spec : shared) {
     spec.route.id = static_cast<http::RouteId>(specs.size());
     specs.push_back(spec);
   }
+  if (access.keys != nullptr) specs.back().op = admin_op;
   return specs;
 }
 
@@ -46,7 +55,17 @@ std::vector<GateDeclaration> all_gates(const Service& service) {
 }
 
 constexpr Duration lag_warning_period = Duration::seconds(5);
-constexpr Duration worker_grace = Duration::seconds(1);
+constexpr Duration task_grace = Duration::seconds(1);
+
+// Waits for tasks that have been told to end.
+// NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the caller waits
+Task<> end_tasks(Call call, Supervisor& tasks, DrainResult& result) {
+  if (co_await tasks.join(call.within(task_grace))) co_return;
+  tasks.abort();
+  (void)co_await tasks.join(call.within(task_grace));
+  result.aborted += tasks.size();
+  tasks.scope().for_each_task([&](const TaskInfo& task) { result.still_alive.emplace_back(task.name); });
+}
 
 }  // namespace
 
@@ -82,40 +101,53 @@ struct Node::ShardPart {
         log(l),
         events(shared, m.shard.index()),
         bus(m.shard, std::move(snapshot)),
-        pipeline(shared, m, bus, settings, l, workers),
+        tasks(m.shard, &events),
+        pipeline(shared, m, bus, settings, l, tasks, workers),
         connections(m.shard),
         server(machine, pipeline, settings.server),
         background(m.shard, &events),
-        control(m.shard) {}
+        starting(m.shard),
+        stopping(m.shard),
+        control(m.shard),
+        keys_version(shared.access.keys ? shared.access.keys->version : 0) {}
 
   io::Machine& machine;
   observe::Logger log;
   BackgroundEvents events;
   Bus bus;
+  Supervisor tasks;  // the service's own
   Pipeline pipeline;
   Scope connections;
   http::Server server;
-  Supervisor background;
+  Supervisor background;  // workers and what every service has
+  Scope starting, stopping;
   Scope control;
+  bool started = false;  // the service's start() has succeeded
+  bool draining = false;
+  std::atomic<std::uint64_t> keys_version;
 };
 
 Node::Node(Service& service, config::SnapshotPtr snapshot, const config::ServerKeys& keys, observe::Log& log,
-           BuildInfo build, unsigned shards, std::size_t workers)
+           BuildInfo build, unsigned shards, std::size_t workers, Access access)
     : service_(service),
       keys_(keys),
       settings_(read_settings(*snapshot, keys)),
       snapshot_(snapshot),
       log_(log),
       workers_(workers),
+      access_(std::move(access)),
+      admin_op_(std::string(service.declaration().name) + ".admin"),
       registry_(shards),
-      specs_(all_routes(service)),
+      specs_(all_routes(service, access_, admin_op_)),
       routes_(plain_routes(specs_)),
       metrics_(registry_, patterns(specs_), service.declaration()),
       health_(all_gates(service)),
       admission_(settings_),
       work_(static_cast<std::uint64_t>(snapshot->get(keys.work_queue))),
       version_json_(write_version(service.declaration().name, build)),
-      shared_{service_, routes_, specs_, admission_, work_, health_, metrics_, registry_, version_json_, {}} {
+      shared_{service_,      access_, routes_, specs_,   service_.routes().size(),
+              admission_,    work_,   health_, metrics_, registry_,
+              version_json_, {}} {
   shared_.topology_json = [this](std::string& out) {
     // With the capacities this process was configured with.
     std::vector<QueueDeclaration> queues(service_.declaration().queues.begin(),
@@ -169,6 +201,46 @@ void Node::start(unsigned shard) {
   health_.set("tasks", true);
 }
 
+void Node::serve() noexcept {
+  shared_.serving.store(true, std::memory_order_relaxed);
+  health_.set("listener", true);
+}
+
+void Node::start_service(unsigned shard, std::function<void(Result<>)> done) {
+  ShardPart& part = *parts_[shard];
+  part.starting.spawn("start", start_shard(part.starting.call(), part, std::move(done)));
+}
+
+void Node::cancel_start(unsigned shard) noexcept { parts_[shard]->starting.cancel(StopReason::draining); }
+
+// NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): parts outlive their tasks
+Task<> Node::start_shard(Call call, ShardPart& part, std::function<void(Result<>)> done) {
+  Result<> outcome;
+  try {
+    outcome = co_await part.pipeline.service().start(call);
+  } catch (const std::exception& problem) {
+    part.log.error("the start failed", {{"what", problem.what()}});
+    outcome = fail(ErrorCode::internal, "an exception, which is logged");
+  } catch (...) {
+    outcome = fail(ErrorCode::internal, "an exception of no known kind");
+  }
+  part.started = outcome.has_value();
+  done(outcome);
+}
+
+Mailbox& Node::mailbox(unsigned shard) noexcept { return parts_[shard]->machine.mailbox; }
+
+void Node::take_keys(unsigned shard, const KeySnapshotPtr& keys) {
+  ShardPart& part = *parts_[shard];
+  part.pipeline.take_keys(keys);
+  if (keys->version > part.keys_version.load(std::memory_order_relaxed))
+    part.keys_version.store(keys->version, std::memory_order_relaxed);
+}
+
+std::uint64_t Node::keys_version(unsigned shard) const noexcept {
+  return parts_[shard]->keys_version.load(std::memory_order_relaxed);
+}
+
 std::size_t Node::connections(unsigned shard) const noexcept { return parts_[shard]->server.connections(); }
 std::size_t Node::refusals(unsigned shard) const noexcept { return parts_[shard]->server.refusals(); }
 
@@ -190,12 +262,24 @@ void Node::drain(unsigned shard, Instant deadline, std::function<void(DrainResul
   ShardPart& part = *parts_[shard];
   health_.set_draining();
   part.bus.drain.begin(deadline);
+  if (std::exchange(part.draining, true)) return;
   (void)part.bus.events.send({Event::Kind::shutdown});
   part.server.drain();
   part.control.spawn("drain", drain_shard(part.control.call(), part, std::move(done)));
 }
 
-void Node::abort(unsigned shard) noexcept { parts_[shard]->bus.drain.abort_now(); }
+void Node::stop_service(unsigned shard, Instant deadline, std::function<void(DrainResult)> done) {
+  ShardPart& part = *parts_[shard];
+  part.control.spawn("stop", stop_shard(part.control.call().by(deadline), part, std::move(done)));
+}
+
+void Node::abort(unsigned shard) noexcept {
+  ShardPart& part = *parts_[shard];
+  part.bus.drain.abort_now();
+  part.starting.abort();
+  part.tasks.abort();
+  part.stopping.abort();
+}
 
 // The one listener every service has: what happened is in the log, and what was missed is counted.
 // NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): parts outlive their tasks
@@ -224,12 +308,34 @@ Task<> Node::drain_shard(Call call, ShardPart& part, std::function<void(DrainRes
   // Nobody can send any more: workers end when they have emptied the queue.
   part.pipeline.close();
   part.bus.events.close();
-  if (!co_await part.background.join(call.within(worker_grace))) {
-    part.background.abort();
-    (void)co_await part.background.join(call.within(worker_grace));
-    result.aborted += part.background.size();
-    part.background.scope().for_each_task(
-        [&](const TaskInfo& task) { result.still_alive.emplace_back(task.name); });
+  co_await end_tasks(call, part.background, result);
+  part.tasks.drain(StopReason::draining);
+  co_await end_tasks(call, part.tasks, result);
+  done(std::move(result));
+}
+
+// NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): parts outlive their tasks
+Task<> Node::run_stop(Call call, ShardPart& part) {
+  try {
+    co_await part.pipeline.service().stop(call);
+  } catch (const std::exception& problem) {
+    part.log.error("the stop failed", {{"what", problem.what()}});
+  } catch (...) {
+    part.log.error("the stop failed", {{"what", "not a std::exception"}});
+  }
+}
+
+// NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): parts outlive their tasks
+Task<> Node::stop_shard(Call call, ShardPart& part, std::function<void(DrainResult)> done) {
+  DrainResult result;
+  if (std::exchange(part.started, false)) {
+    part.stopping.spawn("stop", run_stop(part.stopping.call().by(call.deadline()), part));
+    if (!co_await part.stopping.join(call)) {
+      result.aborted = 1;
+      part.stopping.abort();
+      if (!co_await part.stopping.join(part.control.call().within(Drain::abort_grace)))
+        result.still_alive.emplace_back("stop");
+    }
   }
   done(std::move(result));
 }

@@ -1,5 +1,6 @@
 // Node: one instance of a service: what its shards share, and each shard's part. The same for real
-// processes and simulated ones; whoever owns the machines drives it.
+// processes and simulated ones; whoever owns the machines attaches it, and a Lifecycle takes it from its
+// start to its end.
 #pragma once
 
 #include <functional>
@@ -20,9 +21,10 @@ struct BuildInfo {
 
 class Node {
  public:
-  // `service`, `log` and the snapshot's schema outlive the node.
+  // `service`, `log` and the snapshot's schema outlive the node. A service that has routes with an `op` needs
+  // keys in `access`, or its word that it is open.
   Node(Service& service, config::SnapshotPtr snapshot, const config::ServerKeys& keys, observe::Log& log,
-       BuildInfo build, unsigned shards, std::size_t workers);
+       BuildInfo build, unsigned shards, std::size_t workers, Access access = {});
   ~Node();
   Node(const Node&) = delete;
   Node& operator=(const Node&) = delete;
@@ -31,18 +33,33 @@ class Node {
   void attach(io::Machine& machine);
   // The bound address. A `health_only` listener serves health, readiness, version and metrics.
   Result<std::string> listen(unsigned shard, const io::Endpoint& endpoint, bool health_only = false);
+  // Accepts; requests are told `not_ready` until serve().
   void start(unsigned shard);
 
   // --- on the shard
+  // Runs the service's own start() there; `done` is called on the shard with its outcome.
+  void start_service(unsigned shard, std::function<void(Result<>)> done);
+  void cancel_start(unsigned shard) noexcept;
   // Stops admission and lets work end until `deadline`; `done` is called on the shard when all has ended, or
-  // a second after the rest was aborted.
+  // a second after the rest was aborted. A second call only brings the deadline nearer; its `done` is
+  // dropped.
   void drain(unsigned shard, Instant deadline, std::function<void(DrainResult)> done);
+  // After drain, where start_service succeeded: runs the service's own stop(), until `deadline`; then as
+  // above.
+  void stop_service(unsigned shard, Instant deadline, std::function<void(DrainResult)> done);
   void abort(unsigned shard) noexcept;  // the second signal
   void apply(unsigned shard, const config::SnapshotPtr& snapshot);
   // Moves the shard's listener; on failure the old one stays. The address now served.
   Result<std::string> rebind(unsigned shard, const io::Endpoint& endpoint);
+  void take_keys(unsigned shard, const KeySnapshotPtr& keys);
 
   // --- from any thread
+  // The service has started on every shard: requests are let in, and the gate `listener` is open.
+  void serve() noexcept;
+  std::uint64_t keys_version(unsigned shard) const noexcept;  // 0: no keys
+  std::string_view name() const noexcept { return service_.declaration().name; }
+  unsigned shards() const noexcept { return static_cast<unsigned>(parts_.size()); }  // attached
+  Mailbox& mailbox(unsigned shard) noexcept;
   Health& health() noexcept { return health_; }
   Metrics& metrics() noexcept { return metrics_; }
   observe::Registry& registry() noexcept { return registry_; }
@@ -56,7 +73,10 @@ class Node {
   struct ShardPart;
   class BackgroundEvents;
   Task<> log_events(Call call, ShardPart& part);
+  Task<> start_shard(Call call, ShardPart& part, std::function<void(Result<>)> done);
   Task<> drain_shard(Call call, ShardPart& part, std::function<void(DrainResult)> done);
+  Task<> stop_shard(Call call, ShardPart& part, std::function<void(DrainResult)> done);
+  static Task<> run_stop(Call call, ShardPart& part);
 
   Service& service_;
   config::ServerKeys keys_;
@@ -64,6 +84,8 @@ class Node {
   config::SnapshotPtr snapshot_;  // of the start; shards have the newest in Bus::config
   observe::Log& log_;
   std::size_t workers_;
+  Access access_;
+  std::string admin_op_;
   observe::Registry registry_;
   std::vector<RouteSpec> specs_;
   http::RouteTable routes_;

@@ -14,7 +14,7 @@ namespace {
 
 using http::Method;
 
-enum SharedRoute : std::size_t { healthz, readyz, version, metrics, topology };
+enum SharedRoute : std::size_t { healthz, readyz, version, metrics, topology, revoke };
 
 constexpr RouteSpec shared_specs[shared_route_count] = {
     {{0, Method::get | Method::head, "/healthz"}, Run::at_once, false, ""},
@@ -22,6 +22,7 @@ constexpr RouteSpec shared_specs[shared_route_count] = {
     {{0, Method::get | Method::head, "/version"}, Run::at_once, false, ""},
     {{0, Method::get | Method::head, "/metrics"}, Run::at_once, false, ""},
     {{0, Method::get | Method::head, "/debug/topology"}, Run::at_once, false, ""},
+    {{0, Method::post, "/admin/keys/{id:Id}/revoke"}, Run::queued, false, ""},  // its op is the service's
 };
 
 // What is to be undone when a request is finished; bits of Exchange::counted.
@@ -31,6 +32,25 @@ constexpr std::uint32_t counted_route = 2;
 bool is_corr_char(char c) noexcept {
   return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || c == '_' || c == '-';
 }
+
+bool names_address(const RouteSpec& spec) noexcept {
+  return spec.route.pattern.find(":Address}") != std::string_view::npos;
+}
+
+// How much the request would store. Nobody can tell before the end of a chunked body, and before it is
+// decoded of one with a content coding.
+std::optional<std::uint64_t> stored_bytes(const http::RequestHead& head, const RouteSpec& spec) noexcept {
+  if (!spec.body || head.body == http::BodyKind::none) return 0;
+  if (head.body != http::BodyKind::length || head.fields.has(http::FieldName::content_encoding))
+    return std::nullopt;
+  return head.content_length;
+}
+
+// What a service kept for this request goes when its handler has returned, however that ended.
+struct StateDrop {
+  http::Exchange& exchange;
+  ~StateDrop() { exchange.state.reset(); }
+};
 
 unsigned whole_seconds(Duration duration) noexcept {
   return static_cast<unsigned>(std::max<std::int64_t>(1, (duration.ns + 999'999'999) / 1'000'000'000));
@@ -56,14 +76,16 @@ struct Pipeline::Slot {
 };
 
 Pipeline::Pipeline(Shared& shared, io::Machine& machine, Bus& bus, const Settings& settings,
-                   observe::Logger log, std::size_t workers)
+                   observe::Logger log, Supervisor& tasks, std::size_t workers)
     : shared_(shared),
       machine_(machine),
       drain_(bus.drain),
       door_(std::move(*bus.drain.try_enter())),
       settings_(settings),
       log_(log),
-      service_(shared.service.make_shard({machine, log, shared.health, bus, settings_})),
+      service_(shared.service.make_shard(
+          {machine, log, shared.health, bus, settings_, tasks, machine.shard.index()})),
+      authorizer_(shared.access.keys ? std::make_unique<Authorizer>(shared.access.keys) : nullptr),
       slot_(machine.shard.index()),
       connection_kind_(shared.metrics.kind_index("connection")),
       workers_(workers),
@@ -84,6 +106,10 @@ void Pipeline::start(Supervisor& supervisor) {
 void Pipeline::apply(const config::Snapshot& snapshot, const Settings& settings) {
   settings_ = settings;
   service_->apply(snapshot);
+}
+
+void Pipeline::take_keys(KeySnapshotPtr keys) {
+  if (authorizer_) authorizer_->take_keys(std::move(keys));
 }
 
 http::Handler::Admission Pipeline::admit(const io::PeerAddress& peer, bool health_only) {
@@ -175,14 +201,18 @@ http::Handler::Next Pipeline::begin(http::Exchange& exchange) {
   take_corr_id(exchange);
   const Error unmatched = match_route(exchange);
   const bool matched = unmatched.code == ErrorCode::ok;
-  const std::size_t own = shared_.specs.size() - shared_route_count;
-  if (matched && exchange.route.id >= own && exchange.route.id != own + topology) {
+  const std::size_t own = shared_.own;
+  if (matched && exchange.route.id >= own && exchange.route.id < own + topology) {
     answer_shared(exchange, exchange.route.id - own);
     return Next::answered;
   }
   if (exchange.reserved) {
     exchange.response.close = true;
     reject(exchange, Rejected::connections, {ErrorCode::busy, "too many connections", Side::client});
+    return Next::answered;
+  }
+  if (!shared_.serving.load(std::memory_order_relaxed)) {
+    reject(exchange, Rejected::not_ready, {ErrorCode::not_ready, "still starting"});
     return Next::answered;
   }
   if (!shared_.admission.inflight.try_take()) {
@@ -213,13 +243,25 @@ http::Handler::Next Pipeline::begin(http::Exchange& exchange) {
   return Next::handle;
 }
 
+Result<> Pipeline::authorize(const http::Exchange& exchange, const RouteSpec& spec) {
+  if (spec.op.empty() || (spec.read && !settings_.reads_need_capability)) return {};
+  if (!authorizer_) return {};  // open access: the node has checked that this was asked for
+  crypto::CapabilityRequest asked{.op = spec.op,
+                                  .service = shared_.service.declaration().name,
+                                  .now = machine_.shard.wall(),
+                                  .bytes = stored_bytes(exchange.request(), spec),
+                                  .local = exchange.peer.local};
+  if (names_address(spec)) asked.address = exchange.route.address;
+  if (!exchange.peer.local) asked.ip = std::to_array(exchange.peer.bytes);
+  return authorizer_->authorize(exchange.request().fields, service_->describe(exchange, asked));
+}
+
 // Capability, body cap, decode guard. Answers and returns the error when one of them says no.
 Error Pipeline::admit_request(http::Exchange& exchange, const RouteSpec& spec) {
-  if (!spec.op.empty())
-    if (auto allowed = service_->authorize(exchange, spec.op); !allowed) {
-      reject(exchange, Rejected::unauthorized, allowed.error());
-      return allowed.error();
-    }
+  if (auto allowed = authorize(exchange, spec); !allowed) {
+    reject(exchange, Rejected::unauthorized, allowed.error());
+    return allowed.error();
+  }
   const http::RequestHead& head = exchange.request();
   exchange.body.set_cap(settings_.max_body);
   if (head.content_length > settings_.max_body) {
@@ -242,6 +284,8 @@ Error Pipeline::admit_request(http::Exchange& exchange, const RouteSpec& spec) {
 Task<> Pipeline::handle(Call call, http::Exchange& exchange) {
   take_context(exchange);
   call = call.with_context(exchange.context);
+  const StateDrop drop{exchange};
+  if (shared_.specs[exchange.route.id].run == Run::staged && !co_await stage(call, exchange)) co_return;
   auto permit = shared_.work.try_hold();
   if (!permit || free_slots_.empty()) {
     shared_.metrics.queue_dropped.at(0).add(slot_);
@@ -278,6 +322,45 @@ Task<> Pipeline::handle(Call call, http::Exchange& exchange) {
     if (!co_await ListWait(call.unbounded(), job.waiters, "work")) co_await yield(call);
 }
 
+// True when the body is there and the request may be queued; otherwise it was answered.
+Task<bool> Pipeline::stage(Call call, http::Exchange& exchange) {
+  // What the queue would refuse now is not read first.
+  if (shared_.work.taken() >= shared_.work.limit()) {
+    shared_.metrics.queue_dropped.at(0).add(slot_);
+    reject(exchange, Rejected::queue, {ErrorCode::busy, "work queue is full"});
+    co_return false;
+  }
+  Result<> outcome;
+  try {
+    outcome = co_await service_->stage(call, exchange);
+  } catch (...) {
+    log_exception(exchange);
+    outcome = fail(ErrorCode::internal, "internal error");
+  }
+  if (outcome) co_return true;
+  exchange.response.clear();
+  answer_error(exchange, outcome.error());
+  co_return false;
+}
+
+Task<Result<>> Pipeline::revoke_key(Call call, http::Exchange& exchange) {
+  std::string id(exchange.route.at[0].text);
+  CO_TRY_VOID(co_await shared_.access.revoke(call, std::move(id)));
+  exchange.response.status = 204;
+  co_return Result<>{};
+}
+
+// Inside a catch block.
+void Pipeline::log_exception(const http::Exchange& exchange) {
+  try {
+    throw;
+  } catch (const std::exception& problem) {
+    log_.error("a handler failed", {{"corr_id", exchange.corr()}, {"what", problem.what()}});
+  } catch (...) {
+    log_.error("a handler failed", {{"corr_id", exchange.corr()}, {"what", "not a std::exception"}});
+  }
+}
+
 Task<> Pipeline::worker(Call call) {
   while (auto slot = co_await queue_.recv(call.shield())) {
     Job* job = (*slot)->job;
@@ -297,22 +380,18 @@ void Pipeline::show_depth() noexcept {
 // NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): its waiter outlives it
 Task<> Pipeline::run_job(Job& job) {
   job.started = true;
-  Result<> outcome;
-  bool threw = false;
-  try {
-    outcome = co_await service_->handle(job.call, job.exchange);
-  } catch (const std::exception& problem) {
-    threw = true;
-    log_.error("a handler failed", {{"corr_id", job.exchange.corr()}, {"what", problem.what()}});
-  } catch (...) {
-    threw = true;
-    log_.error("a handler failed", {{"corr_id", job.exchange.corr()}, {"what", "not a std::exception"}});
-  }
   http::Exchange& exchange = job.exchange;
-  if (threw) {
-    exchange.response.clear();
-    answer_error(exchange, {ErrorCode::internal, "internal error"});
-  } else if (!outcome) {
+  Result<> outcome;
+  try {
+    if (exchange.route.id < shared_.own)
+      outcome = co_await service_->handle(job.call, exchange);
+    else
+      outcome = co_await revoke_key(job.call, exchange);
+  } catch (...) {
+    log_exception(exchange);
+    outcome = fail(ErrorCode::internal, "internal error");
+  }
+  if (!outcome) {
     exchange.response.clear();
     answer_error(exchange, outcome.error());
   }

@@ -1,9 +1,14 @@
 // Pipeline: what every request of every service goes through, in the same order, on its shard:
-//   connection caps → head limits → admission (reserved, inflight, rate) → capability → body cap → decode
-//   guard → answer at once, or the bounded `work` queue → worker → answer.
-//   [V-1] A refused request has cost no work, no queue place and no body.
+//   connection caps → head limits → admission (reserved, ready, inflight, rate) → capability → body cap →
+//   decode guard → answer at once, or (staged: the body →) the bounded `work` queue → worker → answer.
+//   [V-1] A refused request has cost no work, no queue place and no body; only a queue that fills up while a
+//         staged body comes in refuses after it.
 //   [V-2] What is still queued when its deadline passes is answered 504 and never started.
 //   [V-3] Health, readiness, version and metrics pass by every limit.
+//   [V-4] A request waits for its body in its own connection's task: it holds a worker only on a route that
+//   is
+//         queued, and a place in the queue never.
+//   [V-5] What a route's `op` asks for was granted before anything else of the request was looked at.
 #pragma once
 
 #include <functional>
@@ -16,16 +21,30 @@
 #include "runtime/mpsc.h"
 #include "runtime/supervisor.h"
 #include "serve/admission.h"
+#include "serve/authorizer.h"
 #include "serve/metrics.h"
 #include "serve/service.h"
 
 namespace cairn::serve {
 
+// Who may do what the routes name as their `op`.
+struct Access {
+  // Without keys only a service without such routes runs, or one that says so here: everything is allowed, to
+  // everybody. For tests and demonstrations.
+  bool open = false;
+  KeySnapshotPtr keys = {};
+  // Of POST /admin/keys/{id}/revoke: makes it durable and gives the keys to every shard. There exactly when
+  // keys are. Cancel: partial — it may have happened.
+  std::function<Task<Result<>>(Call call, std::string id)> revoke = {};
+};
+
 // One per process and service; what the shards share.
 struct Shared {
   Service& service;
+  const Access& access;
   const http::RouteTable& routes;
   std::span<const RouteSpec> specs;  // by RouteId: the service's, then the ones every service has
+  std::size_t own;                   // the service's own
   Admission& admission;
   Permits& work;
   Health& health;
@@ -33,20 +52,23 @@ struct Shared {
   observe::Registry& registry;
   std::string_view version_json;
   std::function<void(std::string& out)> topology_json;  // with live depths
+  std::atomic<bool> serving = false;  // started on every shard; until then requests are `not_ready`
 };
 
-// The routes every service has; their ids follow the service's own.
-inline constexpr std::size_t shared_route_count = 5;
+// The routes every service has; their ids follow the service's own. The last one is there with keys only.
+inline constexpr std::size_t shared_route_count = 6;
 std::span<const RouteSpec> shared_routes();
 
 class Pipeline final : public http::Handler {
  public:
   Pipeline(Shared& shared, io::Machine& machine, Bus& bus, const Settings& settings, observe::Logger log,
-           std::size_t workers);
+           Supervisor& tasks, std::size_t workers);
   ~Pipeline() override;
 
   void start(Supervisor& supervisor);
   void apply(const config::Snapshot& snapshot, const Settings& settings);
+  void take_keys(KeySnapshotPtr keys);
+  ServiceShard& service() noexcept { return *service_; }
   // No more work will come: workers end when the queue is empty.
   void close() noexcept { queue_.close(); }
   std::size_t depth() const noexcept { return queue_.depth(); }
@@ -69,11 +91,15 @@ class Pipeline final : public http::Handler {
   Error match_route(http::Exchange& exchange);
   void answer_unmatched(http::Exchange& exchange, const Error& error);
   Error admit_request(http::Exchange& exchange, const RouteSpec& spec);
+  Result<> authorize(const http::Exchange& exchange, const RouteSpec& spec);
   void answer_shared(http::Exchange& exchange, std::size_t which);
   void reject(http::Exchange& exchange, Rejected why, const Error& error, unsigned retry_after = 1);
   Task<> worker(Call call);
   void show_depth() noexcept;
   Task<> run_job(Job& job);
+  Task<bool> stage(Call call, http::Exchange& exchange);
+  Task<Result<>> revoke_key(Call call, http::Exchange& exchange);
+  void log_exception(const http::Exchange& exchange);
   std::size_t route_of(const http::Exchange& exchange) const noexcept;
 
   Shared& shared_;
@@ -85,6 +111,7 @@ class Pipeline final : public http::Handler {
   Settings settings_;
   observe::Logger log_;
   std::unique_ptr<ServiceShard> service_;
+  std::unique_ptr<Authorizer> authorizer_;  // none: open access, or nothing to authorize
   observe::Slot slot_;
   std::size_t connection_kind_;
   std::size_t workers_;

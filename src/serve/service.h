@@ -5,9 +5,12 @@
 #include <span>
 #include <string_view>
 
+#include "crypto/caveat.h"
 #include "http/exchange.h"
 #include "io/machine.h"
 #include "observe/log.h"
+#include "observe/metric.h"
+#include "runtime/supervisor.h"
 #include "runtime/topology.h"
 #include "serve/body.h"
 #include "serve/events.h"
@@ -18,30 +21,55 @@ namespace cairn::serve {
 
 // How a route's requests run. `at_once` is answered on the connection's shard without a wait; `queued` goes
 // through `work` to a worker. A route at once may hand a request on to a worker when it would have to wait.
-enum class Run : std::uint8_t { at_once, queued };
+// `staged` is for bodies: the connection's own task pulls the body first, so that a client that sends slowly
+// holds neither a worker nor a place in the queue; then it is queued.
+enum class Run : std::uint8_t { at_once, queued, staged };
 
 struct RouteSpec {
   http::Route route;
   Run run = Run::queued;
   bool body = false;    // takes a request body (decoded under the guard)
   std::string_view op;  // the capability asked for; empty: none
+  bool read = false;    // `op` is asked for only where auth.reads = required
 };
 
 class ServiceShard {
  public:
   virtual ~ServiceShard() = default;
 
+  // Before any request, on shard 0 before the others. An error ends the process: its text is shown to whoever
+  // started it. Cancel: clean — as if it had not begun; stop() is not called then.
+  virtual Task<Result<>> start(Call call) {
+    (void)call;
+    co_return Result<>{};
+  }
+  // After the last request and the last background task, on shard 0 after the others, where start() had
+  // succeeded. Cancel: partial — the process ends all the same.
+  virtual Task<> stop(Call call) {
+    (void)call;
+    co_return;
+  }
+
   // For Run::at_once: fills the response, or gives false to be run by a worker. Must not wait.
   virtual bool try_answer(http::Exchange& exchange) {
     (void)exchange;
     return false;
   }
+  // For Run::staged, in the connection's task: pulls the body into memory that the service bounds, and leaves
+  // it in exchange.state, which is dropped when handle() has returned, or would have. An error is answered as
+  // one of handle(). Cancel: clean.
+  virtual Task<Result<>> stage(Call call, http::Exchange& exchange) {
+    (void)call, (void)exchange;
+    co_return Result<>{};
+  }
   // On a worker. The response is filled, or the error is answered. Cancel: as the route's page says.
   virtual Task<Result<>> handle(Call call, http::Exchange& exchange) = 0;
-  // May this request do `op`? Until capabilities are configured everything is allowed.
-  virtual Result<> authorize(http::Exchange& exchange, std::string_view op) {
-    (void)exchange, (void)op;
-    return {};
+  // What a capability is asked about. `asked` has op, service, time, peer, the route's address and the body's
+  // size; a service adds what it alone knows of the request (tenant, name), as views that live as long.
+  virtual crypto::CapabilityRequest describe(const http::Exchange& exchange,
+                                             crypto::CapabilityRequest asked) {
+    (void)exchange;
+    return asked;
   }
   // A new configuration; called between steps.
   virtual void apply(const config::Snapshot&) {}
@@ -53,6 +81,10 @@ struct ShardContext {
   Health& health;
   Bus& bus;
   const Settings& settings;  // the newest, between steps
+  // For the service's declared background tasks. They are cancelled when the last request has ended, and have
+  // a second to return; stop() comes after them.
+  Supervisor& tasks;
+  observe::Slot slot;  // of this shard in the service's metrics
 };
 
 class Service {

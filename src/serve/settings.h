@@ -14,6 +14,7 @@ namespace cairn::serve {
 struct Settings {
   std::uint64_t max_conns, max_conns_per_ip, max_inflight, max_rps;
   std::uint64_t max_body;
+  bool reads_need_capability;
   std::vector<std::uint32_t> allow_uids;  // of Unix peers, beside our own
   codec::DecodeGuard decode;
   Duration request_timeout, drain_timeout;

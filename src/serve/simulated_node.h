@@ -13,7 +13,8 @@
 #include "config/load.h"
 #include "io/sim/guest.h"
 #include "runtime/wait.h"
-#include "serve/node.h"
+#include "serve/lifecycle.h"
+#include "serve/root_keys.h"
 
 namespace cairn::serve {
 
@@ -21,9 +22,22 @@ namespace cairn::serve {
 struct SampleState {
   Slab* slab = nullptr;
   codec::DecodeGuard guard;
-  std::optional<Error> denial;  // of `guarded`
   int started = 0, ended = 0, started_late = 0, applied = 0;
+  int staging = 0, staged = 0;  // bodies coming in, and kept
   std::vector<StopReason> stops;
+  // Of the service as a whole.
+  Duration start_takes{}, stop_takes{};
+  std::optional<Error> start_fails;
+  unsigned failing_shard = 0;
+  std::vector<std::string> life;  // what happened, with the shard's number
+};
+
+// A body that was staged.
+struct SampleBody : http::RequestState {
+  explicit SampleBody(SampleState& of) : state(of) { ++state.staged; }
+  ~SampleBody() override { --state.staged; }
+  SampleState& state;
+  std::string text;
 };
 
 enum SampleRoute : http::RouteId {
@@ -34,7 +48,10 @@ enum SampleRoute : http::RouteId {
   route_throw_now,
   route_guarded,
   route_fail,
-  route_later
+  route_later,
+  route_staged,
+  route_stage_throw,
+  route_object,
 };
 
 inline constexpr RouteSpec sample_routes[] = {
@@ -46,6 +63,9 @@ inline constexpr RouteSpec sample_routes[] = {
     {{route_guarded, http::Method::post, "/guarded"}, Run::queued, true, "sample.write"},
     {{route_fail, http::Method::get, "/fail/{code:Name}"}, Run::queued, false, ""},
     {{route_later, http::Method::get, "/later"}, Run::at_once, false, ""},
+    {{route_staged, http::Method::post, "/staged"}, Run::staged, true, ""},
+    {{route_stage_throw, http::Method::post, "/stage-throw"}, Run::staged, true, ""},
+    {{route_object, http::Method::get, "/object/{addr:Address}"}, Run::queued, false, "sample.read", true},
 };
 
 inline constexpr TaskDeclaration sample_tasks[] = {
@@ -53,6 +73,7 @@ inline constexpr TaskDeclaration sample_tasks[] = {
     {"connection", "connection", "one per connection", Criticality::essential, "answers", "the shard"},
     {"worker", "worker", "one per shard", Criticality::essential, "runs what was queued", "the supervisor"},
     {"event-log", "observer", "one per shard", Criticality::degrading, "logs events", "the supervisor"},
+    {"sweeper", "sweeper", "one per shard", Criticality::degrading, "sweeps", "the supervisor"},
 };
 inline constexpr QueueDeclaration sample_queues[] = {
     {"work", QueueKind::mpsc, 512, {"connection"}, {"worker"}, OverflowPolicy::refuse, "queue_depth"},
@@ -76,8 +97,37 @@ inline constexpr ServiceDeclaration sample_declaration{.name = "sample",
 
 class SampleShard final : public ServiceShard {
  public:
-  explicit SampleShard(SampleState& state) : state_(state) {}
+  SampleShard(SampleState& state, ShardContext context)
+      : state_(state), index_(context.machine.shard.index()), tasks_(context.tasks) {}
 
+  Task<Result<>> start(Call call) override {
+    note("start");
+    CO_TRY_VOID(co_await sleep_for(call, state_.start_takes));
+    if (state_.start_fails && index_ == state_.failing_shard) co_return fail(*state_.start_fails);
+    CO_TRY_VOID(tasks_.start({"sweeper", "sweeper"}, [this](Call background) { return sweep(background); }));
+    note("started");
+    co_return Result<>{};
+  }
+  Task<> stop(Call call) override {
+    note("stop");
+    note(co_await sleep_for(call, state_.stop_takes) ? "stopped" : "stop cut off");
+  }
+  Task<Result<>> stage(Call call, http::Exchange& exchange) override {
+    if (exchange.route.id == route_stage_throw) throw std::runtime_error("the stage's reason");
+    auto kept = std::make_unique<SampleBody>(state_);
+    SampleBody& into = *kept;
+    exchange.state = std::move(kept);
+    Body body(exchange, *state_.slab, state_.guard);
+    ++state_.staging;
+    auto text = co_await body.read_all(call, std::size_t{1} << 24);
+    --state_.staging;
+    if (!text) {
+      state_.stops.push_back(text.error().stop);
+      co_return fail(text.error());
+    }
+    into.text = std::move(*text);
+    co_return Result<>{};
+  }
   bool try_answer(http::Exchange& exchange) override {
     if (exchange.route.id == route_throw_now) throw std::runtime_error("at once");
     if (exchange.route.id == route_later) return false;
@@ -103,6 +153,12 @@ class SampleShard final : public ServiceShard {
         }
         break;
       }
+      case route_staged: {
+        auto& body = static_cast<SampleBody&>(*exchange.state);
+        CO_TRY_VOID(co_await sleep_for(call, Duration::millis(1)));
+        exchange.response.text = body.text;
+        break;
+      }
       case route_echo: {
         Body body(exchange, *state_.slab, state_.guard);
         CO_TRY(exchange.response.text, co_await body.read_all(call, std::size_t{1} << 24));
@@ -115,14 +171,18 @@ class SampleShard final : public ServiceShard {
     exchange.response.answer_text("text/plain");
     co_return Result<>{};
   }
-  Result<> authorize(http::Exchange&, std::string_view) override {
-    if (state_.denial) return fail(*state_.denial);
-    return {};
-  }
   void apply(const config::Snapshot&) override { ++state_.applied; }
 
  private:
+  void note(std::string_view what) { state_.life.push_back(fmt::format("{} {}", what, index_)); }
+  Task<> sweep(Call call) {
+    (void)co_await sleep_until(call, Instant::never());
+    note("swept");
+  }
+
   SampleState& state_;
+  unsigned index_;
+  Supervisor& tasks_;
 };
 
 class SampleService final : public Service {
@@ -132,7 +192,7 @@ class SampleService final : public Service {
   std::vector<GateDeclaration> gates() const override { return {{"store"}, {"bus", false}}; }
   std::unique_ptr<ServiceShard> make_shard(ShardContext context) override {
     state.slab = &context.machine.slab;
-    return std::make_unique<SampleShard>(state);
+    return std::make_unique<SampleShard>(state, context);
   }
   SampleState state;
 };
@@ -145,6 +205,18 @@ inline std::string post(std::string_view path, std::string_view body, std::strin
                      body);
 }
 
+inline crypto::RootKey sample_root_key() {
+  std::array<std::byte, 40> entropy{};
+  entropy.fill(std::byte{7});
+  return crypto::make_root_key(entropy, {1'767'225'600'000});
+}
+// `Authorization: Bearer …` of a token under the sample's key, with these caveats.
+inline std::string bearer(const std::vector<std::string>& caveats = {}, std::uint64_t nonce = 1) {
+  crypto::Macaroon macaroon = crypto::mint(sample_root_key(), "sample", make_ulid({1}, nonce, nonce));
+  for (const std::string& caveat : caveats) macaroon = *crypto::attenuate(std::move(macaroon), caveat);
+  return fmt::format("Authorization: Bearer {}\r\n", crypto::format_token(macaroon));
+}
+
 using SettingTexts = std::vector<std::pair<std::string, std::string>>;
 
 class SimulatedNode {
@@ -154,6 +226,9 @@ class SimulatedNode {
     std::size_t workers = 1;
     std::uint64_t seed = 1;
     std::uint16_t health_port = 0;  // of a listener for health only; 0: none
+    bool open = false;              // without keys
+    bool wait = true;               // until it serves
+    SampleState state = {};         // to begin with
   };
   SimulatedNode() : SimulatedNode(SettingTexts{}) {}
   explicit SimulatedNode(SettingTexts settings) : SimulatedNode(std::move(settings), Shape()) {}
@@ -172,13 +247,21 @@ class SimulatedNode {
       if (shape.health_port != 0) CHECK(node.listen(i, {"host", shape.health_port, {}}, true).has_value());
       node.start(i);
     }
-    for (const char* gate : {"config", "listener", "store", "bus"}) node.health().set(gate, true);
+    for (const char* gate : {"config", "store", "bus"}) node.health().set(gate, true);
+    lifecycle_ = std::make_unique<Lifecycle>(std::vector{&node}, LifecycleEvents{
+        .serving = [this] { serving = true; },
+        .drained = [this](const Node&, unsigned, const DrainResult& result) { results.push_back(result); }});
+    host.scope().spawn("life", live(host.scope().call()));
+    if (shape.wait) CHECK(world.run_until([this] { return serving; }));
   }
   ~SimulatedNode() {
-    if (results.empty()) drain(Duration::millis(1));
-    world.run_until([&] { return results.size() == host.shards(); });
+    if (!outcome) {
+      drain(Duration::millis(1));
+      world.run_until([this] { return outcome.has_value(); });
+    }
     {
       ShardScope here(host.shard());
+      lifecycle_.reset();
       node_.reset();
     }
     world.stop();
@@ -189,17 +272,12 @@ class SimulatedNode {
   static constexpr std::uint16_t port = 80;
   io::sim::Guest connect() { return io::sim::Guest(world, away, {"host", port, {}}); }
   void drain(Duration within) {
-    for (unsigned i = 0; i < host.shards(); ++i) {
-      ShardScope here(host.shard(i));
-      node.drain(i, host.shard(i).now() + within,
-                 [this](DrainResult result) { results.push_back(std::move(result)); });
-    }
+    ShardScope here(host.shard());
+    lifecycle_->end(within);
   }
   void abort() {
-    for (unsigned i = 0; i < host.shards(); ++i) {
-      ShardScope here(host.shard(i));
-      node.abort(i);
-    }
+    ShardScope here(host.shard());
+    lifecycle_->abort();
   }
   void apply(SettingTexts settings) {
     snapshot = load(std::move(settings));
@@ -237,9 +315,29 @@ class SimulatedNode {
   config::Schema schema;
   config::ServerKeys keys = config::declare_server_keys(schema, {});
   config::SnapshotPtr snapshot;
-  std::vector<DrainResult> results;  // one for each shard that has drained
+  RootKeys keys_of_process{crypto::KeyRing(sample_root_key())};
+  bool serving = false;
+  std::vector<DrainResult> results;         // one for each shard that has drained
+  std::optional<LifecycleOutcome> outcome;  // when all has ended
 
  private:
+  Task<> live(Call call) {
+    auto ended = co_await lifecycle_->run(call);
+    CHECK(ended.has_value());
+    outcome = std::move(*ended);
+  }
+  Task<Result<>> revoke(Call, std::string id) {
+    auto revoked = keys_of_process.revoke(id);
+    if (!revoked) co_return fail(revoked.error());
+    for (unsigned i = 0; i < host.shards(); ++i) node.take_keys(i, *revoked);
+    co_return Result<>{};
+  }
+  Access access(const Shape& shape) {
+    if (shape.open) return {.open = true};
+    return {.open = false, .keys = keys_of_process.current(), .revoke = [this](Call call, std::string id) {
+              return revoke(call, std::move(id));
+            }};
+  }
   config::SnapshotPtr load(SettingTexts settings) {
     config::Sources sources;
     for (auto& [key, value] : settings) sources.settings.push_back({key, value});
@@ -250,13 +348,15 @@ class SimulatedNode {
   }
   Node* new_node(const Shape& shape) {
     ShardScope here(host.shard());
+    service.state = shape.state;
     node_ = std::make_unique<Node>(service, snapshot, keys, log, BuildInfo{"1.2.3", "abc", "debug"},
-                                   shape.shards, shape.workers);
+                                   shape.shards, shape.workers, access(shape));
     return node_.get();
   }
 
   std::deque<io::Machine> machines_;
   std::unique_ptr<Node> node_;
+  std::unique_ptr<Lifecycle> lifecycle_;
 
  public:
   Node& node;

@@ -14,20 +14,41 @@ std::uint64_t Ghost::bytes_for(std::uint64_t entries) noexcept { return sets_for
 void Ghost::prepare(std::uint64_t entries) { sets_.resize(sets_for(entries)); }
 
 std::uint32_t Ghost::fingerprint(std::uint64_t hash) noexcept {
-  return std::max<std::uint32_t>(1, static_cast<std::uint32_t>(hash >> 32));
+  return std::max<std::uint32_t>(2, static_cast<std::uint32_t>(hash >> 32) & ~evicted);
 }
 
-bool Ghost::knows(std::uint64_t hash) const noexcept {
-  const Set& set = sets_[set_of(hash)];
-  return std::find(set.begin(), set.end(), fingerprint(hash)) != set.end();
+const std::uint32_t* Ghost::find(const Set& set, std::uint64_t hash) noexcept {
+  const std::uint32_t sought = fingerprint(hash);
+  for (const std::uint32_t& mark : set) {
+    if ((mark & ~evicted) == sought) return &mark;
+  }
+  return nullptr;
 }
 
-bool Ghost::remember(std::uint64_t hash) noexcept {
-  if (knows(hash)) return true;
-  Set& set = sets_[set_of(hash)];
+void Ghost::push(Set& set, std::uint32_t mark) noexcept {
   std::shift_right(set.begin(), set.end(), 1);
-  set[0] = fingerprint(hash);
+  set[0] = mark;
+}
+
+bool Ghost::was_evicted(std::uint64_t hash) const noexcept {
+  const std::uint32_t* mark = find(sets_[set_of(hash)], hash);
+  return mark != nullptr && (*mark & evicted) != 0;
+}
+
+bool Ghost::remember_missed(std::uint64_t hash) noexcept {
+  Set& set = sets_[set_of(hash)];
+  if (find(set, hash) != nullptr) return true;
+  push(set, fingerprint(hash));
   return false;
+}
+
+void Ghost::remember_evicted(std::uint64_t hash) noexcept {
+  Set& set = sets_[set_of(hash)];
+  // Its miss, if it is still known, gives its place.
+  if (const std::uint32_t* mark = find(set, hash)) {
+    std::shift_left(set.begin() + (mark - set.data()), set.end(), 1);
+  }
+  push(set, fingerprint(hash) | evicted);
 }
 
 void GroupQueue::add(CacheSlot& slot, bool to_main) noexcept {
@@ -61,8 +82,9 @@ CacheSlot* GroupQueue::evict(Ghost& ghost, unsigned& looks) noexcept {
     CacheSlot& slot = take_oldest(from_small);
     // A reference can only be added under the stripe's lock, which is ours: one that is not held stays so.
     const bool is_held = slot.refs.load(std::memory_order_acquire) > 1;
-    if (!is_held && slot.frequency == 0) {
-      if (from_small) ghost.remember(slot.hash);
+    // One hit shortly after it came is mostly the same reader again.
+    if (!is_held && slot.frequency <= (from_small ? 1 : 0)) {
+      if (from_small) ghost.remember_evicted(slot.hash);
       return &slot;
     }
     if (is_held) ++held;

@@ -1,6 +1,7 @@
-// Which group stays: S3-FIFO. What is new waits in a small queue (a tenth); what was used there, or had been
-// missed shortly before it came, goes to the main queue, which gives everything that was used another round.
-// One pass over many objects flows through the small queue, or is not let in at all (Ghost).
+// Which group stays: S3-FIFO. What comes waits in a small queue (a tenth); what is used there more than once,
+// or comes back soon after it had to leave, goes to the main queue, which gives everything that was used
+// another round. One pass over many objects is not let in at all (Ghost), and one that reads each a few times
+// at once flows through the small queue.
 #pragma once
 
 #include <array>
@@ -17,15 +18,20 @@ class Ghost {
  public:
   static std::uint64_t bytes_for(std::uint64_t entries) noexcept;
   void prepare(std::uint64_t entries);
-  // Whether it was there; it is now.
-  bool remember(std::uint64_t hash) noexcept;
-  bool knows(std::uint64_t hash) const noexcept;
+  // Whether it was there, for whatever reason; it is now.
+  bool remember_missed(std::uint64_t hash) noexcept;
+  void remember_evicted(std::uint64_t hash) noexcept;
+  bool was_evicted(std::uint64_t hash) const noexcept;
 
  private:
-  using Set = std::array<std::uint32_t, 8>;  // the newest first; 0 is none
+  // The newest first; the lowest bit says that it was evicted, 0 is none.
+  using Set = std::array<std::uint32_t, 8>;
+  static constexpr std::uint32_t evicted = 1;
   static std::uint64_t sets_for(std::uint64_t entries) noexcept;
   static std::uint32_t fingerprint(std::uint64_t hash) noexcept;
   std::uint64_t set_of(std::uint64_t hash) const noexcept { return (hash >> 8) & (sets_.size() - 1); }
+  static const std::uint32_t* find(const Set& set, std::uint64_t hash) noexcept;
+  static void push(Set& set, std::uint32_t mark) noexcept;
   std::vector<Set> sets_;
 };
 

@@ -53,7 +53,7 @@ void CacheStripe::insert(CacheSlot& slot, std::uint64_t object_hash, std::uint64
   slot.chain = bucket;
   bucket = &slot;
   slot.refs.fetch_add(1, std::memory_order_relaxed);
-  queue(slot.kind).add(slot, ghost.knows(slot.hash));
+  queue(slot.kind).add(slot, ghost.was_evicted(slot.hash));
   ++count_;
 }
 

@@ -126,7 +126,8 @@ bool GroupCache::wants(const Address& address, std::uint64_t group) noexcept {
   if (bytes() < capacity() / 2) return true;
   const std::uint64_t object = state_->object_hash(address);
   const std::uint64_t hash = State::group_hash(object, group);
-  return state_->stripe_of(object).with([&](CacheStripe& stripe) { return stripe.ghost.remember(hash); });
+  return state_->stripe_of(object).with(
+      [&](CacheStripe& stripe) { return stripe.ghost.remember_missed(hash); });
 }
 
 GroupCache::Reservation GroupCache::reserve(const Address& address, std::uint64_t group,

@@ -63,7 +63,7 @@ struct Fixture {
     const std::uint64_t epoch = cache.erase_epoch(address_of(object));
     GroupCache::Reservation reservation = cache.reserve(address_of(object), group, size);
     if (!reservation) return {};
-    std::ranges::fill(reservation.bytes(), std::byte{mark});
+    std::memset(reservation.bytes().data(), mark, size);
     return std::move(reservation).publish(facts_of(size), epoch);
   }
   // What a reader does: a hit, or a miss that is brought in when it is worth it. Whether it was a hit.
@@ -273,7 +273,7 @@ TEST(GroupCache, an_object_erased_since_it_was_looked_up_is_not_published) {
   EXPECT_TRUE(all_are(ref.bytes(), 5));
 }
 
-// C-5: whatever the scan does, from one read of each to writing every object straight into the cache.
+// C-5: whether the scan writes every object straight into the cache (0) or reads each one to three times.
 class Scan : public testing::TestWithParam<std::tuple<int, std::size_t>> {};
 TEST_P(Scan, does_not_push_out_what_is_used_again_and_again) {
   const auto [reads, size] = GetParam();
@@ -284,14 +284,13 @@ TEST_P(Scan, does_not_push_out_what_is_used_again_and_again) {
   for (std::uint64_t i = 0; i < 10'000; ++i) {
     if (reads == 0) f.put(1000 + i, 0, size);
     for (int read = 0; read < reads; ++read) f.read(1000 + i, 0, size);
-    if (reads > 1 && i % 20 == 0) f.has(i / 20 % 100, 0);  // it is still used, if rarely
   }
   int left = 0;
   for (std::uint64_t i = 0; i < 100; ++i) left += f.has(i, 0);
-  EXPECT_GE(left, reads > 1 ? 90 : 100);
+  EXPECT_EQ(left, 100);
 }
 INSTANTIATE_TEST_SUITE_P(GroupCache, Scan,
-                         testing::Combine(testing::Values(0, 1, 2), testing::Values(4000, large)));
+                         testing::Combine(testing::Values(0, 1, 2, 3), testing::Values(4000, large)));
 
 TEST(GroupCache, a_miss_is_worth_a_slot_the_second_time_and_at_once_while_there_is_room) {
   Fixture f(4 * mebibyte);

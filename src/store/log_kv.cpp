@@ -25,7 +25,8 @@ constexpr std::uint16_t minor_version = 0;
 constexpr std::size_t seal_size = 16;
 constexpr std::size_t header_size = 16 + seal_size;
 constexpr std::size_t frame_size = 4 + seal_size;
-constexpr std::size_t snapshot_record = 64u << 10;  // content of a record, about, when the file is written anew
+constexpr std::size_t snapshot_record = 64u
+                                        << 10;  // content of a record, about, when the file is written anew
 
 std::string encode(const KvBatch& batch) {
   FieldWriter out;
@@ -336,8 +337,7 @@ Task<Result<>> LogEngine::write_anew(Call call) {
     return state.unwritten.size();  // these are in the map, and so in the file
   });
   CO_TRY_VOID(co_await remove_file(call, disk_, new_path()));
-  CO_TRY(std::shared_ptr<io::File> file,
-         co_await disk_.open(call, new_path(), io::OpenMode::create_new));
+  CO_TRY(std::shared_ptr<io::File> file, co_await disk_.open(call, new_path(), io::OpenMode::create_new));
   CO_TRY_VOID(co_await file->write_blocks(call, 0, blocks_of(text), io::Sync::data));
   // From here on a failure leaves open which of the two files a crash would find.
   auto placed = co_await disk_.rename(call, new_path(), file_path());
@@ -372,9 +372,7 @@ class LogPort final : public Kv {
                  return engine->scan(from, until, limit);
                });
   }
-  Task<Result<>> write(Call call, KvBatch batch) override {
-    return engine_->write(call, std::move(batch));
-  }
+  Task<Result<>> write(Call call, KvBatch batch) override { return engine_->write(call, std::move(batch)); }
   Task<Result<>> flush(Call call) override { return engine_->flush(call); }
 
  private:

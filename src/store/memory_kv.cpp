@@ -69,7 +69,8 @@ std::optional<std::string> KvMap::find(std::string_view key) const {
 
 std::vector<KvPair> KvMap::scan(std::string_view from, std::string_view until, std::size_t limit) const {
   std::vector<KvPair> out;
-  for (auto at = pairs_.lower_bound(from); at != pairs_.end() && at->first < until && out.size() < limit; ++at)
+  for (auto at = pairs_.lower_bound(from); at != pairs_.end() && at->first < until && out.size() < limit;
+       ++at)
     out.push_back({at->first, at->second});
   return out;
 }

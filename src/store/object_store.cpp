@@ -33,6 +33,11 @@ std::unique_ptr<StorePort> ObjectStore::make_port(io::Machine& machine) {
   return std::make_unique<StorePort>(*this, machine);
 }
 
+void ObjectStore::ask_for_scrub() {
+  // A mailbox that is full has other worries; asking again is the caller's.
+  (void)home_mailbox_->try_post_call([this] { home_->start_scrub(); });
+}
+
 void ObjectStore::forget_segment(std::uint32_t segment) {
   const auto ports = ports_.with([](PortList& list) { return list.ports; });
   for (const auto& [port, mailbox] : ports) {

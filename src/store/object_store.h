@@ -72,6 +72,7 @@ class ObjectStore {
   StoreStatus& status() noexcept { return status_; }
   bool writable() const noexcept { return status_.open && !status_.fenced && !status_.full; }
   GroupCache& cache() noexcept { return cache_; }
+  void ask_for_scrub();
 
  private:
   friend class ObjectHome;

@@ -219,8 +219,7 @@ class RocksPort final : public Kv {
   }
 
   Task<Result<>> flush(Call call) override {
-    return run(pool_, call, Lane::commit,
-               [database = database_] { return database->use(&Database::flush); });
+    return run(pool_, call, Lane::commit, [database = database_] { return database->use(&Database::flush); });
   }
 
  private:
@@ -264,17 +263,20 @@ Task<Result<std::shared_ptr<KvEngine>>> RocksKvMaker::open(Call call, io::Machin
                                                            std::string directory) {
   auto made = co_await machine.disk.make_directory(call, directory);
   if (!made && made.error().code != ErrorCode::conflict) co_return fail(made.error());
-  co_return co_await run(machine.pool, call, Lane::commit,
-                         [options = options_, directory = std::move(directory)] {
-                           return open_database(options, directory);
-                         });
+  // RocksDB makes its files durable, but not the directory they are in.
+  const std::string parent = directory.substr(0, directory.find_last_of('/') + 1) + ".";
+  CO_TRY_VOID(co_await machine.disk.sync_directory(call, parent));
+  co_return co_await run(
+      machine.pool, call, Lane::commit,
+      [options = options_, directory = std::move(directory)] { return open_database(options, directory); });
 }
 
 Task<Result<>> RocksKvMaker::destroy(Call call, io::Machine& machine, std::string directory) {
   return run(machine.pool, call, Lane::commit, [directory = std::move(directory)] {
     rocksdb::Options options;
     options.info_log = std::make_shared<NoDiary>();
-    return result_of(rocksdb::DestroyDB(directory, options), "destroy map");
+    const rocksdb::Status status = rocksdb::DestroyDB(directory, options);
+    return status.IsPathNotFound() ? Result<>{} : result_of(status, "destroy map");
   });
 }
 

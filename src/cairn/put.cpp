@@ -1,0 +1,138 @@
+// `cairn put`: files, directories and stdin become objects.
+#include <fmt/format.h>
+
+#include <memory>
+
+#include "cairn/local_files.h"
+#include "cairn/parallel.h"
+#include "cairn/session.h"
+#include "cairn/verbs.h"
+#include "client/manifest.h"
+#include "client/media_type.h"
+#include "client/upload.h"
+#include "codec/json_writer.h"
+#include "crypto/blake3.h"
+#include "runtime/pool.h"
+
+namespace cairn::cli {
+namespace {
+
+using client::Failure;
+using client::Outcome;
+using client::Stored;
+
+struct Putting {
+  Session* session;
+  Progress progress;
+  std::unique_ptr<client::UploadLedger> ledger;
+  bool follow;
+  ExitOfSeveral exits;
+  bool skipped = false;
+
+  explicit Putting(Session* of)
+      : session(of), progress(of->terminal, "put"), follow(of->invocation.has("follow")) {
+    if (std::string directory = upload_ledger_directory(); !directory.empty())
+      ledger = std::make_unique<client::UploadLedger>(of->machine, std::move(directory));
+  }
+  client::PutOptions options(std::string media_type) {
+    return {.media_type = std::move(media_type),
+            .moved = [this](std::uint64_t bytes) { progress.moved(bytes); }};
+  }
+  std::string type_of(const std::string& path) const {
+    return std::string(session->invocation.get("type", client::guess_media_type(path)));
+  }
+};
+
+// One file, wherever it is listed.
+struct Item {
+  std::string path, full;
+  FileFacts facts;
+  std::optional<Outcome<Stored>> outcome = {};
+};
+
+Task<Outcome<Stored>> put_one(Call call, Putting* putting, const Item* item) {
+  io::Machine& machine = putting->session->machine;
+  CO_TRY(const std::unique_ptr<io::File> file,
+         co_await machine.disk.open(call, item->full, io::OpenMode::read));
+  client::PutOptions options = putting->options(putting->type_of(item->path));
+  if (putting->ledger != nullptr) {
+    options.ledger = putting->ledger.get();
+    options.ledger_key = client::ledger_key(absolute_path(item->full), item->facts.size,
+                                            item->facts.modified_ns, putting->session->where);
+  }
+  co_return co_await client::put_file(call, putting->session->storage, file.get(), std::move(options));
+}
+
+void tell(Putting* putting, std::string_view path, std::string_view kind, const Outcome<Stored>& outcome,
+          std::optional<std::size_t> entries = {}) {
+  const Terminal& terminal = putting->session->terminal;
+  putting->progress.clear();
+  if (!outcome) {
+    putting->exits.add(exit_of(outcome.error()));
+    if (outcome.error().code() != ErrorCode::cancelled) terminal.complain(outcome.error(), path);
+    return;
+  }
+  putting->exits.add(Exit::ok);
+  const std::string address = format_address(outcome->address);
+  if (terminal.json()) {
+    std::string text;
+    codec::JsonWriter json(text);
+    json.begin_object().field("path", path).field("kind", kind).field("address", address);
+    json.field("size", outcome->size).field("fresh", outcome->fresh);
+    if (entries) json.field("entries", *entries);
+    json.end_object().finish();
+    terminal.line(text);
+  } else {
+    terminal.line(terminal.quiet() ? address : fmt::format("{}  {}", address, printable(path)));
+  }
+}
+
+Task<> put_item(Call call, Putting* putting, Item* item) {
+  item->outcome.emplace(co_await put_one(call, putting, item));
+}
+
+// Tells of each as soon as all before it have been told of.
+struct InOrder {
+  Putting* putting;
+  std::vector<Item>* items;
+  std::size_t told = 0;
+  void tell_more() {
+    for (; told < items->size() && (*items)[told].outcome; ++told)
+      tell(putting, (*items)[told].path, "file", *(*items)[told].outcome);
+  }
+};
+Task<> put_and_tell(Call call, InOrder* order, std::size_t index) {
+  co_await put_item(call, order->putting, &(*order->items)[index]);
+  order->tell_more();
+}
+
+Task<> put_files(Call call, Putting* putting, std::vector<Item>* items) {
+  for (const Item& item : *items) putting->progress.expect(item.facts.size);
+  InOrder order{putting, items};
+  co_await run_parallel(call, &putting->session->machine.shard, items->size(), files_at_once,
+                        [&order](Call each, std::size_t i) { return put_and_tell(each, &order, i); });
+  items->clear();
+}
+
+Task<Outcome<Stored>> put_manifest(Call call, Putting* putting, const std::vector<Item>* items) {
+  client::Manifest manifest;
+  for (const Item& item : *items)
+    manifest.entries.push_back({item.path, (*item.outcome)->address, (*item.outcome)->size,
+                                std::string(client::guess_media_type(item.path))});
+  const Invocation& invocation = putting->session->invocation;
+  if (const auto title = invocation.find("title")) manifest.title = *title;
+  if (invocation.has("created")) manifest.created = putting->session->machine.shard.wall();
+  if (const auto previous = invocation.find("previous")) {
+    manifest.previous = parse_address(*previous);
+    if (!manifest.previous) co_return fail(Failure(ErrorCode::invalid, "--previous is not an address"));
+  }
+  CO_TRY(const std::string bytes, client::encode_manifest(std::move(manifest)));
+  client::PutOptions options{.media_type = std::string(client::manifest_media_type)};
+  co_return co_await client::put_text(call, putting->session->storage, &bytes, std::move(options));
+}
+
+Task<> put_directory(Call call, Putting* putting, std::string path) {
+  CO_RUN_TREE
+}
+
+}  // namespace

@@ -1,0 +1,204 @@
+#include "cairn/session.h"
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <vector>
+
+#include "crypto/blake3.h"
+#include "io/process.h"
+#include "runtime/scope.h"
+
+namespace cairn::cli {
+namespace {
+
+constexpr Duration probe_patience = Duration::seconds(3);
+
+// A place where the server may be.
+struct Candidate {
+  Endpoint endpoint;
+  std::string named;  // as the message calls it
+};
+
+struct Search {
+  std::vector<Candidate> candidates;
+  bool told = false;  // by --url or CAIRN_URL: there and nowhere else
+  std::optional<std::string> wrong;
+};
+
+std::string environment(const char* name) {
+  const char* value = std::getenv(name);
+  return value != nullptr ? value : "";
+}
+
+Search where_to_look(const Invocation& invocation, const std::string& data) {
+  Search search;
+  std::string told(invocation.get("url", ""));
+  if (told.empty()) told = environment("CAIRN_URL");
+  if (!told.empty()) {
+    search.told = true;
+    if (auto endpoint = parse_url(told))
+      search.candidates.push_back({*endpoint, told});
+    else
+      search.wrong = told;
+    return search;
+  }
+  const std::string socket = data + "/cairn.sock";
+  struct stat is{};
+  if (stat(socket.c_str(), &is) == 0 && S_ISSOCK(is.st_mode))
+    search.candidates.push_back({{.host = {}, .port = 0, .path = socket}, socket});
+  for (const std::uint16_t port : {std::uint16_t{7400}, std::uint16_t{7410}})
+    search.candidates.push_back({{.host = "127.0.0.1", .port = port}, fmt::format("127.0.0.1:{}", port)});
+  return search;
+}
+
+// The admin's own token is for the server on this machine: another one must not learn it by being asked.
+std::string find_token(const Endpoint& endpoint, const std::string& data) {
+  if (std::string given = environment("CAIRN_CAP"); !given.empty()) return given;
+  if (endpoint.path.empty() && !endpoint.is_loopback()) return {};
+  return read_token_file(data + "/keys/admin.cap");
+}
+
+struct Run {
+  const Invocation& invocation;
+  const Terminal& terminal;
+  Work work;
+  Server server;
+  io::Process& process;
+  Search search;
+  std::string data;
+  Exit exit = Exit::failed;
+  bool interrupted = false;
+};
+
+Task<Exit> use(Call call, Run* run, client::Transport* transport, client::ServerVersion version,
+               std::string where) {
+  client::StorageClient storage(*transport);
+  Session session{.machine = run->process.machine(0),
+                  .invocation = run->invocation,
+                  .terminal = run->terminal,
+                  .data = run->data,
+                  .storage = &storage,
+                  .server = std::move(version),
+                  .where = std::move(where),
+                  .unreachable = {}};
+  co_return co_await run->work(call, &session);
+}
+
+Task<std::optional<Exit>> try_candidate(Call call, Run* run, Candidate candidate, client::Failure* why) {
+  client::TransportOptions options;
+  options.endpoint = candidate.endpoint;
+  options.token = find_token(candidate.endpoint, run->data);
+  client::Transport transport(run->process.machine(0), std::move(options));
+  std::optional<Exit> exit;
+  {
+    client::StorageClient storage(transport);
+    auto version = co_await storage.version(call.within(probe_patience));
+    if (version)
+      exit = co_await use(call, run, &transport, std::move(*version), format_url(candidate.endpoint));
+    else
+      *why = std::move(version.error());
+  }
+  co_await transport.close(call.unbounded());
+  co_return exit;
+}
+
+Task<Exit> search_and_work(Call call, Run* run) {
+  client::Failure why;
+  std::string asked;
+  for (const Candidate& candidate : run->search.candidates) {
+    asked += (asked.empty() ? "" : ", ") + candidate.named;
+    auto exit = co_await try_candidate(call, run, candidate, &why);
+    if (exit) co_return *exit;
+    if (call.stopped()) co_return Exit::interrupted;
+  }
+  client::Failure failure(ErrorCode::connection_lost, "no cairn answers");
+  failure.asked = std::move(asked);
+  if (run->server == Server::useful) {
+    Session session{.machine = run->process.machine(0),
+                    .invocation = run->invocation,
+                    .terminal = run->terminal,
+                    .data = run->data,
+                    .server = {},
+                    .where = {},
+                    .unreachable = std::move(failure)};
+    co_return co_await run->work(call, &session);
+  }
+  run->terminal.complain("unreachable", fmt::format("no cairn answers ({})", why.message), failure.asked,
+                         run->search.told ? "is the address right, and is it up? cairn up starts one here"
+                                          : "start one: cairn up; or name one: --url http://HOST:PORT");
+  co_return Exit::unreachable;
+}
+
+Task<> work_to_the_end(Call call, Run* run) {
+  run->exit = co_await search_and_work(call, run);
+  run->process.stop();
+}
+
+}  // namespace
+
+std::string data_directory(const Invocation& invocation) {
+  return std::string(invocation.get("data", "./cairn-data"));
+}
+
+std::optional<Endpoint> parse_url(std::string_view text) {
+  if (text.starts_with("unix:")) return parse_endpoint(text);
+  if (text.starts_with("http://")) {
+    text.remove_prefix(7);
+    while (text.ends_with('/')) text.remove_suffix(1);
+    if (text.find('/') != std::string_view::npos) return std::nullopt;
+    if (auto endpoint = parse_endpoint(text)) return endpoint;
+    return parse_endpoint(std::string(text) + ":80");
+  }
+  return parse_endpoint(text);
+}
+
+std::string format_url(const Endpoint& endpoint) {
+  return endpoint.path.empty() ? "http://" + format_endpoint(endpoint) : format_endpoint(endpoint);
+}
+
+std::string read_token_file(const std::string& path) {
+  auto text = io::read_small_file(path, 64 << 10);
+  if (!text) return {};
+  while (!text->empty() && (text->back() == '\n' || text->back() == '\r' || text->back() == ' '))
+    text->pop_back();
+  return std::move(*text);
+}
+
+int run_session(const Invocation& invocation, Work work, Server server) {
+  const Terminal terminal(invocation);
+  const std::string data = data_directory(invocation);
+  Search search = where_to_look(invocation, data);
+  if (search.wrong) {
+    terminal.complain("usage", fmt::format("`{}` is not the URL of a server", printable(*search.wrong)), {},
+                      "http://HOST:PORT or unix:PATH");
+    return code_of(Exit::usage);
+  }
+  crypto::warm_up();
+  io::Process process(1);
+  Run run{.invocation = invocation,
+          .terminal = terminal,
+          .work = work,
+          .server = server,
+          .process = process,
+          .search = std::move(search),
+          .data = data};
+  {
+    Scope scope(process.machine(0).shard);
+    scope.spawn("verb", work_to_the_end(scope.call(), &run));
+    process.run([&](io::Signal signal) {
+      if (signal == io::Signal::reload) return;
+      if (std::exchange(run.interrupted, true)) io::leave_now(code_of(Exit::interrupted));
+      scope.cancel(StopReason::aborted);
+    });
+  }
+  const bool flushed = std::fflush(stdout) == 0;
+  // A pool thread may still sit in a read of the terminal, which nothing ends: do not wait for it.
+  if (run.interrupted) io::leave_now(code_of(Exit::interrupted));
+  if (!flushed && run.exit == Exit::ok) return code_of(Exit::failed);
+  return code_of(run.exit);
+}
+
+}  // namespace cairn::cli

@@ -1,0 +1,44 @@
+// The verbs, and what they share.
+#pragma once
+
+#include <string>
+
+#include "cairn/command.h"
+
+namespace cairn::cli {
+
+// Objects.
+int put_verb(const Invocation& invocation);
+int get_verb(const Invocation& invocation);
+int cat_verb(const Invocation& invocation);
+int ls_verb(const Invocation& invocation);
+int stat_verb(const Invocation& invocation);
+int rm_verb(const Invocation& invocation);
+int pin_verb(const Invocation& invocation);
+int unpin_verb(const Invocation& invocation);
+// Capabilities.
+int cap_mint_verb(const Invocation& invocation);
+int cap_attenuate_verb(const Invocation& invocation);
+int cap_inspect_verb(const Invocation& invocation);
+int cap_revoke_verb(const Invocation& invocation);
+// How it is.
+int status_verb(const Invocation& invocation);
+int health_verb(const Invocation& invocation);
+int doctor_verb(const Invocation& invocation);
+// About the program.
+int config_show_verb(const Invocation& invocation);
+int config_check_verb(const Invocation& invocation);
+int config_docs_verb(const Invocation& invocation);
+int topology_verb(const Invocation& invocation);
+int completion_verb(const Invocation& invocation);
+int version_verb(const Invocation& invocation);
+int help_verb(const Invocation& invocation);
+int docs_verb(const Invocation& invocation);
+// Services.
+int up_verb(const Invocation& invocation);
+int storage_verb(const Invocation& invocation);
+
+// A command line that cannot be meant: says so, and gives the exit code.
+int complain_usage(const Invocation& invocation, const std::string& what, const std::string& hint = {});
+
+}  // namespace cairn::cli

@@ -1,0 +1,42 @@
+// RamDisk: a disk in memory, for a node that must leave nothing behind. Bounded; gone with the process.
+//
+// From any thread: each file's bytes and the names are under locks of their own, and no operation waits.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "io/file.h"
+#include "runtime/guarded.h"
+
+namespace cairn::io {
+
+class RamDisk final : public Disk {
+ public:
+  explicit RamDisk(std::uint64_t capacity);
+  ~RamDisk() override;
+
+  Task<Result<std::unique_ptr<File>>> open(Call call, std::string path, OpenMode mode) override;
+  Task<Result<>> rename(Call call, std::string from, std::string to) override;
+  Task<Result<>> unlink(Call call, std::string path) override;
+  Task<Result<>> make_directory(Call call, std::string path) override;
+  Task<Result<std::vector<std::string>>> list(Call call, std::string path) override;
+  Task<Result<>> sync_directory(Call call, std::string path) override;
+  Task<Result<std::uint64_t>> free_space(Call call, std::string path) override;
+
+  struct Room;
+  struct Content;
+
+ private:
+  static constexpr unsigned names_rank = 24;
+  struct Names {
+    std::map<std::string, std::shared_ptr<Content>> files;
+    std::map<std::string, bool> directories;
+  };
+  std::shared_ptr<Room> room_;
+  Guarded<Names, names_rank> names_;
+};
+
+}  // namespace cairn::io

@@ -1,0 +1,60 @@
+#include "serve/authorizer.h"
+
+#include <functional>
+
+#include "base/check.h"
+
+namespace cairn::serve {
+namespace {
+
+constexpr std::string_view scheme = "bearer";
+
+char lower(char c) noexcept { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
+
+}  // namespace
+
+std::string_view find_bearer(const http::Fields& fields) noexcept {
+  if (fields.repeated(http::FieldName::authorization)) return {};
+  std::string_view value = fields.get(http::FieldName::authorization);
+  if (value.size() <= scheme.size() || value[scheme.size()] != ' ') return {};
+  for (std::size_t i = 0; i < scheme.size(); ++i)
+    if (lower(value[i]) != scheme[i]) return {};
+  value.remove_prefix(scheme.size());
+  while (value.starts_with(' ')) value.remove_prefix(1);
+  return value;
+}
+
+Authorizer::Authorizer(KeySnapshotPtr keys) : keys_(std::move(keys)) { CHECK(keys_ != nullptr); }
+
+Authorizer::~Authorizer() { forget(); }
+
+void Authorizer::forget() noexcept {
+  for (Known& each : known_) {
+    crypto::wipe(each.token);
+    each.token.clear();
+    each.macaroon = {};
+  }
+}
+
+void Authorizer::take_keys(KeySnapshotPtr keys) {
+  if (keys->version <= keys_->version) return;
+  keys_ = std::move(keys);
+  forget();
+}
+
+Result<> Authorizer::authorize(const http::Fields& fields, const crypto::CapabilityRequest& request) {
+  const std::string_view token = find_bearer(fields);
+  if (token.empty()) return fail(ErrorCode::unauthorized, "a capability is needed", Side::client);
+  Known& known = known_[std::hash<std::string_view>()(token) % known_max];
+  // In full and in constant time: the one who asks may be guessing at somebody else's token.
+  if (known.token.empty() || !crypto::equal_constant_time(as_bytes(known.token), as_bytes(token))) {
+    ++verified_;
+    TRY(crypto::Macaroon macaroon, crypto::authenticate(keys_->ring, token));
+    crypto::wipe(known.token);
+    known.token = token;
+    known.macaroon = std::move(macaroon);
+  }
+  return crypto::check_caveats(known.macaroon, request);
+}
+
+}  // namespace cairn::serve

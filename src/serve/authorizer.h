@@ -1,0 +1,64 @@
+// Authorizer: a shard's judge of bearer tokens: is this one genuine, and do its caveats hold for this
+// request?
+//   [Z-1] A token counts under the newest keys only that this shard was given: new keys void every verdict.
+//   [Z-2] Caveats are checked for every request; only that a token is genuine is remembered.
+//   [Z-3] No part of a token gets into an error.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "base/result.h"
+#include "crypto/key_ring.h"
+#include "http/fields.h"
+
+namespace cairn::serve {
+
+// The root keys of one moment, the same for every shard and service of a process.
+struct KeySnapshot {
+  std::uint64_t version = 0;  // the later, the higher
+  crypto::KeyRing ring;
+};
+using KeySnapshotPtr = std::shared_ptr<const KeySnapshot>;
+
+class Authorizer {
+ public:
+  explicit Authorizer(KeySnapshotPtr keys);
+  ~Authorizer();
+  Authorizer(const Authorizer&) = delete;
+  Authorizer& operator=(const Authorizer&) = delete;
+
+  // Keys come from several places; older ones than the present ones change nothing.
+  void take_keys(KeySnapshotPtr keys);
+  std::uint64_t version() const noexcept { return keys_->version; }
+
+  // `unauthorized` without one genuine `Authorization: Bearer` token, `forbidden` when a caveat does not
+  // hold.
+  Result<> authorize(const http::Fields& fields, const crypto::CapabilityRequest& request);
+
+  // How many tokens were verified in full, for tests.
+  std::uint64_t verified() const noexcept { return verified_; }
+
+ private:
+  // A hot client shows the same token with each request: the chain of MACs is computed once for it. Only
+  // genuine tokens get in, so nobody can push them out with invented ones.
+  struct Known {
+    std::string token;
+    crypto::Macaroon macaroon;
+  };
+  static constexpr std::size_t known_max = 64;
+
+  void forget() noexcept;
+
+  KeySnapshotPtr keys_;
+  std::array<Known, known_max> known_;  // by hash; an empty token: none
+  std::uint64_t verified_ = 0;
+};
+
+// What follows `Bearer` in the one Authorization field; empty when there is none, or more than one.
+std::string_view find_bearer(const http::Fields& fields) noexcept;
+
+}  // namespace cairn::serve

@@ -1,0 +1,78 @@
+// Lifecycle: the services of one process from their start to their end, the same in real and simulated ones.
+//   [L-1] A service starts after those before it in the list, on shard 0 before the other shards; it lets
+//         requests in when it has started on all of them.
+//   [L-2] The end goes through the list backwards under one deadline: a service drains on every shard, then
+//   it
+//         stops, on shard 0 last.
+//   [L-3] A service stops exactly where it had started, once, and not while something of it still lives.
+// It lives on shard 0 and reaches the others by mail that is part of it, which no full mailbox refuses.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "serve/node.h"
+
+namespace cairn::serve {
+
+struct LifecycleOutcome {
+  const Node* failed = nullptr;  // the service that could not start
+  Error failure;
+  std::size_t aborted = 0;
+  std::vector<std::string> still_alive;  // tasks that outlived their abort: their frames cannot be taken down
+};
+
+struct LifecycleEvents {
+  std::function<void()> serving = {};  // every service has started
+  std::function<void(const Node& node, unsigned shard, const DrainResult& result)> drained = {};
+};
+
+class Lifecycle {
+ public:
+  // Beyond the deadline of the drain.
+  static constexpr Duration stop_grace = Duration::seconds(2);
+
+  // Each node after those it depends on. They are attached and started, on the same shards, and outlive this.
+  explicit Lifecycle(std::vector<Node*> nodes, LifecycleEvents events = {});
+  ~Lifecycle();
+  Lifecycle(const Lifecycle&) = delete;
+  Lifecycle& operator=(const Lifecycle&) = delete;
+
+  // Starts the services, waits for end() or a service that cannot start, and ends them.
+  // Cancel: partial — it lets go where it is; the nodes are the caller's to take down.
+  Task<Result<LifecycleOutcome>> run(Call call);
+
+  // --- on shard 0
+  // The first signal. A start that is under way is cancelled; that is no failure.
+  void end(Duration within);
+  // The second.
+  void abort();
+  bool ending() const noexcept { return ending_; }
+  // The longest of the services' timeouts.drain: the one deadline of them all.
+  Duration drain_timeout() const noexcept;
+
+ private:
+  enum class Step : std::uint8_t { start, drain, stop };
+  struct Leg;
+
+  unsigned shards() const noexcept { return static_cast<unsigned>(legs_.size()); }
+  Task<Result<>> start_all(Call call);
+  Task<Result<>> start_one(Call call, Node& node);
+  Task<Result<>> end_one(Call call, Node& node);
+  // Has the shards [first, last) do a step, and waits for all of them.
+  Task<Result<>> order(Call call, Step step, Node& node, unsigned first, unsigned last);
+  void reported();
+
+  std::vector<Node*> nodes_;
+  LifecycleEvents events_;
+  std::vector<std::unique_ptr<Leg>> legs_;  // by shard
+  unsigned awaited_ = 0;                    // reports of the step under way
+  bool ending_ = false, aborting_ = false;
+  Instant deadline_ = Instant::never();
+  WaitList waiters_;  // run(), for reports and for the end
+  LifecycleOutcome outcome_;
+};
+
+}  // namespace cairn::serve

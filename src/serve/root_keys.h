@@ -1,0 +1,60 @@
+// RootKeys: the root keys of capabilities as a process has them: a file that other processes may rewrite too,
+// or memory only.
+//   [Y-1] A revocation that was answered is durable (of a file), and no rewrite of another process is lost:
+//         whoever rewrites the file reads it first, under a lock beside it.
+//   [Y-2] A snapshot with a higher version was read later; a damaged file never replaces what is known.
+// The file's bytes: docs/formats/capability-root.md.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "io/small_file.h"
+#include "runtime/guarded.h"
+#include "serve/authorizer.h"
+
+namespace cairn::serve {
+
+class RootKeys {
+ public:
+  // In memory only: gone with the process.
+  explicit RootKeys(crypto::KeyRing ring);
+  // What the file says. Blocks. `not_found` when there is none, `malformed` when it is damaged.
+  static Result<std::unique_ptr<RootKeys>> open(std::string path);
+  // Makes the file, durably. `conflict` when there is one already. Blocks.
+  static Result<> create(const std::string& path, const crypto::KeyRing& ring);
+
+  // From any thread.
+  KeySnapshotPtr current() const;
+
+  // --- from any thread but a shard's: they block
+  // Voids every token under the id; gives what holds from now on. Errors: those of KeyRing::revoke,
+  // io_failed, malformed.
+  Result<KeySnapshotPtr> revoke(std::string_view id);
+  // From now on `key` mints. Errors: those of KeyRing::rotate, io_failed, malformed.
+  Result<KeySnapshotPtr> rotate(crypto::RootKey key);
+  // Looks whether somebody else has rewritten the file; gives what holds from now on. After an error what was
+  // known holds on.
+  Result<KeySnapshotPtr> refresh();
+
+ private:
+  struct Held {
+    KeySnapshotPtr keys;
+    io::FileMark mark;  // of the file they were read from
+  };
+  static constexpr unsigned rank = 11;
+  static constexpr std::size_t file_max = 64 * 1024;
+
+  RootKeys(std::string path, Held held);
+  static Result<crypto::KeyRing> read(const std::string& path);
+  template <class Change>
+  Result<KeySnapshotPtr> rewrite(Change change);
+  Result<KeySnapshotPtr> read_again();
+  KeySnapshotPtr hold(crypto::KeyRing ring, io::FileMark mark);
+
+  const std::string path_;  // empty: in memory only
+  Guarded<Held, rank> held_;
+};
+
+}  // namespace cairn::serve

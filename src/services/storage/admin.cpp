@@ -1,0 +1,86 @@
+#include "codec/json_writer.h"
+#include "runtime/wait.h"
+#include "services/storage/shard.h"
+#include "store/object_home.h"
+
+namespace cairn::storage {
+
+using http::Exchange;
+
+Task<Result<>> StorageShard::remove(Call call, Exchange& exchange) {
+  const Address address = exchange.route.address;
+  // Every directory that has it; bad copies too.
+  CO_TRY(const std::size_t removed, co_await ports_->remove(call, address));
+  if (removed == 0) co_return fail(ErrorCode::not_found, "no such object", Side::client);
+  exchange.response.status = 204;
+  co_return Result<>{};
+}
+
+Task<Result<>> StorageShard::pin(Call call, Exchange& exchange, bool pinned) {
+  CO_TRY(const store::SetPort::Found found, co_await ports_->find(call, exchange.route.address));
+  if (found.port == nullptr) co_return fail(ErrorCode::not_found, "no such object", Side::client);
+  CO_TRY_VOID(co_await found.port->pin(call, exchange.route.address, pinned));
+  exchange.response.status = 204;
+  co_return Result<>{};
+}
+
+Task<Result<>> StorageShard::status(Exchange& exchange) {
+  codec::JsonWriter json(exchange.response.text);
+  std::uint64_t objects = 0, bytes = 0, uploads = 0, quarantined = 0;
+  for (std::size_t i = 0; i < shared_.stores->size(); ++i) {
+    const store::StoreStatus& one = shared_.stores->at(i).status();
+    objects += one.objects;
+    bytes += one.bytes;
+    uploads += one.uploads;
+    quarantined += one.quarantined;
+  }
+  json.begin_object()
+      .field("objects", objects)
+      .field("bytes", bytes)
+      .field("uploads", uploads)
+      .field("quarantined", quarantined)
+      .field("cache_bytes", shared_.cache->bytes())
+      .field("cache_capacity", shared_.cache->capacity())
+      .key("data_dirs")
+      .begin_array();
+  for (std::size_t i = 0; i < shared_.stores->size(); ++i) {
+    store::ObjectStore& store = shared_.stores->at(i);
+    const store::StoreStatus& one = store.status();
+    json.begin_object()
+        .field("directory", store.options().directory)
+        .field("writable", store.writable())
+        .field("fenced", one.fenced.load())
+        .field("full", one.full.load())
+        .field("objects", one.objects.load())
+        .field("bytes", one.bytes.load())
+        .field("segments", one.segments.load())
+        .field("log_bytes", one.log_bytes.load())
+        .field("dead_bytes", one.dead_bytes.load())
+        .field("damaged_places", one.damage.load())
+        .key("scrub")
+        .begin_object()
+        .field("segment", one.scrub_segment.load())
+        .field("passes", one.scrub_passes.load())
+        .field("bytes", one.scrub_bytes.load())
+        .end_object()
+        .end_object();
+  }
+  json.end_array().end_object().finish();
+  exchange.response.answer_text("application/json");
+  co_return Result<>{};
+}
+
+Task<Result<>> StorageShard::scrub(Exchange& exchange) {
+  for (std::size_t i = 0; i < shared_.stores->size(); ++i) shared_.stores->at(i).ask_for_scrub();
+  exchange.response.status = 202;
+  co_return Result<>{};
+}
+
+// Readiness follows what the stores say of themselves.
+Task<> StorageShard::watch_gates(Call call) {
+  do {
+    context_.health.set("writes", shared_.stores->writable());
+  } while (co_await sleep_for(call, Duration::millis(100)));
+}
+
+}  // namespace cairn::storage

@@ -1,0 +1,142 @@
+#include "services/storage/declarations.h"
+
+namespace cairn::storage {
+namespace {
+
+constexpr TaskDeclaration tasks[] = {
+    {"supervisor", "supervisor", "one per shard", Criticality::essential,
+     "starts tasks, restarts them, ends them in order", "the process"},
+    {"listener", "listener", "one per shard", Criticality::essential, "accepts connections within the caps",
+     "the shard's connection scope"},
+    {"connection", "connection", "one per connection", Criticality::essential,
+     "reads heads, admits, takes bodies in, answers hot reads, sends", "the shard's connection scope"},
+    {"worker", "worker", "128 per shard", Criticality::essential,
+     "the GET and PUT pool: looks up, reads and verifies, waits for commits", "supervisor"},
+    {"committer", "committer", "one per data directory", Criticality::essential,
+     "the only writer of a log and its index: group commit", "supervisor"},
+    {"compactor", "compactor", "one per data directory", Criticality::degrading,
+     "moves what is alive out of mostly dead segments", "supervisor"},
+    {"scrubber", "scrubber", "one per data directory", Criticality::degrading,
+     "verifies everything at a pace, quarantines what is bad", "supervisor"},
+    {"sweeper", "sweeper", "one per data directory", Criticality::degrading,
+     "ends uploads whose time is over", "supervisor"},
+    {"event-log", "observer", "one per shard", Criticality::degrading,
+     "writes events to the log, counts what it missed", "supervisor"},
+};
+
+constexpr QueueDeclaration queues[] = {
+    {"work",
+     QueueKind::mpsc,
+     work_capacity,
+     {"connection"},
+     {"worker"},
+     OverflowPolicy::refuse,
+     "queue_depth"},
+    {"changes",
+     QueueKind::mpsc,
+     512,
+     {"worker", "connection", "compactor", "scrubber", "sweeper"},
+     {"committer"},
+     OverflowPolicy::refuse,
+     "queue_depth"},
+    {"events",
+     QueueKind::broadcast,
+     serve::events_capacity,
+     {"supervisor"},
+     {"event-log"},
+     OverflowPolicy::drop_oldest,
+     "bus_lagged_total"},
+    {"shutdown",
+     QueueKind::watch,
+     1,
+     {"supervisor"},
+     {"listener", "connection", "worker"},
+     OverflowPolicy::keep_latest,
+     ""},
+    {"config",
+     QueueKind::watch,
+     1,
+     {"supervisor"},
+     {"connection", "worker"},
+     OverflowPolicy::keep_latest,
+     ""},
+};
+
+constexpr LockDeclaration locks[] = {
+    {"addresses", 10, "connections counted per address (16 stripes)"},
+    {"ports", 18, "the shards' ports of a store, to tell them of a segment that is gone"},
+    {"cache-stripe", 20, "verified groups by address (striped)"},
+    {"cache-slots", 22, "free slots of the cache"},
+};
+
+constexpr WriterDeclaration writers[] = {
+    {"a connection's stream", "its connection task"},
+    {"an exchange's response", "connection, then the worker it was handed to"},
+    {"a data directory's log and index", "its committer"},
+    {"metric cells of a shard", "that shard"},
+};
+
+}  // namespace
+
+const ServiceDeclaration declaration{
+    .name = "storage",
+    .purpose = "Keeps and serves bytes by their BLAKE3 address, verified on every read from disk",
+    .owner = "cairn maintainers",
+    .last_reviewed = "2026-11-15",
+    .drain = Duration::seconds(3),
+    .tasks = tasks,
+    .queues = queues,
+    .locks = locks,
+    .writers = writers,
+};
+
+Keys declare_keys(config::Schema& schema, const std::string& prefix) {
+  using config::Reload;
+  Keys keys;
+  config::ServerDefaults defaults;
+  defaults.bind = "127.0.0.1:7410";
+  defaults.work_queue = work_capacity;
+  keys.server = config::declare_server_keys(schema, defaults, prefix);
+  const auto name = [&](const char* key) { return config::full_name(prefix, key); };
+  keys.data_dirs = schema.add<std::vector<std::string>>(
+      {.name = name("storage.data_dirs"),
+       .default_value = "[]",
+       .doc =
+           "Directories that hold objects, each a store of its own; empty: `storage` in the data directory.",
+       .reload = Reload::restart});
+  keys.segment_size = schema.add<Bytes>({.name = name("storage.segment_size"),
+                                         .default_value = "256MiB",
+                                         .doc = "Size at which a segment of the log is ended.",
+                                         .reload = Reload::restart,
+                                         .min = "16MiB",
+                                         .max = "2GiB"});
+  keys.cache_bytes = schema.add<Bytes>({.name = name("storage.cache_bytes"),
+                                        .default_value = "256MiB",
+                                        .doc = "Memory for verified groups; with amnesia, for all objects.",
+                                        .reload = Reload::restart,
+                                        .min = "1MiB",
+                                        .max = "1TiB"});
+  keys.fsync = schema.add<bool>({.name = name("storage.fsync"),
+                                 .default_value = "true",
+                                 .doc = "Whether a write is durable before it is answered.",
+                                 .reload = Reload::restart});
+  keys.chunk_size = schema.add<Bytes>({.name = name("storage.chunk_size"),
+                                       .default_value = "64KiB",
+                                       .doc = "Streaming step; the format fixes it at one group.",
+                                       .reload = Reload::restart,
+                                       .min = "64KiB",
+                                       .max = "64KiB"});
+  keys.scrub_rate = schema.add<Rate>({.name = name("scrub.rate"),
+                                      .default_value = "20MiB/s",
+                                      .doc = "How fast the scrubber reads.",
+                                      .reload = Reload::live});
+  keys.uploads_ttl = schema.add<Duration>({.name = name("uploads.ttl"),
+                                           .default_value = "24h",
+                                           .doc = "After this an upload that was not committed is ended.",
+                                           .reload = Reload::restart,
+                                           .min = "1m",
+                                           .max = "30d"});
+  return keys;
+}
+
+}  // namespace cairn::storage

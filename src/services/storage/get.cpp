@@ -1,0 +1,284 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "codec/json_writer.h"
+#include "crypto/outboard.h"
+#include "http/conditional.h"
+#include "http/query.h"
+#include "serve/answer.h"
+#include "services/storage/shard.h"
+
+namespace cairn::storage {
+namespace {
+
+using http::Exchange;
+using http::FieldName;
+
+constexpr std::string_view object_lines =
+    "Accept-Ranges: bytes\r\n"
+    "Cache-Control: public, max-age=31536000, immutable\r\n"
+    "Vary: Accept-Encoding\r\n";
+constexpr std::uint64_t list_limit_default = 1000, list_limit_max = 1000;
+
+std::optional<std::uint64_t> parse_number(std::string_view text) {
+  if (text.empty() || text.size() > 19) return std::nullopt;
+  std::uint64_t value = 0;
+  for (const char c : text) {
+    if (c < '0' || c > '9') return std::nullopt;
+    value = value * 10 + static_cast<std::uint64_t>(c - '0');
+  }
+  return value;
+}
+
+}  // namespace
+
+std::optional<StorageShard::Wanted> StorageShard::answer_head(Exchange& exchange,
+                                                              const store::ObjectFacts& facts) {
+  http::Response& response = exchange.response;
+  const auto& fields = exchange.request().fields;
+  response.add_field("ETag", facts.etag);
+  response.add_lines(object_lines);
+  const http::Verdict verdict = http::evaluate(fields, exchange.request().method,
+                                               {.etag = facts.etag, .last_modified = {}, .exists = true});
+  if (verdict.outcome == http::Precondition::not_modified) {
+    response.status = 304;
+    return std::nullopt;
+  }
+  if (verdict.outcome == http::Precondition::failed) {
+    serve::answer_error(exchange,
+                        {ErrorCode::precondition_failed, "the object has another tag", Side::client});
+    return std::nullopt;
+  }
+  Wanted wanted;
+  wanted.length = facts.size;
+  if (!verdict.range_applies) return wanted;
+  wanted.ranges = http::parse_range(fields.get(FieldName::range), facts.size);
+  std::array<char, http::content_range_size_max> room;
+  if (wanted.ranges.kind == http::RangeSet::Kind::unsatisfiable) {
+    response.add_field("Content-Range", http::format_unsatisfied_range(facts.size, room));
+    serve::answer_error(
+        exchange, {ErrorCode::range_not_satisfiable, "the range is outside of the object", Side::client});
+    return std::nullopt;
+  }
+  if (wanted.ranges.kind == http::RangeSet::Kind::ranges) {
+    response.status = 206;
+    if (wanted.ranges.count == 1) {
+      response.add_field("Content-Range", http::format_content_range(wanted.ranges.at[0], facts.size, room));
+      wanted.length = wanted.ranges.at[0].size();
+    }
+  }
+  return wanted;
+}
+
+// Everything that is in memory is answered here, on the connection's own shard.
+bool StorageShard::try_answer(Exchange& exchange) {
+  if (exchange.route.id != get_object) return false;
+  const Address& address = exchange.route.address;
+  const bool ranged = exchange.request().fields.has(FieldName::range);
+  if (!ranged) {
+    store::GroupCache::Ref first = shared_.cache->find(address, 0);
+    if (!first) return false;
+    const store::ObjectFacts& facts = first.facts();
+    if (facts.size <= crypto::group_size) {
+      const auto wanted = answer_head(exchange, facts);
+      if (!wanted) return true;
+      shared_.metrics.hits.at().add(slot_);
+      shared_.metrics.bytes_out.at().add(slot_, facts.size);
+      const std::string_view type = facts.media_type;
+      if (const auto offset = first.file_offset()) {
+        exchange.response.answer_file(type, shared_.cache->file(), *offset, facts.size,
+                                      std::move(first).to_hold(true));
+      } else {
+        const std::string_view bytes = as_text(first.bytes());
+        exchange.response.answer_held(type, bytes, std::move(first).to_hold(false));
+      }
+      return true;
+    }
+  }
+  auto facts = shared_.cache->find_facts(address);
+  if (!facts) return false;
+  // The first group decides: when it is here the head can go out; what is not is waited for while sending.
+  std::uint64_t group = 0;
+  if (ranged) {
+    const http::RangeSet ranges =
+        http::parse_range(exchange.request().fields.get(FieldName::range), facts->size);
+    if (ranges.kind == http::RangeSet::Kind::ranges) group = ranges.at[0].first / crypto::group_size;
+  }
+  store::GroupBytes first;
+  first.ref = shared_.cache->find(address, group);
+  if (!first.ref) return false;
+  if (const auto wanted = answer_head(exchange, *facts)) {
+    shared_.metrics.hits.at().add(slot_);
+    answer_body(exchange, *wanted, address, std::move(facts), {}, std::move(first));
+  }
+  return true;
+}
+
+void StorageShard::answer_body(Exchange& exchange, const Wanted& wanted, Address address,
+                               std::shared_ptr<const store::ObjectFacts> facts, store::SetPort::Found found,
+                               std::optional<store::GroupBytes> first) {
+  http::Response& response = exchange.response;
+  const std::uint64_t size = facts->size;
+  auto source = std::make_unique<ObjectSource>(library(), address, facts, std::move(found));
+  // Owned by the source, which lives as long as the answer.
+  std::string_view type = facts->media_type;
+  std::uint64_t length = wanted.length;
+  std::uint64_t start = 0;
+  if (wanted.ranges.kind == http::RangeSet::Kind::ranges && wanted.ranges.count > 1) {
+    const http::Multipart parts(machine_.shard.random().next(), facts->media_type, size,
+                                wanted.ranges.ranges());
+    for (std::size_t i = 0; i < wanted.ranges.count; ++i) {
+      source->add(parts.head(i));
+      source->add(wanted.ranges.at[i]);
+    }
+    source->add(parts.end());
+    length = parts.content_length();
+    source->set_content_type(parts.content_type());
+    type = source->content_type();
+    start = wanted.ranges.at[0].first;
+  } else if (wanted.ranges.kind == http::RangeSet::Kind::ranges) {
+    source->add(wanted.ranges.at[0]);
+    start = wanted.ranges.at[0].first;
+  } else if (size > 0) {
+    source->add(http::ByteRange{0, size - 1});
+  }
+  if (first && size > 0) source->prime(start / crypto::group_size, std::move(*first));
+  shared_.metrics.bytes_out.at().add(slot_, length);
+  response.answer_sized(type, std::move(source), length);
+}
+
+Task<Result<>> StorageShard::get(Call call, Exchange& exchange) {
+  const Address address = exchange.route.address;
+  shared_.metrics.misses.at().add(slot_);
+  auto looked = co_await ports_->find(call, address);
+  if (!looked) {
+    if (looked.error().code == ErrorCode::integrity) shared_.metrics.integrity.at(0).add(slot_);
+    co_return fail(looked.error());
+  }
+  store::SetPort::Found found = std::move(*looked);
+  if (found.port == nullptr) co_return fail(ErrorCode::not_found, "no such object", Side::client);
+  auto facts = found.object->facts;
+  const auto wanted = answer_head(exchange, *facts);
+  if (!wanted) co_return Result<>{};
+  const bool single = wanted->ranges.kind == http::RangeSet::Kind::ranges && wanted->ranges.count == 1;
+  const bool multi = wanted->ranges.kind == http::RangeSet::Kind::ranges && wanted->ranges.count > 1;
+  std::optional<store::GroupBytes> first;
+  if (exchange.request().method != http::Method::head) {
+    const std::uint64_t start = single || multi ? wanted->ranges.at[0].first : 0;
+    auto read = co_await found.port->read_group(call, found.object, start / crypto::group_size);
+    if (!read) {
+      exchange.response.clear();
+      if (read.error().code == ErrorCode::integrity) shared_.metrics.integrity.at(0).add(slot_);
+      co_return fail(read.error());
+    }
+    first = std::move(*read);
+  }
+  shared_.metrics.get_latency
+      .at(0, multi    ? RangeLabel::multi
+             : single ? RangeLabel::single
+                      : RangeLabel::whole)
+      .observe(slot_, machine_.shard.now() - exchange.started);
+  answer_body(exchange, *wanted, address, std::move(facts), std::move(found), std::move(first));
+  co_return Result<>{};
+}
+
+Task<Result<>> StorageShard::proof(Call call, Exchange& exchange) {
+  std::array<char, 256> room;
+  const std::string_view raw = exchange.request().query();
+  if (raw.size() > room.size()) co_return fail(ErrorCode::malformed, "the query is too long", Side::client);
+  CO_TRY(const http::Query query, http::parse_query(raw, room));
+  CO_TRY_VOID(query.allow_only({"range"}));
+  CO_TRY(store::SetPort::Found found, co_await ports_->find(call, exchange.route.address));
+  if (found.port == nullptr) co_return fail(ErrorCode::not_found, "no such object", Side::client);
+  const std::uint64_t size = found.object->entry.size;
+  std::uint64_t first = 0, last = size == 0 ? 0 : size - 1;
+  if (const auto range = query.find("range")) {
+    const std::size_t dash = range->find('-');
+    if (dash == std::string_view::npos)
+      co_return fail(ErrorCode::malformed, "range must be FIRST-LAST", Side::client);
+    const auto from = parse_number(range->substr(0, dash));
+    const auto to = dash + 1 == range->size() ? std::optional(last) : parse_number(range->substr(dash + 1));
+    if (!from || !to || *from > *to)
+      co_return fail(ErrorCode::malformed, "range must be FIRST-LAST", Side::client);
+    if (*from >= std::max<std::uint64_t>(size, 1)) {
+      std::array<char, http::content_range_size_max> text;
+      exchange.response.add_field("Content-Range", http::format_unsatisfied_range(size, text));
+      co_return fail(ErrorCode::range_not_satisfiable, "the range is outside of the object", Side::client);
+    }
+    first = *from;
+    last = std::min(*to, last);
+  }
+  CO_TRY(auto parts, co_await found.port->part_hashes(call, found.object));
+  exchange.response.add_field("ETag", found.object->facts->etag);
+  exchange.response.add_field("Cache-Control", "public, max-age=31536000, immutable");
+  auto source = std::make_unique<ProofSource>(std::move(found), machine_.slab, first, last, std::move(parts));
+  exchange.response.answer_sized("application/vnd.cairn.outboard", std::move(source),
+                                 crypto::proof_size(size, first, last));
+  co_return Result<>{};
+}
+
+Task<Result<>> StorageShard::list(Call call, Exchange& exchange) {
+  std::array<char, 512> room;
+  const std::string_view raw = exchange.request().query();
+  if (raw.size() > room.size()) co_return fail(ErrorCode::malformed, "the query is too long", Side::client);
+  CO_TRY(const http::Query query, http::parse_query(raw, room));
+  CO_TRY_VOID(query.allow_only({"prefix", "after", "limit"}));
+  std::uint64_t limit = list_limit_default;
+  if (const auto text = query.find("limit")) {
+    const auto asked = parse_number(*text);
+    if (!asked || *asked == 0 || *asked > list_limit_max)
+      co_return fail(ErrorCode::malformed, "limit must be 1..1000", Side::client);
+    limit = *asked;
+  }
+  std::optional<Address> after;
+  if (const auto text = query.find("after"); text && !text->empty()) {
+    after = parse_address(*text);
+    if (!after) co_return fail(ErrorCode::malformed, "after must be an address", Side::client);
+  }
+  // Hex digits of a prefix, with or without `b3:`; an odd one is the first half of a byte.
+  std::string digits;
+  if (const auto text = query.find("prefix")) {
+    std::string_view given = *text;
+    if (given.starts_with("b3:")) given.remove_prefix(3);
+    digits.assign(given);
+    for (char& c : digits) {
+      if (c >= 'A' && c <= 'F') c = static_cast<char>(c - 'A' + 'a');
+      const bool hex = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f');
+      if (!hex || digits.size() > 64)
+        co_return fail(ErrorCode::malformed, "prefix must be the beginning of an address", Side::client);
+    }
+  }
+  std::vector<store::Listed> found;
+  bool more = true;
+  std::optional<Address> from = after;
+  const std::size_t whole = digits.size() / 2;
+  std::string bytes(whole, '\0');
+  parse_hex_to(std::string_view(digits).substr(0, whole * 2),
+               {reinterpret_cast<std::byte*>(bytes.data()), bytes.size()});
+  while (found.size() <= limit && more) {
+    CO_TRY(const auto page, co_await ports_->list(call, bytes, from, limit + 1));
+    more = page.size() == limit + 1;
+    for (const store::Listed& one : page) {
+      from = one.address;
+      if (digits.size() % 2 == 0 || format_hex(one.address.bytes).starts_with(digits)) found.push_back(one);
+    }
+  }
+  const bool cut = found.size() > limit;
+  if (cut) found.resize(limit);
+  codec::JsonWriter json(exchange.response.text);
+  json.begin_object().key("objects").begin_array();
+  for (const store::Listed& one : found)
+    json.begin_object()
+        .field("address", format_address(one.address))
+        .field("size", one.size)
+        .field("pinned", one.pinned)
+        .end_object();
+  json.end_array();
+  if (cut) json.field("next", format_address(found.back().address));
+  json.end_object().finish();
+  exchange.response.answer_text("application/json");
+  co_return Result<>{};
+}
+
+}  // namespace cairn::storage

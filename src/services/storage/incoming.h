@@ -1,0 +1,23 @@
+// Incoming: a request's body between stage() and handle().
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "http/exchange.h"
+#include "services/storage/shard.h"
+#include "store/draft.h"
+
+namespace cairn::storage {
+
+struct StorageShard::Incoming final : http::RequestState {
+  std::unique_ptr<store::Draft> draft;
+  std::uint64_t size = 0;
+  // Of a body larger than one part: the upload it is kept in.
+  store::StorePort* port = nullptr;
+  Ulid token;
+  std::uint64_t parts = 0;
+  std::string document;  // a small JSON body
+};
+
+}  // namespace cairn::storage

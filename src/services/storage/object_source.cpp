@@ -1,0 +1,95 @@
+#include "services/storage/object_source.h"
+
+#include <algorithm>
+
+#include "crypto/outboard.h"
+
+namespace cairn::storage {
+
+http::Piece make_piece(store::GroupCache& cache, store::GroupBytes group, std::size_t from,
+                       std::size_t count) {
+  if (!group.ref) {
+    group.buffer.consume(from);
+    group.buffer.truncate(count);
+    return std::move(group.buffer);
+  }
+  if (const auto offset = group.ref.file_offset())
+    return http::Piece::range(cache.file(), *offset + from, count, std::move(group.ref).to_hold(true));
+  const ByteView bytes = group.ref.bytes().subspan(from, count);
+  return http::Piece::memory(bytes, std::move(group.ref).to_hold(false));
+}
+
+ObjectSource::ObjectSource(Library library, Address address, std::shared_ptr<const store::ObjectFacts> facts,
+                           store::SetPort::Found found)
+    : library_(library), address_(address), facts_(std::move(facts)), found_(std::move(found)) {}
+
+// The bytes of the current step that are in this group; moves on.
+http::Piece ObjectSource::cut(store::GroupBytes bytes) {
+  Step& step = steps_[step_];
+  const auto from = static_cast<std::size_t>(step.at % crypto::group_size);
+  const auto count =
+      static_cast<std::size_t>(std::min<std::uint64_t>(step.end - step.at, bytes.bytes().size() - from));
+  step.at += count;
+  return make_piece(library_.cache, std::move(bytes), from, count);
+}
+
+// A text between ranges, the end, or nothing when bytes are next.
+std::optional<http::Piece> ObjectSource::text_or_end() {
+  for (;;) {
+    if (step_ == steps_.size()) return http::Piece();
+    Step& step = steps_[step_];
+    if (!step.text.empty() && !text_sent_) {
+      text_sent_ = true;
+      return http::Piece::memory(as_bytes(step.text));
+    }
+    if (step.at < step.end) return std::nullopt;
+    ++step_;
+    text_sent_ = false;
+  }
+}
+
+std::optional<http::Piece> ObjectSource::try_next() {
+  if (auto piece = text_or_end()) return piece;
+  const std::uint64_t group = steps_[step_].at / crypto::group_size;
+  if (has_primed_ && primed_group_ == group) {
+    has_primed_ = false;
+    return cut(std::move(primed_));
+  }
+  store::GroupBytes hot;
+  hot.ref = library_.cache.find(address_, group);
+  if (!hot.ref) return std::nullopt;
+  return cut(std::move(hot));
+}
+
+Task<Result<http::Piece>> ObjectSource::next(Call call) {
+  if (auto piece = try_next()) co_return std::move(*piece);
+  if (found_.port == nullptr) {
+    CO_TRY(found_, co_await library_.ports.find(call, address_));
+    if (found_.port == nullptr) co_return fail(ErrorCode::not_found, "the object was removed meanwhile");
+  }
+  const std::uint64_t group = steps_[step_].at / crypto::group_size;
+  CO_TRY(store::GroupBytes bytes, co_await found_.port->read_group(call, found_.object, group));
+  co_return cut(std::move(bytes));
+}
+
+ProofSource::ProofSource(store::SetPort::Found found, Slab& slab, std::uint64_t first, std::uint64_t last,
+                         std::shared_ptr<const std::vector<crypto::Hash>> parts)
+    : found_(std::move(found)),
+      slab_(slab),
+      parts_(std::move(parts)),
+      builder_(found_.object->entry.size, first, last, *parts_) {}
+
+Task<Result<http::Piece>> ProofSource::next(Call call) {
+  if (builder_.done()) co_return http::Piece();
+  Buffer out = slab_.take(Slab::medium);
+  while (!builder_.done() && out.room().size() >= crypto::parent_size) {
+    if (const auto part = builder_.wants_part()) {
+      CO_TRY(const auto map, co_await found_.port->part_map(call, found_.object, *part));
+      CO_TRY_VOID(builder_.give_part(map->groups));
+    }
+    out.fill(builder_.write(out.room()));
+  }
+  co_return std::move(out);
+}
+
+}  // namespace cairn::storage

@@ -1,0 +1,83 @@
+// ObjectSource: the bytes of one object, or of some ranges of it, as verified groups: from the cache without
+// a wait, else read, checked and sent from the very memory that was checked.
+#pragma once
+
+#include <array>
+#include <string>
+#include <vector>
+
+#include "crypto/outboard.h"
+#include "http/piece.h"
+#include "http/range.h"
+#include "store/store_set.h"
+
+namespace cairn::storage {
+
+// What every object of this shard's answers is read through.
+struct Library {
+  store::SetPort& ports;
+  store::GroupCache& cache;
+};
+
+// A piece of bytes [from, from + count) of a verified group.
+http::Piece make_piece(store::GroupCache& cache, store::GroupBytes group, std::size_t from,
+                       std::size_t count);
+
+class ObjectSource final : public http::BodySource {
+ public:
+  // `found` may be empty when everything is expected in the cache: it is looked up when something is not.
+  ObjectSource(Library library, Address address, std::shared_ptr<const store::ObjectFacts> facts,
+               store::SetPort::Found found);
+
+  void add(http::ByteRange range) { steps_.push_back({range.first, range.last + 1, {}}); }
+  void add(std::string text) { steps_.push_back({0, 0, std::move(text)}); }
+  // The first group that will be sent, already read.
+  void prime(std::uint64_t group, store::GroupBytes bytes) {
+    primed_group_ = group;
+    primed_ = std::move(bytes);
+    has_primed_ = true;
+  }
+
+  // Of several ranges; the answer's field points to it.
+  void set_content_type(std::string type) { content_type_ = std::move(type); }
+  const std::string& content_type() const noexcept { return content_type_; }
+
+  std::optional<http::Piece> try_next() override;
+  Task<Result<http::Piece>> next(Call call) override;
+
+ private:
+  struct Step {
+    std::uint64_t at, end;
+    std::string text;  // sent before the bytes
+  };
+  http::Piece cut(store::GroupBytes bytes);
+  std::optional<http::Piece> text_or_end();
+
+  Library library_;
+  Address address_;
+  std::shared_ptr<const store::ObjectFacts> facts_;
+  store::SetPort::Found found_;
+  std::string content_type_;
+  std::vector<Step> steps_;
+  std::size_t step_ = 0;
+  bool text_sent_ = false;
+  bool has_primed_ = false;
+  std::uint64_t primed_group_ = 0;
+  store::GroupBytes primed_;
+};
+
+// The outboard of a range, part by part.
+class ProofSource final : public http::BodySource {
+ public:
+  ProofSource(store::SetPort::Found found, Slab& slab, std::uint64_t first, std::uint64_t last,
+              std::shared_ptr<const std::vector<crypto::Hash>> parts);
+  Task<Result<http::Piece>> next(Call call) override;
+
+ private:
+  store::SetPort::Found found_;
+  Slab& slab_;
+  std::shared_ptr<const std::vector<crypto::Hash>> parts_;
+  crypto::ProofBuilder builder_;
+};
+
+}  // namespace cairn::storage

@@ -1,0 +1,133 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "codec/json_writer.h"
+#include "services/storage/incoming.h"
+#include "services/storage/shard.h"
+
+namespace cairn::storage {
+namespace {
+
+using http::Exchange;
+using http::FieldName;
+
+constexpr std::size_t document_max = 4096;
+// How long ending an upload that failed may take after its request is over.
+constexpr Duration clean_up = Duration::seconds(5);
+
+bool is_media_type_char(char c) noexcept { return c >= ' ' && c < 127; }
+
+}  // namespace
+
+std::string media_type_of(const Exchange& exchange) {
+  const std::string_view given = exchange.request().fields.get(FieldName::content_type);
+  // What a browser sends for a form says nothing of the bytes.
+  if (given.empty() || given.size() > 255 || given.starts_with("application/x-www-form-urlencoded") ||
+      !std::all_of(given.begin(), given.end(), is_media_type_char))
+    return "application/octet-stream";
+  return std::string(given);
+}
+
+Task<Result<>> StorageShard::stage(Call call, Exchange& exchange) {
+  auto state = std::make_unique<Incoming>();
+  Incoming& incoming = *state;
+  exchange.state = std::move(state);
+  switch (exchange.route.id) {
+    case put_object:
+    case post_object: {
+      const Result<> taken = co_await take_body(call, exchange, incoming);
+      // Nothing is kept of a body that did not arrive whole.
+      if (!taken && incoming.port != nullptr)
+        (void)co_await incoming.port->abort_upload(call.unbounded().within(clean_up), incoming.token);
+      co_return taken;
+    }
+    case patch_upload:
+      co_return co_await take_part(call, exchange, incoming);
+    default: {
+      serve::Body body(exchange, machine_.slab, context_.settings.decode);
+      CO_TRY(incoming.document, co_await body.read_all(call, document_max));
+      co_return Result<>{};
+    }
+  }
+}
+
+// Hashes and keeps what arrives. More than one part goes to the store part by part, as an upload.
+Task<Result<>> StorageShard::take_body(Call call, Exchange& exchange, Incoming& incoming) {
+  serve::Body body(exchange, machine_.slab, context_.settings.decode);
+  const auto& fields = exchange.request().fields;
+  const std::uint64_t said = exchange.request().content_length;
+  const bool known = !fields.has(FieldName::content_encoding) && said > 0 && said <= crypto::part_size;
+  incoming.draft = std::make_unique<store::Draft>(shared_.ingest, 0,
+                                                  known ? static_cast<std::size_t>(said) : crypto::part_size);
+  for (;;) {
+    CO_TRY(const Buffer slice, co_await body.next(call));
+    if (slice.empty()) break;
+    shared_.metrics.bytes_in.at().add(slot_, slice.size());
+    ByteView rest = slice.bytes();
+    while (!rest.empty()) {
+      if (incoming.draft->full()) CO_TRY_VOID(co_await flush_part(call, incoming, media_type_of(exchange)));
+      CO_TRY(const std::size_t taken, incoming.draft->add(rest));
+      rest = rest.subspan(taken);
+      incoming.size += taken;
+    }
+  }
+  co_return Result<>{};
+}
+
+Task<Result<>> StorageShard::flush_part(Call call, Incoming& incoming, std::string media_type) {
+  if (incoming.port == nullptr) {
+    CO_TRY(store::StorePort * port, ports_->for_upload(machine_.shard.random().next()));
+    CO_TRY(const store::Outcome began, co_await port->begin_upload(call, 0, std::move(media_type)));
+    incoming.port = port;
+    incoming.token = began.token;
+  }
+  store::PartRecord part;
+  store::Draft::Taken taken = incoming.draft->take_part(incoming.token, part);
+  CO_TRY_VOID(co_await incoming.port->put_part(call, std::move(part), std::move(taken)));
+  incoming.draft = std::make_unique<store::Draft>(shared_.ingest, ++incoming.parts);
+  co_return Result<>{};
+}
+
+Task<Result<>> StorageShard::put(Call call, Exchange& exchange) {
+  auto& incoming = static_cast<Incoming&>(*exchange.state);
+  std::optional<Address> expected;
+  if (exchange.route.id == put_object) expected = exchange.route.address;
+  const auto wrong = [] { return fail(ErrorCode::conflict, "the bytes have another address", Side::client); };
+  if (incoming.port != nullptr) {
+    Result<store::Outcome> made = fail(ErrorCode::internal, "not decided");
+    Result<> flushed;
+    if (incoming.draft->size() > 0) flushed = co_await flush_part(call, incoming, {});
+    if (flushed)
+      made = co_await incoming.port->commit_upload(call, incoming.token, expected, media_type_of(exchange));
+    else
+      made = fail(flushed.error());
+    if (!made) {
+      (void)co_await incoming.port->abort_upload(call.unbounded().within(clean_up), incoming.token);
+      co_return fail(made.error());
+    }
+    answer_stored(exchange, *made);
+    co_return Result<>{};
+  }
+  Address address;
+  store::Draft::Taken taken = incoming.draft->take_object(media_type_of(exchange), address);
+  if (expected && *expected != address) co_return wrong();
+  CO_TRY(store::StorePort * port, co_await ports_->for_put(call, address));
+  CO_TRY(const store::Outcome stored, co_await port->put(call, address, std::move(taken)));
+  answer_stored(exchange, stored);
+  co_return Result<>{};
+}
+
+void StorageShard::answer_stored(Exchange& exchange, const store::Outcome& outcome) {
+  http::Response& response = exchange.response;
+  const std::string address = format_address(outcome.address);
+  response.status = outcome.existed ? 200 : 201;
+  response.add_field("Location", "/o/" + address);
+  response.add_field("ETag", '"' + address + '"');
+  codec::JsonWriter json(response.text);
+  json.begin_object().field("address", address).field("size", outcome.size).end_object().finish();
+  response.answer_text("application/json");
+  shared_.metrics.put_latency.at().observe(slot_, machine_.shard.now() - exchange.started);
+}
+
+}  // namespace cairn::storage

@@ -1,0 +1,217 @@
+#include "services/storage/service.h"
+
+#include <algorithm>
+
+#include "io/memory.h"
+#include "services/storage/shard.h"
+#include "store/object_home.h"
+
+namespace cairn::storage {
+
+using http::Exchange;
+
+void Metrics::declare(observe::Registry& registry) {
+  using observe::Buckets;
+  get_latency = registry.histograms({"storage_get_latency_seconds",
+                                     "Until the head of an answer that was not in memory.",
+                                     {{"route", {"/o/{address}"}}, {"range", {"whole", "single", "multi"}}}},
+                                    Buckets::latency());
+  put_latency = registry.histograms({"storage_put_latency_seconds", "Until a stored object was durable."},
+                                    Buckets::latency());
+  bytes_in = registry.counters({"bytes_in_total", "Bytes of objects received."});
+  bytes_out = registry.counters({"bytes_out_total", "Bytes of objects promised in answers."});
+  integrity = registry.counters({"integrity_fail_total",
+                                 "Answers refused because stored bytes did not match.",
+                                 {{"reason", {"checksum"}}}});
+  decompress = registry.counters({"decompress_reject_total",
+                                  "Bodies refused by the decode guard.",
+                                  {{"reason", {"ratio", "size", "malformed"}}}});
+  hits = registry.counters({"cache_hits_total", "Reads answered from memory."});
+  misses = registry.counters({"cache_misses_total", "Reads that had to look on the disk."});
+}
+
+StorageShard::StorageShard(Shared& shared, serve::ShardContext context)
+    : shared_(shared),
+      context_(context),
+      machine_{context.machine.shard,   context.machine.slab,
+               context.machine.network, shared.ram ? *shared.ram : context.machine.disk,
+               context.machine.entropy, context.machine.mailbox,
+               context.machine.pool,    context.machine.memory},
+      slot_(context.slot) {}
+StorageShard::~StorageShard() = default;
+
+// Shard 0 makes what all share and is the home of every store.
+Task<Result<>> StorageShard::start(Call call) {
+  if (machine_.shard.index() == 0) {
+    const Options& asked = shared_.options;
+    // With amnesia the memory is the disk, and the cache before it only makes it sendable.
+    const std::uint64_t capacity =
+        asked.amnesia ? asked.cache_bytes / 16 + store::GroupCache::least_capacity : asked.cache_bytes;
+    CO_TRY(auto arena, machine_.memory.make_arena(store::GroupCache::arena_bytes(capacity)));
+    std::uint64_t seed = 0;
+    machine_.entropy.fill(std::as_writable_bytes(std::span(&seed, 1)));
+    shared_.cache = std::make_unique<store::GroupCache>(std::move(arena), capacity, seed);
+    store::StoreOptions options;
+    options.segment_size = asked.segment_size;
+    if (asked.amnesia) {
+      options.segment_size = std::clamp<std::uint64_t>(asked.cache_bytes / 16, 4u << 20, 64u << 20);
+      options.reserve = asked.cache_bytes / 32;
+    }
+    options.fsync = shared_.options.fsync;
+    options.scrub_rate = shared_.options.scrub_rate;
+    options.upload_ttl = shared_.options.uploads_ttl;
+    options.uploads_max = shared_.options.uploads_max;
+    shared_.stores =
+        std::make_unique<store::StoreSet>(shared_.options.data_dirs, options, shared_.kv, *shared_.cache);
+    for (std::size_t i = 0; i < shared_.stores->size(); ++i) {
+      store::ObjectStore& store = shared_.stores->at(i);
+      CO_TRY_VOID(co_await store.open(call, machine_, context_.log));
+      store::ObjectHome& home = store.home();
+      Supervisor& tasks = context_.tasks;
+      CO_TRY_VOID(tasks.start({"committer", "committer"}, [&home](Call c) { return home.commit_loop(c); }));
+      CO_TRY_VOID(tasks.start({"compactor", "compactor"}, [&home](Call c) { return home.compact_loop(c); }));
+      CO_TRY_VOID(tasks.start({"scrubber", "scrubber"}, [&home](Call c) { return home.scrub_loop(c); }));
+      CO_TRY_VOID(tasks.start({"sweeper", "sweeper"}, [&home](Call c) { return home.sweep_loop(c); }));
+    }
+    CO_TRY_VOID(context_.tasks.start({"gates", "observer"}, [this](Call c) { return watch_gates(c); }));
+  }
+  ports_ = std::make_unique<store::SetPort>(*shared_.stores, machine_);
+  if (machine_.shard.index() == 0) {
+    context_.health.set("store", true);
+    context_.health.set("writes", shared_.stores->writable());
+  }
+  co_return Result<>{};
+}
+
+Task<> StorageShard::stop(Call call) {
+  ports_.reset();
+  if (machine_.shard.index() != 0 || !shared_.stores) co_return;
+  for (std::size_t i = 0; i < shared_.stores->size(); ++i)
+    if (auto closed = co_await shared_.stores->at(i).close(call); !closed)
+      context_.log.warn("a store did not close cleanly", {{"why", closed.error().context}});
+}
+
+Task<Result<>> StorageShard::handle(Call call, Exchange& exchange) {
+  switch (exchange.route.id) {
+    case get_object:
+      return get(call, exchange);
+    case put_object:
+    case post_object:
+      return put(call, exchange);
+    case delete_object:
+      return remove(call, exchange);
+    case get_proof:
+      return proof(call, exchange);
+    case list_objects:
+      return list(call, exchange);
+    case begin_upload:
+      return begin(call, exchange);
+    case patch_upload:
+      return patch(call, exchange);
+    case head_upload:
+      return upload_status(call, exchange);
+    case delete_upload:
+      return abort(call, exchange);
+    case commit_upload:
+      return commit(call, exchange);
+    case put_pin:
+      return pin(call, exchange, true);
+    case delete_pin:
+      return pin(call, exchange, false);
+    case get_status:
+      return status(exchange);
+    default:
+      return scrub(exchange);
+  }
+}
+
+void StorageShard::apply(const config::Snapshot& snapshot) {
+  if (machine_.shard.index() != 0 || !shared_.stores) return;
+  for (std::size_t i = 0; i < shared_.stores->size(); ++i)
+    shared_.stores->at(i).home().set_scrub_rate(snapshot.get(shared_.keys.scrub_rate));
+}
+
+namespace {
+
+class StorageService final : public serve::Service {
+ public:
+  StorageService(Options options, store::KvMaker& kv, Keys keys)
+      : shared_{.options = std::move(options),
+                .keys = keys,
+                .kv = kv,
+                .metrics = {},
+                .ram = {},
+                .cache = {},
+                .stores = {}} {
+    if (shared_.options.amnesia) shared_.ram = std::make_unique<io::RamDisk>(shared_.options.cache_bytes);
+  }
+
+  const ServiceDeclaration& declaration() const override { return storage::declaration; }
+  std::span<const serve::RouteSpec> routes() const override { return storage::routes; }
+  std::vector<serve::GateDeclaration> gates() const override {
+    return {std::begin(storage::gates), std::end(storage::gates)};
+  }
+  std::unique_ptr<serve::ServiceShard> make_shard(serve::ShardContext context) override {
+    return std::make_unique<StorageShard>(shared_, context);
+  }
+  void declare_metrics(observe::Registry& registry) override {
+    shared_.metrics.declare(registry);
+    registry.observed_gauge("cache_bytes", "Memory that the cache of verified groups holds.", [this] {
+      return shared_.cache ? static_cast<double>(shared_.cache->bytes()) : 0;
+    });
+    observe_sum(registry, "chunks_read_total", "Groups read from disk and verified.", true,
+                [](store::StoreStatus& s) { return s.groups_read.load(); });
+    observe_sum(registry, "chunks_written_total", "Groups written to the log.", true,
+                [](store::StoreStatus& s) { return s.groups_written.load(); });
+    observe_sum(registry, "storage_objects", "Objects stored.", false,
+                [](store::StoreStatus& s) { return s.objects.load(); });
+    observe_sum(registry, "storage_bytes", "Bytes of objects stored.", false,
+                [](store::StoreStatus& s) { return s.bytes.load(); });
+    observe_sum(registry, "storage_log_bytes", "Bytes of the segment logs.", false,
+                [](store::StoreStatus& s) { return s.log_bytes.load(); });
+    observe_sum(registry, "storage_dead_bytes", "Bytes of the segment logs that compaction may reclaim.",
+                false, [](store::StoreStatus& s) { return s.dead_bytes.load(); });
+    observe_sum(registry, "storage_quarantined", "Objects whose bytes were found bad.", false,
+                [](store::StoreStatus& s) { return s.quarantined.load(); });
+    observe_sum(registry, "scrubbed_bytes_total", "Bytes the scrubber has looked at.", true,
+                [](store::StoreStatus& s) { return s.scrub_bytes.load(); });
+  }
+
+ private:
+  template <class F>
+  void observe_sum(observe::Registry& registry, const char* name, const char* help, bool counter, F read) {
+    auto sum = [this, read] {
+      std::uint64_t total = 0;
+      for (std::size_t i = 0; shared_.stores && i < shared_.stores->size(); ++i)
+        total += read(shared_.stores->at(i).status());
+      return static_cast<double>(total);
+    };
+    if (counter)
+      registry.observed_counter(name, help, sum);
+    else
+      registry.observed_gauge(name, help, sum);
+  }
+
+  Shared shared_;
+};
+
+}  // namespace
+
+Options read_options(const config::Snapshot& snapshot, const Keys& keys, const std::string& data) {
+  Options options;
+  options.data_dirs = snapshot.get(keys.data_dirs);
+  if (options.data_dirs.empty()) options.data_dirs.push_back(data);
+  options.segment_size = snapshot.get(keys.segment_size).count;
+  options.cache_bytes = snapshot.get(keys.cache_bytes).count;
+  options.fsync = snapshot.get(keys.fsync);
+  options.amnesia = snapshot.get(keys.server.amnesia);
+  options.scrub_rate = snapshot.get(keys.scrub_rate);
+  options.uploads_ttl = snapshot.get(keys.uploads_ttl);
+  return options;
+}
+
+std::unique_ptr<serve::Service> make_service(Options options, store::KvMaker& kv, Keys keys) {
+  return std::make_unique<StorageService>(std::move(options), kv, keys);
+}
+
+}  // namespace cairn::storage

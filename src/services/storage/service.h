@@ -1,0 +1,29 @@
+// Storage: content-addressed objects over HTTP. The only public header of the service.
+#pragma once
+
+#include <memory>
+
+#include "config/snapshot.h"
+#include "serve/service.h"
+#include "services/storage/declarations.h"
+#include "store/kv.h"
+
+namespace cairn::storage {
+
+struct Options {
+  std::vector<std::string> data_dirs;
+  std::uint64_t segment_size = 256u << 20;
+  std::uint64_t cache_bytes = 256u << 20;
+  bool fsync = true;
+  bool amnesia = false;
+  Rate scrub_rate{20u << 20};
+  Duration uploads_ttl = Duration::seconds(24 * 3600);
+  std::uint64_t uploads_max = 4096;
+};
+// `data`: where `storage.data_dirs` begins when it is not said.
+Options read_options(const config::Snapshot& snapshot, const Keys& keys, const std::string& data);
+
+// `kv` outlives the service.
+std::unique_ptr<serve::Service> make_service(Options options, store::KvMaker& kv, Keys keys);
+
+}  // namespace cairn::storage

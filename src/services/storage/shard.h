@@ -1,0 +1,92 @@
+// StorageShard: storage on one shard: parses, answers, and hands the rest to the store.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "io/ram_disk.h"
+#include "serve/service.h"
+#include "services/storage/metrics.h"
+#include "services/storage/object_source.h"
+#include "services/storage/service.h"
+#include "store/draft.h"
+#include "store/store_set.h"
+
+namespace cairn::storage {
+
+// What the shards share.
+struct Shared {
+  Options options;
+  Keys keys;
+  store::KvMaker& kv;
+  Metrics metrics;
+  store::ByteBudget ingest{ingest_bytes};
+  std::unique_ptr<io::RamDisk> ram;  // instead of a disk, when nothing may be written to one
+  std::unique_ptr<store::GroupCache> cache;
+  std::unique_ptr<store::StoreSet> stores;
+};
+
+class StorageShard final : public serve::ServiceShard {
+ public:
+  StorageShard(Shared& shared, serve::ShardContext context);
+  ~StorageShard() override;
+
+  Task<Result<>> start(Call call) override;
+  Task<> stop(Call call) override;
+  bool try_answer(http::Exchange& exchange) override;
+  Task<Result<>> stage(Call call, http::Exchange& exchange) override;
+  Task<Result<>> handle(Call call, http::Exchange& exchange) override;
+  void apply(const config::Snapshot& snapshot) override;
+
+ private:
+  struct Incoming;  // a body between stage() and handle()
+
+  // --- get.cpp
+  // What the conditions and ranges of a request make of an object: the head is filled; false: it is all.
+  struct Wanted {
+    http::RangeSet ranges;
+    std::uint64_t length = 0;
+  };
+  std::optional<Wanted> answer_head(http::Exchange& exchange, const store::ObjectFacts& facts);
+  Task<Result<>> get(Call call, http::Exchange& exchange);
+  void answer_body(http::Exchange& exchange, const Wanted& wanted, Address address,
+                   std::shared_ptr<const store::ObjectFacts> facts, store::SetPort::Found found,
+                   std::optional<store::GroupBytes> first);
+  Task<Result<>> proof(Call call, http::Exchange& exchange);
+  Task<Result<>> list(Call call, http::Exchange& exchange);
+
+  // --- put.cpp
+  Task<Result<>> take_body(Call call, http::Exchange& exchange, Incoming& incoming);
+  Task<Result<>> flush_part(Call call, Incoming& incoming, std::string media_type);
+  Task<Result<>> put(Call call, http::Exchange& exchange);
+  void answer_stored(http::Exchange& exchange, const store::Outcome& outcome);
+
+  // --- uploads.cpp
+  Task<Result<>> begin(Call call, http::Exchange& exchange);
+  Task<Result<>> take_part(Call call, http::Exchange& exchange, Incoming& incoming);
+  Task<Result<>> patch(Call call, http::Exchange& exchange);
+  Task<Result<>> upload_status(Call call, http::Exchange& exchange);
+  Task<Result<>> abort(Call call, http::Exchange& exchange);
+  Task<Result<>> commit(Call call, http::Exchange& exchange);
+
+  // --- admin.cpp
+  Task<Result<>> remove(Call call, http::Exchange& exchange);
+  Task<Result<>> pin(Call call, http::Exchange& exchange, bool pinned);
+  Task<Result<>> status(http::Exchange& exchange);
+  Task<Result<>> scrub(http::Exchange& exchange);
+  Task<> watch_gates(Call call);
+
+  Library library() noexcept { return {*ports_, *shared_.cache}; }
+
+  Shared& shared_;
+  serve::ShardContext context_;
+  io::Machine machine_;
+  observe::Slot slot_;
+  std::unique_ptr<store::SetPort> ports_;
+};
+
+// The media type a client gave, if it is one that can be given back.
+std::string media_type_of(const http::Exchange& exchange);
+
+}  // namespace cairn::storage

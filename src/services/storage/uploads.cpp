@@ -1,0 +1,148 @@
+#include <fmt/format.h>
+
+#include "codec/json_reader.h"
+#include "codec/json_writer.h"
+#include "services/storage/incoming.h"
+#include "services/storage/shard.h"
+
+namespace cairn::storage {
+namespace {
+
+using http::Exchange;
+using http::FieldName;
+
+// As many gaps as fit into a head; a client that fills those asks again.
+constexpr std::size_t missing_max = 64;
+
+Result<Ulid> token_of(const Exchange& exchange) {
+  const auto token = parse_ulid(exchange.route.at[0].text);
+  if (!token) return fail(ErrorCode::not_found, "no such upload", Side::client);
+  return *token;
+}
+
+}  // namespace
+
+Task<Result<>> StorageShard::begin(Call call, Exchange& exchange) {
+  const std::string& document = static_cast<Incoming&>(*exchange.state).document;
+  std::uint64_t size = 0;
+  std::string media_type;
+  if (!document.empty()) {
+    codec::JsonReader reader;
+    CO_TRY(const codec::JsonValue root, reader.parse(document));
+    CO_TRY(codec::JsonObject object, root.object());
+    CO_TRY(const auto said, object.optional_uint("size"));
+    CO_TRY(const auto type, object.optional_string("media_type"));
+    CO_TRY_VOID(object.finish());
+    size = said.value_or(0);
+    media_type = type.value_or("");
+    if (said && size == 0) co_return fail(ErrorCode::malformed, "size must not be 0", Side::client);
+  }
+  if (size > store::largest_object)
+    co_return fail(ErrorCode::body_cap, "larger than any object may be", Side::client);
+  if (media_type.size() > 255) co_return fail(ErrorCode::malformed, "media_type is too long", Side::client);
+  CO_TRY(store::StorePort * port, ports_->for_upload(machine_.shard.random().next()));
+  CO_TRY(const store::Outcome began, co_await port->begin_upload(call, size, std::move(media_type)));
+  http::Response& response = exchange.response;
+  const std::string id = format_ulid(began.token);
+  response.status = 201;
+  response.add_field("Location", "/uploads/" + id);
+  codec::JsonWriter json(response.text);
+  json.begin_object()
+      .field("id", id)
+      .field("expires_at", format_rfc3339(began.expires))
+      .end_object()
+      .finish();
+  response.answer_text("application/json");
+  co_return Result<>{};
+}
+
+Task<Result<>> StorageShard::take_part(Call call, Exchange& exchange, Incoming& incoming) {
+  CO_TRY(incoming.token, token_of(exchange));
+  const auto offset = exchange.request().fields.find(FieldName::upload_offset);
+  std::uint64_t at = 0;
+  bool good = offset && !offset->empty() && offset->size() <= 19;
+  for (const char c : offset.value_or("")) {
+    good = good && c >= '0' && c <= '9';
+    if (good) at = at * 10 + static_cast<std::uint64_t>(c - '0');
+  }
+  if (!good || at % crypto::part_size != 0 || at >= store::largest_object)
+    co_return fail(ErrorCode::malformed, "Upload-Offset must be a multiple of 1 MiB", Side::client);
+  incoming.draft = std::make_unique<store::Draft>(shared_.ingest, at / crypto::part_size);
+  serve::Body body(exchange, machine_.slab, context_.settings.decode);
+  for (;;) {
+    CO_TRY(const Buffer slice, co_await body.next(call));
+    if (slice.empty()) break;
+    shared_.metrics.bytes_in.at().add(slot_, slice.size());
+    CO_TRY(const std::size_t taken, incoming.draft->add(slice.bytes()));
+    if (taken < slice.size()) co_return fail(ErrorCode::body_cap, "a part has at most 1 MiB", Side::client);
+  }
+  if (incoming.draft->size() == 0)
+    co_return fail(ErrorCode::malformed, "a part has at least one byte", Side::client);
+  co_return Result<>{};
+}
+
+Task<Result<>> StorageShard::patch(Call call, Exchange& exchange) {
+  auto& incoming = static_cast<Incoming&>(*exchange.state);
+  CO_TRY(const store::SetPort::FoundUpload upload, co_await ports_->find_upload(call, incoming.token));
+  store::PartRecord part;
+  store::Draft::Taken taken = incoming.draft->take_part(incoming.token, part);
+  CO_TRY(const store::Outcome stored,
+         co_await upload.port->put_part(call, std::move(part), std::move(taken)));
+  exchange.response.status = 204;
+  exchange.response.add_number("Upload-Offset", stored.size);
+  co_return Result<>{};
+}
+
+Task<Result<>> StorageShard::upload_status(Call call, Exchange& exchange) {
+  CO_TRY(const Ulid token, token_of(exchange));
+  CO_TRY(const store::SetPort::FoundUpload upload, co_await ports_->find_upload(call, token));
+  const store::UploadState& state = upload.state;
+  http::Response& response = exchange.response;
+  response.status = 200;
+  response.add_number("Upload-Offset", state.contiguous);
+  if (state.size != 0) response.add_number("Upload-Length", state.size);
+  std::string missing;
+  for (std::size_t i = 0; i < state.missing.size() && i < missing_max && missing.size() < 700; ++i)
+    missing += fmt::format("{}{}-{}", i == 0 ? "" : ",", state.missing[i].first, state.missing[i].second);
+  if (!missing.empty()) response.add_field("Upload-Missing", missing);
+  if (state.committed) response.add_field("Location", "/o/" + format_address(*state.committed));
+  response.add_field("Cache-Control", "no-store");
+  co_return Result<>{};
+}
+
+Task<Result<>> StorageShard::abort(Call call, Exchange& exchange) {
+  CO_TRY(const Ulid token, token_of(exchange));
+  CO_TRY(const store::SetPort::FoundUpload upload, co_await ports_->find_upload(call, token));
+  CO_TRY_VOID(co_await upload.port->abort_upload(call, token));
+  exchange.response.status = 204;
+  co_return Result<>{};
+}
+
+Task<Result<>> StorageShard::commit(Call call, Exchange& exchange) {
+  CO_TRY(const Ulid token, token_of(exchange));
+  const std::string& document = static_cast<Incoming&>(*exchange.state).document;
+  std::optional<Address> address;
+  std::string media_type;
+  if (!document.empty()) {
+    codec::JsonReader reader;
+    CO_TRY(const codec::JsonValue root, reader.parse(document));
+    CO_TRY(codec::JsonObject object, root.object());
+    CO_TRY(const auto text, object.optional_string("address"));
+    CO_TRY(const auto type, object.optional_string("media_type"));
+    CO_TRY_VOID(object.finish());
+    if (text) {
+      address = parse_address(*text);
+      if (!address)
+        co_return fail(ErrorCode::malformed, "address must be b3: and 64 hex digits", Side::client);
+    }
+    media_type = type.value_or("");
+    if (media_type.size() > 255) co_return fail(ErrorCode::malformed, "media_type is too long", Side::client);
+  }
+  CO_TRY(const store::SetPort::FoundUpload upload, co_await ports_->find_upload(call, token));
+  CO_TRY(const store::Outcome made,
+         co_await upload.port->commit_upload(call, token, address, std::move(media_type)));
+  answer_stored(exchange, made);
+  co_return Result<>{};
+}
+
+}  // namespace cairn::storage

@@ -1,0 +1,631 @@
+#include "store/log.h"
+
+#include "store/simulated_log.h"
+
+namespace cairn::store {
+namespace {
+
+using Sequences = std::vector<std::uint64_t>;
+
+TestRecord small(char c) { return {std::string(16, c), ""}; }
+TestRecord large(char c, std::size_t size = 1500) { return {std::string(16, c), std::string(size, c)}; }
+
+// --- appending and replaying
+
+TEST(Log, an_empty_directory_becomes_an_empty_log) {
+  SimulatedLog s;
+  ASSERT_TRUE(s.open());
+  EXPECT_EQ(s.log->end().sequence, 0u);
+  EXPECT_EQ(s.log->durable(), 0u);
+  ASSERT_EQ(s.log->segments().size(), 1u);
+  ASSERT_TRUE(s.open());
+  EXPECT_TRUE(s.found.entries.empty());
+  EXPECT_EQ(s.report.damaged, 0u);
+  EXPECT_EQ(s.report.cut_bytes, 0u);
+}
+
+TEST(Log, what_was_appended_is_replayed_in_order) {
+  SimulatedLog s;
+  ASSERT_TRUE(s.open());
+  const std::vector<TestRecord> first{small('a'), large('b'), {"", "x"}};
+  const auto placed = s.append(first);
+  ASSERT_TRUE(placed);
+  ASSERT_EQ(placed->size(), 3u);
+  EXPECT_EQ((*placed)[2].sequence, 3u);
+  EXPECT_EQ((*placed)[0].at, (Position{1, segment_header_size}));
+  EXPECT_EQ((*placed)[1].at.offset, (*placed)[0].at.offset + (*placed)[0].size);
+  ASSERT_TRUE(s.append({large('d', 7000)}));
+  EXPECT_EQ(s.log->durable(), 4u);
+  const LogPoint end = s.log->end();
+  ASSERT_TRUE(s.open());
+  EXPECT_EQ(s.sequences(), (Sequences{1, 2, 3, 4}));
+  EXPECT_EQ(s.report.records, 4u);
+  EXPECT_EQ(s.log->end().sequence, 4u);
+  EXPECT_EQ(s.log->end().next, end.next);
+  EXPECT_EQ(s.found.entries[1].at, (*placed)[1].at);
+  EXPECT_EQ(s.found.entries[1].header.kind, 7);
+  EXPECT_EQ(s.found.entries[1].header.origin, 2u);
+  EXPECT_EQ(s.read(s.found.entries[1]).data, std::string(1500, 'b'));
+  EXPECT_EQ(s.read(s.found.entries[2]).data, "x");
+  EXPECT_EQ(s.found.entries[2].header.watermark, 0u);
+  EXPECT_EQ(s.found.entries[3].header.watermark, 3u);
+}
+
+TEST(Log, a_moved_record_keeps_its_origin) {
+  SimulatedLog s;
+  ASSERT_TRUE(s.open());
+  ASSERT_TRUE(s.append({small('a'), small('b')}));
+  std::vector<Record> moved;
+  moved.push_back(small('a').record());
+  moved[0].origin = 1;
+  ASSERT_TRUE(s.run(s.log->append(s.call(), std::move(moved))));
+  ASSERT_TRUE(s.open());
+  EXPECT_EQ(s.found.entries[2].header.sequence, 3u);
+  EXPECT_EQ(s.found.entries[2].header.origin, 1u);
+}
+
+TEST(Log, a_batch_never_spans_segments) {
+  SimulatedLog s;
+  ASSERT_TRUE(s.open());
+  for (int i = 0; i < 5; ++i) {
+    const auto placed = s.append({small('s'), large('l', 5000)});
+    ASSERT_TRUE(placed);
+    EXPECT_EQ((*placed)[0].at.segment, (*placed)[1].at.segment);
+    EXPECT_LE((*placed)[1].at.offset + (*placed)[1].size, s.options.segment_size);
+  }
+  EXPECT_EQ(s.log->segments().size(), 3u);
+  EXPECT_TRUE(s.log->segments()[0].sealed);
+  EXPECT_FALSE(s.log->segments()[2].sealed);
+  EXPECT_EQ(s.log->segments()[1].first_sequence, 5u);
+  ASSERT_TRUE(s.open());
+  EXPECT_EQ(s.report.records, 10u);
+  EXPECT_EQ(s.report.damaged, 0u);
+  EXPECT_EQ(s.log->segments().size(), 3u);
+}
+
+TEST(Log, replay_begins_after_the_point_it_is_given) {
+  SimulatedLog s;
+  ASSERT_TRUE(s.open());
+  std::vector<LogPoint> points{{}};
+  for (int i = 0; i < 6; ++i) {
+    ASSERT_TRUE(s.append({large('l', 3000)}));
+    points.push_back(s.log->end());
+  }
+  ASSERT_TRUE(s.roll());
+  points.push_back(s.log->end());
+  for (const LogPoint& point : points) {
+    ASSERT_TRUE(s.open(point));
+    EXPECT_FALSE(s.report.index_ahead);
+    EXPECT_EQ(s.report.records, 6 - point.sequence);
+    EXPECT_EQ(s.report.damaged, 0u);
+    EXPECT_EQ(s.log->end().sequence, 6u);
+  }
+}
+
+TEST(Log, a_removed_segment_is_no_damage) {
+  SimulatedLog s;
+  ASSERT_TRUE(s.open());
+  for (int i = 0; i < 4; ++i) {
+    ASSERT_TRUE(s.append({small('s')}));
+    ASSERT_TRUE(s.roll());
+  }
+  ASSERT_TRUE(s.remove(1));
+  ASSERT_TRUE(s.remove(3));
+  EXPECT_EQ(s.log->segments().size(), 3u);
+  ASSERT_TRUE(s.open());
+  EXPECT_EQ(s.sequences(), (Sequences{2, 4}));
+  EXPECT_EQ(s.report.damaged, 0u);
+  EXPECT_EQ(s.log->end().sequence, 4u);
+}
+
+TEST(Log, sequences_go_on_when_everything_was_removed) {
+  SimulatedLog s;
+  ASSERT_TRUE(s.open());
+  ASSERT_TRUE(s.append({small('a'), small('b')}));
+  ASSERT_TRUE(s.roll());
+  ASSERT_TRUE(s.remove(1));
+  ASSERT_TRUE(s.open());
+  EXPECT_EQ(s.append({small('c')})->front().sequence, 3u);
+}
+
+TEST(Log, rolling_an_empty_segment_does_nothing) {
+  SimulatedLog s;
+  ASSERT_TRUE(s.open());
+  ASSERT_TRUE(s.roll());
+  ASSERT_TRUE(s.append({small('a')}));
+  ASSERT_TRUE(s.roll());
+  ASSERT_TRUE(s.roll());
+  EXPECT_EQ(s.log->segments().size(), 2u);
+}
+
+TEST(Log, a_closed_log_appends_nothing) {
+  SimulatedLog s;
+  ASSERT_TRUE(s.open());
+  ASSERT_TRUE(s.run(s.log->close(s.call())));
+  EXPECT_EQ(code_of(s.append({small('a')})), ErrorCode::closed);
+}
+
+// --- the index and the log
+
+TEST(Log, an_index_ahead_of_the_log_is_told_and_nothing_is_touched) {
+  SimulatedLog s;
+  ASSERT_TRUE(s.open());
+  ASSERT_TRUE(s.append({small('a')}));
+  const LogPoint end = s.log->end();
+  ASSERT_TRUE(s.run(s.log->close(s.call())));
+  const std::uint64_t before = s.disk().view().hash();
+  for (const LogPoint& ahead : {LogPoint{2, {1, end.next.offset + 8}}, LogPoint{9, {2, segment_header_size}},
+                                LogPoint{3, {7, 5000}}}) {
+    ASSERT_TRUE(s.open(ahead));
+    EXPECT_TRUE(s.report.index_ahead);
+    EXPECT_EQ(s.report.records, 0u);
+    EXPECT_EQ(code_of(s.append({small('b')})), ErrorCode::closed);
+    EXPECT_EQ(s.disk().view().hash(), before);
+  }
+  ASSERT_TRUE(s.open());
+  EXPECT_EQ(s.report.records, 1u);
+}
+
+TEST(Log, an_index_of_another_log_cuts_nothing) {
+  SimulatedLog s;
+  ASSERT_TRUE(s.open());
+  ASSERT_TRUE(s.append({small('a')}));
+  const Position second = s.log->end().next;
+  ASSERT_TRUE(s.append({small('b')}));
+  const std::uint64_t before = s.disk().view().hash();
+  ASSERT_TRUE(s.open({5, second}));
+  EXPECT_TRUE(s.report.index_ahead);
+  EXPECT_EQ(s.disk().view().hash(), before);
+}
+
+TEST(Log, an_index_at_a_segment_that_was_removed_goes_on_with_the_next) {
+  SimulatedLog s;
+  ASSERT_TRUE(s.open());
+  ASSERT_TRUE(s.append({small('a')}));
+  const LogPoint point = s.log->end();
+  ASSERT_TRUE(s.append({small('b')}));
+  ASSERT_TRUE(s.roll());
+  ASSERT_TRUE(s.append({small('c')}));
+  ASSERT_TRUE(s.remove(1));
+  ASSERT_TRUE(s.open(point));
+  EXPECT_FALSE(s.report.index_ahead);
+  EXPECT_EQ(s.sequences(), (Sequences{3}));
+}
+
+// --- rot
+
+struct Rotten : SimulatedLog {
+  // Three records in a batch, then others that prove them durable, in the same segment or the next ones.
+  explicit Rotten(bool rolled) {
+    EXPECT_TRUE(open());
+    EXPECT_TRUE(append({small('z')}));
+    const auto placed = append({small('a'), large('b', 200), {"c", "123"}});
+    for (const Placed& p : *placed) ranges.push_back({p.at.offset, p.at.offset + p.size});
+    if (rolled) EXPECT_TRUE(roll());
+    EXPECT_TRUE(append({small('d')}));
+    EXPECT_TRUE(append({small('e')}));
+    EXPECT_TRUE(run(log->close(call())));
+    image = disk().view();
+    log.reset();
+  }
+  io::sim::Image rotten(std::uint64_t offset, std::byte mask, std::uint32_t segment = 1) {
+    io::sim::Image copy = image;
+    io::sim::FileData& file = copy.own(copy.find(path(segment))->inode);
+    std::byte byte{};
+    file.peek(offset, {&byte, 1});
+    byte ^= mask;
+    file.poke(offset, {&byte, 1});
+    return copy;
+  }
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> ranges;
+  io::sim::Image image;
+};
+
+TEST(Log, rot_of_any_byte_loses_only_the_record_it_hit) {
+  for (const bool rolled : {false, true}) {
+    Rotten s(rolled);
+    for (std::uint64_t at = s.ranges[0].first; at < s.ranges[2].second; ++at) {
+      const std::byte mask{static_cast<unsigned char>(1u << (at % 8))};
+      ASSERT_TRUE(s.open_image(s.rotten(at, mask)));
+      Sequences expected{1, 2, 3, 4, 5, 6};
+      const Sequences all = s.sequences();
+      std::uint64_t hit = 0;
+      for (std::uint64_t i = 0; i < 3; ++i)
+        if (at >= s.ranges[i].first && at < s.ranges[i].second) hit = i + 2;
+      if (all.size() == 5) {
+        std::erase(expected, hit);
+        ASSERT_EQ(s.found.damages.size(), 1u);
+        EXPECT_EQ(s.found.damages[0].segment, 1u);
+        EXPECT_EQ(s.found.damages[0].from, s.ranges[hit - 2].first);
+        EXPECT_EQ(s.found.damages[0].to, s.ranges[hit - 2].second);
+        EXPECT_EQ(s.found.damages[0].first_sequence, hit);
+        EXPECT_EQ(s.found.damages[0].last_sequence, hit);
+      } else {
+        EXPECT_TRUE(s.found.damages.empty());
+        EXPECT_GE(at, s.ranges[hit - 2].first + record_header_size + 8) << "header and meta are covered";
+      }
+      ASSERT_EQ(all, expected) << at;
+      ASSERT_EQ(s.report.cut_bytes, 0u);
+      EXPECT_EQ(s.append({small('f')})->front().sequence, 7u);
+    }
+  }
+}
+
+TEST(Log, rot_of_a_segments_header_loses_nothing) {
+  for (const std::uint32_t segment : {1u, 2u}) {
+    Rotten s(true);
+    for (std::uint64_t at = 0; at < head_size; ++at) {
+      ASSERT_TRUE(s.open_image(s.rotten(at, std::byte{4}, segment)));
+      EXPECT_EQ(s.sequences(), (Sequences{1, 2, 3, 4, 5, 6}));
+      ASSERT_EQ(s.found.damages.size(), 1u);
+      EXPECT_EQ(s.found.damages[0].segment, segment);
+      EXPECT_EQ(s.found.damages[0].from, 0u);
+      EXPECT_EQ(s.append({small('f')})->front().sequence, 7u);
+    }
+  }
+}
+
+TEST(Log, the_key_is_restored_from_any_copy) {
+  SimulatedLog s;
+  ASSERT_TRUE(s.open());
+  ASSERT_TRUE(s.append({small('a')}));
+  ASSERT_TRUE(s.roll());
+  ASSERT_TRUE(s.append({small('b')}));
+  const std::string kept = s.disk().view().text("log/key");
+  ASSERT_TRUE(s.disk().rot("log/key", 30));
+  ASSERT_TRUE(s.open());
+  EXPECT_EQ(s.report.records, 2u);
+  EXPECT_EQ(s.report.damaged, 1u);
+  EXPECT_EQ(s.disk().view().text("log/key"), kept);
+  ASSERT_TRUE(s.disk().rot(s.path(1), 30));
+  ASSERT_TRUE(s.disk().rot("log/key", 30));
+  ASSERT_TRUE(s.open());
+  EXPECT_EQ(s.report.records, 2u);
+  EXPECT_EQ(s.disk().view().text("log/key"), kept);
+}
+
+TEST(Log, without_any_copy_of_the_key_nothing_is_touched) {
+  SimulatedLog s;
+  ASSERT_TRUE(s.open());
+  ASSERT_TRUE(s.append({small('a')}));
+  ASSERT_TRUE(s.disk().rot(s.path(1), 30));
+  ASSERT_TRUE(s.disk().rot("log/key", 30));
+  const std::uint64_t before = s.disk().view().hash();
+  EXPECT_EQ(code_of(s.open()), ErrorCode::integrity);
+  EXPECT_EQ(s.disk().view().hash(), before);
+}
+
+TEST(Log, a_segment_of_another_store_is_refused) {
+  SimulatedLog other(2);
+  ASSERT_TRUE(other.open());
+  ASSERT_TRUE(other.append({small('x')}));
+  ASSERT_TRUE(other.roll());
+  SimulatedLog s;
+  ASSERT_TRUE(s.open());
+  ASSERT_TRUE(s.append({small('a')}));
+  s.disk().put(s.path(2), other.text(2));
+  EXPECT_EQ(code_of(s.open()), ErrorCode::integrity);
+  EXPECT_NE(s.report.problem.find("segment 2"), std::string::npos);
+}
+
+TEST(Log, a_newer_major_version_is_refused_by_name) {
+  SimulatedLog s;
+  ASSERT_TRUE(s.open());
+  std::string bytes = s.text(1);
+  bytes[8] = 9;
+  const Address sum = crypto::hash_object(as_bytes(std::string_view(bytes).substr(0, 112)));
+  bytes.replace(112, 16, as_text(ByteView(sum.bytes).first(16)));
+  s.disk().put(s.path(2), bytes);
+  EXPECT_EQ(code_of(s.open()), ErrorCode::integrity);
+  EXPECT_EQ(s.report.problem, "0000000002.seg has format version 9, this program reads up to 1");
+}
+
+// The original and the record that carries its copy are both damaged, so that neither the order of sequences
+// nor the seal tells them apart: only the place does.
+TEST(Log, a_copy_of_a_record_inside_data_is_never_a_record) {
+  for (const bool elsewhere : {false, true}) {
+    SimulatedLog s;
+    ASSERT_TRUE(s.open());
+    ASSERT_TRUE(s.append({small('a')}));
+    const Placed victim = s.append({{"victim..", "payload"}})->front();
+    const std::string copy = s.text(1).substr(victim.at.offset, victim.size);
+    if (elsewhere) ASSERT_TRUE(s.roll());
+    const Placed carrier = s.append({{"carrier.", copy + copy + copy}})->front();
+    ASSERT_TRUE(s.append({small('c')}));
+    ASSERT_TRUE(s.append({small('d')}));
+    ASSERT_TRUE(s.disk().rot(s.path(1), victim.at.offset + 20));
+    ASSERT_TRUE(s.disk().rot(s.path(carrier.at.segment), carrier.at.offset + 20));
+    ASSERT_TRUE(s.open());
+    EXPECT_EQ(s.sequences(), (Sequences{1, 4, 5}));
+    EXPECT_EQ(s.report.cut_bytes, 0u);
+  }
+}
+
+TEST(Log, damage_that_a_later_watermark_covers_is_never_cut) {
+  SimulatedLog s;
+  ASSERT_TRUE(s.open());
+  const Placed a = s.append({large('a')})->front();
+  const Placed b = s.append({large('b')})->front();
+  // The later record is itself torn: its header is enough to prove that the one before was durable.
+  std::string bytes = s.text(1);
+  bytes[a.at.offset + record_header_size + 100] ^= 1;
+  bytes.resize(b.at.offset + 200);
+  s.disk().put(s.path(1), bytes);
+  ASSERT_TRUE(s.open());
+  EXPECT_EQ(s.sequences(), (Sequences{1}));
+  EXPECT_EQ(s.report.cut_bytes, 200u);
+  EXPECT_EQ(s.text(1).size(), b.at.offset);
+}
+
+TEST(Log, rot_at_the_end_of_a_log_that_its_index_proves_is_kept) {
+  SimulatedLog s;
+  ASSERT_TRUE(s.open());
+  ASSERT_TRUE(s.append({small('a')}));
+  const LogPoint half = s.log->end();
+  const Placed b = s.append({small('b'), small('c')})->front();
+  ASSERT_TRUE(s.append({small('d')}));
+  const std::uint64_t size = s.text(1).size();
+  for (std::uint64_t at = b.at.offset; at < size; at += 32) ASSERT_TRUE(s.disk().rot(s.path(1), at));
+  // The index has everything up to the last record; only the records before it are read.
+  ASSERT_TRUE(s.open({4, {1, static_cast<std::uint32_t>(size)}}));
+  EXPECT_EQ(s.text(1).size(), size);
+  EXPECT_EQ(s.append({small('e')})->front().sequence, 5u);
+  ASSERT_TRUE(s.open(half));
+  EXPECT_EQ(s.sequences(), (Sequences{5}));
+  ASSERT_EQ(s.found.damages.size(), 1u);
+  EXPECT_EQ(s.found.damages[0].first_sequence, 2u);
+  EXPECT_EQ(s.found.damages[0].last_sequence, 4u);
+}
+
+TEST(Log, a_sequence_is_never_given_twice_even_when_the_end_of_a_segment_rots) {
+  SimulatedLog s;
+  ASSERT_TRUE(s.open());
+  ASSERT_TRUE(s.append({small('a')}));
+  const Placed b = s.append({small('b'), small('c')})->front();
+  // The next segment was about to be made: its file proves that this one was durable to its end.
+  s.disk().put(s.path(2), "torn");
+  const std::uint64_t size = s.text(1).size();
+  for (std::uint64_t at = b.at.offset; at < size; at += 32) ASSERT_TRUE(s.disk().rot(s.path(1), at));
+  ASSERT_TRUE(s.open());
+  EXPECT_EQ(s.sequences(), (Sequences{1}));
+  EXPECT_EQ(s.report.cut_bytes, 0u);
+  EXPECT_GE(s.append({small('d')})->front().sequence, 4u);
+  ASSERT_TRUE(s.open());
+  EXPECT_EQ(s.found.entries.size(), 2u);
+  EXPECT_EQ(s.report.damaged, 1u);
+  EXPECT_EQ(s.found.damages[0].first_sequence, 2u);
+}
+
+TEST(Log, a_segment_that_lost_its_end_is_damaged) {
+  SimulatedLog s;
+  ASSERT_TRUE(s.open());
+  ASSERT_TRUE(s.append({small('a')}));
+  const Placed b = s.append({small('b')})->front();
+  ASSERT_TRUE(s.roll());
+  s.disk().put(s.path(1), s.text(1).substr(0, b.at.offset));
+  ASSERT_TRUE(s.open());
+  EXPECT_EQ(s.sequences(), (Sequences{1}));
+  ASSERT_EQ(s.found.damages.size(), 1u);
+  EXPECT_EQ(s.found.damages[0].first_sequence, 2u);
+  EXPECT_EQ(s.found.damages[0].last_sequence, 2u);
+  EXPECT_EQ(s.append({small('c')})->front().sequence, 3u);
+}
+
+// --- a disk that fails
+
+TEST(Log, a_full_disk_refuses_the_batch_and_nothing_else) {
+  SimulatedLog s;
+  ASSERT_TRUE(s.open());
+  ASSERT_TRUE(s.append({small('a')}));
+  const LogPoint end = s.log->end();
+  s.disk().set_capacity(s.disk().used() + 300);
+  EXPECT_EQ(code_of(s.append({large('b')})), ErrorCode::storage_full);
+  EXPECT_FALSE(s.log->fenced());
+  EXPECT_EQ(s.log->end().next, end.next);
+  EXPECT_EQ(s.text(1).size(), end.next.offset);
+  ASSERT_TRUE(s.append({small('c')}));
+  s.disk().set_capacity(1 << 20);
+  ASSERT_TRUE(s.append({large('d')}));
+  ASSERT_TRUE(s.open());
+  EXPECT_EQ(s.sequences(), (Sequences{1, 2, 3}));
+}
+
+TEST(Log, a_full_disk_does_not_keep_a_log_from_opening) {
+  SimulatedLog s;
+  ASSERT_TRUE(s.open());
+  ASSERT_TRUE(s.append({small('a')}));
+  s.disk().put(s.path(2), "torn");
+  s.disk().set_capacity(s.disk().used());
+  ASSERT_TRUE(s.open());
+  EXPECT_EQ(s.report.records, 1u);
+  EXPECT_EQ(code_of(s.append({small('b')})), ErrorCode::storage_full);
+  s.disk().set_capacity(1 << 20);
+  ASSERT_TRUE(s.append({small('b')}));
+  ASSERT_TRUE(s.open());
+  EXPECT_EQ(s.sequences(), (Sequences{1, 2}));
+}
+
+TEST(Log, after_a_failed_sync_the_log_is_fenced) {
+  SimulatedLog s;
+  ASSERT_TRUE(s.open());
+  ASSERT_TRUE(s.append({small('a')}));
+  s.disk().fail_call(io::sim::DiskCall::sync_data, 1);
+  EXPECT_EQ(code_of(s.append({small('b')})), ErrorCode::degraded);
+  EXPECT_TRUE(s.log->fenced());
+  EXPECT_EQ(code_of(s.append({small('c')})), ErrorCode::degraded);
+  EXPECT_EQ(code_of(s.roll()), ErrorCode::degraded);
+  ASSERT_TRUE(s.open());
+  EXPECT_FALSE(s.log->fenced());
+  EXPECT_GE(s.report.records, 1u);
+  ASSERT_TRUE(s.append({small('d')}));
+}
+
+TEST(Log, a_disk_that_takes_too_long_fences_the_log) {
+  SimulatedLog s;
+  ASSERT_TRUE(s.open());
+  s.disk().stall(Duration::seconds(60));
+  EXPECT_EQ(code_of(s.append({small('a')})), ErrorCode::degraded);
+  EXPECT_TRUE(s.log->fenced());
+}
+
+TEST(Log, cancelling_the_caller_does_not_stop_an_append) {
+  SimulatedLog s;
+  ASSERT_TRUE(s.open());
+  Scope scope(s.machine.shard);
+  scope.cancel(StopReason::client_gone);
+  std::vector<Record> batch;
+  batch.push_back(small('a').record());
+  EXPECT_TRUE(s.run(s.log->append(scope.call(), std::move(batch))));
+}
+
+TEST(Log, a_sector_that_cannot_be_read_is_damage_in_the_middle_and_an_error_at_the_end) {
+  SimulatedLog s;
+  ASSERT_TRUE(s.open());
+  ASSERT_TRUE(s.append({small('a')}));
+  ASSERT_TRUE(s.roll());
+  ASSERT_TRUE(s.append({small('b')}));
+  SegmentFiles files(s.machine, s.options.directory);
+  auto file = s.run(files.get(s.call(), 1));
+  ASSERT_TRUE(file);
+  SegmentScan scan(s.machine, *file, 1, s.log->key_of(1), 0, s.log->segments()[0].size);
+  s.disk().fail_call(io::sim::DiskCall::read, 1, io::sim::DiskFailure::error, true);
+  auto head = s.run(scan.next(s.call()));
+  ASSERT_TRUE(head && head->damage);
+  EXPECT_TRUE(head->damage->unreadable);
+  auto records = s.run(scan.next(s.call()));
+  ASSERT_TRUE(records && records->damage);
+  EXPECT_TRUE(records->damage->unreadable);
+  EXPECT_EQ(code_of(s.open()), ErrorCode::io_failed);
+  s.disk().heal();
+  ASSERT_TRUE(s.open());
+  EXPECT_EQ(s.report.records, 2u);
+}
+
+// --- the reserve
+
+TEST(Log, what_frees_space_works_on_a_full_disk) {
+  SimulatedLog s;
+  s.options.reserve = 64 << 10;
+  ASSERT_TRUE(s.open());
+  EXPECT_EQ(s.disk().view().text("log/reserve").size(), s.options.reserve);
+  ASSERT_TRUE(s.append({small('a')}));
+  s.disk().set_capacity(s.disk().used());
+  EXPECT_EQ(code_of(s.append({small('b')})), ErrorCode::storage_full);
+  TestRecord frees = large('d');
+  frees.reserve = true;
+  EXPECT_EQ(code_of(s.append({frees, small('b')})), ErrorCode::storage_full) << "only if all of them may";
+  ASSERT_TRUE(s.append({frees}));
+  EXPECT_EQ(s.disk().view().find("log/reserve"), nullptr);
+  EXPECT_EQ(code_of(s.append({small('c')})), ErrorCode::storage_full)
+      << "there would be room, but it is spoken for";
+  for (int i = 0; i < 20; ++i) ASSERT_TRUE(s.append({frees}));
+  ASSERT_TRUE(s.roll());
+  // Space came back: so does the reserve, though not at once.
+  s.disk().set_capacity(1 << 20);
+  s.world.run_for(Duration::seconds(2));
+  ASSERT_TRUE(s.append({small('e')}));
+  EXPECT_EQ(s.disk().view().text("log/reserve").size(), s.options.reserve);
+  ASSERT_TRUE(s.open());
+  EXPECT_EQ(s.report.records, 23u);
+  EXPECT_EQ(s.report.damaged, 0u);
+}
+
+TEST(Log, a_segment_can_be_begun_on_a_full_disk_by_what_frees_space) {
+  SimulatedLog s;
+  s.options.reserve = 64 << 10;
+  ASSERT_TRUE(s.open());
+  ASSERT_TRUE(s.append({large('a', 7000)}));
+  s.disk().set_capacity(s.disk().used());
+  TestRecord frees = large('d', 6000);
+  frees.reserve = true;
+  ASSERT_TRUE(s.append({frees}));
+  EXPECT_EQ(s.log->segments().size(), 2u);
+  ASSERT_TRUE(s.open());
+  EXPECT_EQ(s.sequences(), (Sequences{1, 2}));
+}
+
+TEST(Log, a_reserve_of_another_size_is_made_anew) {
+  SimulatedLog s;
+  s.options.reserve = 64 << 10;
+  ASSERT_TRUE(s.open());
+  s.options.reserve = 32 << 10;
+  ASSERT_TRUE(s.open());
+  EXPECT_EQ(s.disk().view().text("log/reserve").size(), s.options.reserve);
+  s.options.reserve = 0;
+  ASSERT_TRUE(s.open());
+  EXPECT_EQ(s.disk().view().find("log/reserve"), nullptr);
+}
+
+// --- reading segments
+
+TEST(SegmentScan, finds_every_record_with_large_meta_and_data) {
+  SimulatedLog s;
+  s.options.segment_size = 8 << 20;
+  ASSERT_TRUE(s.open());
+  std::vector<Placed> placed;
+  for (std::size_t i = 0; i < 40; ++i) {
+    const auto one = s.append({{std::string(i * 9000, 'm'), std::string((i * 7919) % 100'000, 'd')}});
+    ASSERT_TRUE(one);
+    placed.push_back(one->front());
+  }
+  ASSERT_GT(s.log->segments().size(), 1u);
+  std::size_t next = 0;
+  for (const SegmentInfo& info : s.log->segments()) {
+    SegmentFiles files(s.machine, s.options.directory);
+    auto file = s.run(files.get(s.call(), info.id));
+    ASSERT_TRUE(file);
+    SegmentScan scan(s.machine, *file, info.id, s.log->key_of(info.id), 0, info.size);
+    for (;;) {
+      auto found = s.run(scan.next(s.call()));
+      ASSERT_TRUE(found);
+      EXPECT_FALSE(found->damage);
+      if (!found->entry) break;
+      ASSERT_LT(next, placed.size());
+      EXPECT_EQ(found->entry->at, placed[next].at);
+      EXPECT_EQ(found->entry->meta.size(), 8 + next * 9000);
+      EXPECT_EQ(s.read(*found->entry).data, std::string((next * 7919) % 100'000, 'd'));
+      ++next;
+    }
+    EXPECT_EQ(scan.offset(), info.size);
+  }
+  EXPECT_EQ(next, placed.size());
+}
+
+TEST(SegmentScan, stops_clean_when_its_caller_is_stopped) {
+  SimulatedLog s;
+  ASSERT_TRUE(s.open());
+  ASSERT_TRUE(s.append({small('a')}));
+  SegmentFiles files(s.machine, s.options.directory);
+  auto file = s.run(files.get(s.call(), 1));
+  ASSERT_TRUE(file);
+  SegmentScan scan(s.machine, *file, 1, s.log->key_of(1), 0, s.log->segments()[0].size);
+  s.disk().faults.cold = 1'000'000;
+  Scope scope(s.machine.shard);
+  scope.cancel(StopReason::client_gone);
+  EXPECT_EQ(code_of(s.run(scan.next(scope.call()))), ErrorCode::cancelled);
+  auto found = s.run(scan.next(s.call()));
+  ASSERT_TRUE(found && found->entry);
+  EXPECT_EQ(found->entry->header.sequence, 1u);
+}
+
+TEST(SegmentFiles, keeps_no_more_open_than_it_may) {
+  SimulatedLog s;
+  ASSERT_TRUE(s.open());
+  for (int i = 0; i < 4; ++i) {
+    ASSERT_TRUE(s.append({small('a')}));
+    ASSERT_TRUE(s.roll());
+  }
+  SegmentFiles files(s.machine, s.options.directory, 2);
+  const std::size_t before = s.disk().open_files();
+  for (const std::uint32_t id : {1u, 2u, 1u, 3u}) ASSERT_TRUE(s.run(files.get(s.call(), id)));
+  EXPECT_EQ(s.disk().open_files(), before + 2);
+  EXPECT_NE(files.find(1), nullptr) << "used after the second";
+  EXPECT_EQ(files.find(2), nullptr);
+  EXPECT_NE(files.find(3), nullptr);
+  files.forget(3);
+  EXPECT_EQ(files.find(3), nullptr);
+  EXPECT_EQ(code_of(s.run(files.get(s.call(), 99))), ErrorCode::not_found);
+}
+
+}  // namespace
+}  // namespace cairn::store

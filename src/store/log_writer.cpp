@@ -1,0 +1,267 @@
+#include "store/log_writer.h"
+
+#include <algorithm>
+
+namespace cairn::store {
+namespace {
+
+std::uint64_t data_size(const Record& record) noexcept {
+  std::uint64_t size = 0;
+  for (const HeapBytes& block : record.data) size += block.size();
+  return size;
+}
+
+// What a batch takes in a segment.
+std::uint64_t size_of(const std::vector<Record>& batch) noexcept {
+  std::uint64_t size = 0;
+  for (const Record& record : batch) {
+    const std::uint64_t data = data_size(record);
+    CHECK(record.meta.size() <= record_meta_max && data <= record_data_max);
+    RecordHeader header;
+    header.meta_size = static_cast<std::uint32_t>(record.meta.size());
+    header.data_size = static_cast<std::uint32_t>(data);
+    size += header.size();
+  }
+  return size;
+}
+
+std::vector<HeapBytes> copy_of(const std::vector<HeapBytes>& blocks) {
+  std::vector<HeapBytes> copy;
+  for (const HeapBytes& block : blocks) {
+    copy.emplace_back(block.size());
+    copy.back().append(block.bytes());
+  }
+  return copy;
+}
+
+bool is_full(const Result<>& result) noexcept {
+  return !result && result.error().code == ErrorCode::storage_full;
+}
+
+}  // namespace
+
+// One append, roll or removal of the current segment at a time.
+struct LogWriter::Busy {
+  explicit Busy(LogWriter& writer) noexcept : writer_(writer) {
+    CHECK(!writer_.busy_);
+    writer_.busy_ = true;
+  }
+  ~Busy() { writer_.busy_ = false; }
+  Busy(const Busy&) = delete;
+  Busy& operator=(const Busy&) = delete;
+
+ private:
+  LogWriter& writer_;
+};
+
+LogWriter::LogWriter(io::Machine& machine, LogOptions options, LogState state)
+    : machine_(machine),
+      options_(std::move(options)),
+      store_key_(state.store_key),
+      reserve_(machine, options_.directory, options_.reserve),
+      segments_(std::move(state.segments)),
+      current_(segments_.empty() ? 0 : segments_.rbegin()->first),
+      next_segment_(state.next_segment),
+      file_(std::move(state.file)),
+      tail_(state.tail),
+      sequence_(state.sequence),
+      ended_(state.ended) {
+  // A batch may fill half of a segment, and offsets are 32 bits.
+  CHECK(options_.segment_size >= 4 * segment_header_size && options_.segment_size <= 0xffff'0000u);
+}
+
+Task<Result<>> LogWriter::start(Call call) {
+  if (current_ == 0 || ended_) {
+    const auto begun = co_await begin_segment(call);
+    if (!begun && !(is_full(begun) && current_ != 0)) co_return fail(begun.error());
+  }
+  co_return co_await reserve_.open(call);
+}
+
+void LogWriter::shut() noexcept { closed_ = true; }
+
+Result<> LogWriter::usable() const noexcept {
+  if (closed_) return fail(ErrorCode::closed, "log");
+  if (fenced_) return fail(ErrorCode::degraded, "the log is fenced since a write failed");
+  return {};
+}
+
+std::unexpected<Error> LogWriter::fence() noexcept {
+  fenced_ = true;
+  return fail(ErrorCode::degraded, "a write to the log failed");
+}
+
+// --- append
+
+Task<Result<std::vector<Placed>>> LogWriter::append(Call call, std::vector<Record> batch) {
+  CO_TRY_VOID(usable());
+  if (batch.empty()) co_return std::vector<Placed>();
+  const Busy busy(*this);
+  const std::uint64_t size = size_of(batch);
+  CHECK(size <= options_.segment_size / 2);
+  const bool frees = std::all_of(batch.begin(), batch.end(), [](const Record& r) { return r.reserve; });
+  if (!frees && !co_await reserve_.ensure(patient(call)))
+    co_return fail(ErrorCode::storage_full, "the reserve of a full disk is in use");
+
+  if (frees)
+    CO_TRY_VOID(co_await make_room_at_any_cost(call, size));
+  else
+    CO_TRY_VOID(co_await make_room(call, size));
+  const std::uint64_t count = batch.size();
+  Encoded encoded = encode(std::move(batch));
+  std::vector<HeapBytes> again;
+  if (frees && reserve_.is_there()) again = copy_of(encoded.blocks);
+  auto written = co_await write(call, std::move(encoded.blocks));
+  if (is_full(written) && !again.empty() && co_await reserve_.release(patient(call)))
+    written = co_await write(call, std::move(again));
+  if (!written) co_return fail(written.error());
+  sequence_ += count;
+  tail_ += size;
+  segments_[current_].size = tail_;
+  co_return std::move(encoded.placed);
+}
+
+// A header with its meta, and the padding of the record before, are one block; data stays where it is.
+LogWriter::Encoded LogWriter::encode(std::vector<Record> batch) {
+  const SealKey& key = key_of(current_);
+  Encoded out;
+  std::uint64_t offset = tail_;
+  std::uint64_t sequence = sequence_;
+  std::size_t padding = 0;
+  constexpr std::array<std::byte, record_alignment> zeros{};
+  for (Record& record : batch) {
+    RecordHeader header;
+    header.kind = record.kind;
+    header.meta_size = static_cast<std::uint32_t>(record.meta.size());
+    header.data_size = static_cast<std::uint32_t>(data_size(record));
+    header.sequence = ++sequence;
+    header.origin = record.origin == 0 ? sequence : record.origin;
+    CHECK(header.origin <= sequence);
+    header.watermark = sequence_;
+    header.offset = static_cast<std::uint32_t>(offset);
+    HeapBytes head(padding + record_header_size + record.meta.size());
+    head.append(ByteView(zeros).first(padding));
+    head.append(encode_header(header, as_bytes(record.meta), key));
+    head.append(as_bytes(record.meta));
+    out.blocks.push_back(std::move(head));
+    for (HeapBytes& block : record.data)
+      if (!block.empty()) out.blocks.push_back(std::move(block));
+    out.placed.push_back({{current_, header.offset}, sequence, header.size()});
+    offset += header.size();
+    padding =
+        static_cast<std::size_t>(header.size() - record_header_size - header.meta_size - header.data_size);
+  }
+  HeapBytes last(padding);
+  last.append(ByteView(zeros).first(padding));
+  if (padding > 0) out.blocks.push_back(std::move(last));
+  return out;
+}
+
+// An error leaves open how much was written, and with Sync::data whether the write or the sync met it.
+// Nothing of it was acknowledged, and the bytes before the tail are durable since earlier. For a full disk,
+// also one that notices only when it syncs, it is enough to cut what is beyond the tail and to see the cut
+// synced: the pages that could not be written are no longer part of the file. After any other error the
+// disk's word is not worth that much: fenced. A deadline leaves a write behind that may still happen: fenced
+// too.
+Task<Result<>> LogWriter::write(Call call, std::vector<HeapBytes> blocks) {
+  const auto written = co_await file_->write_blocks(patient(call), tail_, std::move(blocks), sync());
+  if (written) co_return Result<>{};
+  if (!is_full(written)) co_return fence();
+  if (!co_await file_->truncate(patient(call), tail_)) co_return fence();
+  if (options_.fsync && !co_await file_->sync_data(patient(call))) co_return fence();
+  co_return fail(written.error());
+}
+
+// --- segments
+
+Task<Result<>> LogWriter::make_room(Call call, std::uint64_t size) {
+  if (current_ != 0 && !ended_ && tail_ + size <= options_.segment_size) co_return Result<>{};
+  co_return co_await begin_segment(call);
+}
+
+Task<Result<>> LogWriter::make_room_at_any_cost(Call call, std::uint64_t size) {
+  auto made = co_await make_room(call, size);
+  if (is_full(made) && co_await reserve_.release(patient(call))) made = co_await make_room(call, size);
+  co_return made;
+}
+
+// Durable, name and header, before any record can be. What an attempt left behind on a full disk, or a crash,
+// is used again: it holds no record.
+Task<Result<>> LogWriter::begin_segment(Call call) {
+  ended_ = true;
+  const std::string path = segment_path(options_.directory, next_segment_);
+  auto opened = co_await machine_.disk.open(patient(call), path, io::OpenMode::create_new);
+  if (!opened && opened.error().code == ErrorCode::conflict) {
+    opened = co_await machine_.disk.open(patient(call), path, io::OpenMode::write);
+    if (opened && !co_await (*opened)->truncate(patient(call), 0)) co_return fence();
+  }
+  if (!opened) {
+    const ErrorCode code = opened.error().code;
+    if (code != ErrorCode::storage_full && code != ErrorCode::io_failed) co_return fence();
+    co_return fail(opened.error());
+  }
+  std::shared_ptr<io::File> file = std::move(*opened);
+  std::vector<HeapBytes> blocks;
+  blocks.push_back(
+      encode_segment_header({next_segment_, current_, sequence_, sequence_ + 1, sequence_, store_key_}));
+  const auto written = co_await file->write_blocks(patient(call), 0, std::move(blocks), sync());
+  if (is_full(written)) co_return fail(written.error());
+  if (!written) co_return fence();
+  if (options_.fsync && !co_await machine_.disk.sync_directory(patient(call), options_.directory))
+    co_return fence();
+  if (current_ != 0) segments_[current_].sealed = true;
+  current_ = next_segment_++;
+  file_ = std::move(file);
+  tail_ = segment_header_size;
+  ended_ = false;
+  segments_[current_] = {current_, tail_, sequence_ + 1, false};
+  co_return Result<>{};
+}
+
+Task<Result<>> LogWriter::roll(Call call) {
+  CO_TRY_VOID(usable());
+  const Busy busy(*this);
+  if (!ended_ && tail_ == segment_header_size) co_return Result<>{};
+  ended_ = true;
+  co_return co_await make_room_at_any_cost(call, 0);
+}
+
+// A removal that did not become durable would let what was removed come back beside its newer copies, which
+// replay copes with; but a directory that cannot be synced is not to be trusted with more.
+Task<Result<>> LogWriter::remove_segment(Call call, std::uint32_t segment) {
+  CO_TRY_VOID(usable());
+  const auto it = segments_.find(segment);
+  CHECK(it != segments_.end() && it->second.sealed && segment != current_);
+  const auto gone = co_await machine_.disk.unlink(call, segment_path(options_.directory, segment));
+  if (!gone && gone.error().code != ErrorCode::not_found) co_return fail(gone.error());
+  segments_.erase(segment);
+  if (options_.fsync && !co_await machine_.disk.sync_directory(patient(call), options_.directory))
+    co_return fence();
+  co_return Result<>{};
+}
+
+Task<Result<>> LogWriter::close(Call) {
+  closed_ = true;
+  file_.reset();
+  co_return Result<>{};
+}
+
+// --- what is there
+
+LogPoint LogWriter::end() const noexcept {
+  return {sequence_, {current_, static_cast<std::uint32_t>(tail_)}};
+}
+
+std::vector<SegmentInfo> LogWriter::segments() const {
+  std::vector<SegmentInfo> all;
+  for (const auto& [id, info] : segments_) all.push_back(info);
+  return all;
+}
+
+const SealKey& LogWriter::key_of(std::uint32_t segment) {
+  const auto it = keys_.find(segment);
+  if (it != keys_.end()) return it->second;
+  return keys_.emplace(segment, segment_key(store_key_, segment)).first->second;
+}
+
+}  // namespace cairn::store

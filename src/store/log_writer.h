@@ -1,0 +1,75 @@
+// LogWriter: the open log. Appends, begins segments, takes them away.
+//
+//   [W-1] Everything up to `sequence_` is durable between two appends, so it is the watermark of the next.
+//   [W-2] Once the file of the next segment may exist, nothing more is appended to the one before.
+//   [W-3] The segment appended to is never taken away: it is what keeps the sequence from starting over.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "store/log.h"
+#include "store/log_recovery.h"
+#include "store/log_reserve.h"
+
+namespace cairn::store {
+
+class LogWriter final : public Log {
+ public:
+  LogWriter(io::Machine& machine, LogOptions options, LogState state);
+
+  // Makes it ready to append. A full disk is no error: it is tried again with the first append.
+  // Cancel: partial — as Log::open.
+  Task<Result<>> start(Call call);
+  // For a log that was only looked at.
+  void shut() noexcept;
+
+  Task<Result<std::vector<Placed>>> append(Call call, std::vector<Record> batch) override;
+  Task<Result<>> remove_segment(Call call, std::uint32_t segment) override;
+  Task<Result<>> roll(Call call) override;
+  Task<Result<>> close(Call call) override;
+
+  bool fenced() const noexcept override { return fenced_; }
+  std::uint64_t durable() const noexcept override { return sequence_; }
+  LogPoint end() const noexcept override;
+  std::vector<SegmentInfo> segments() const override;
+  const SealKey& key_of(std::uint32_t segment) override;
+
+ private:
+  struct Encoded {
+    std::vector<HeapBytes> blocks;
+    std::vector<Placed> placed;
+  };
+  struct Busy;
+
+  Task<Result<>> make_room(Call call, std::uint64_t size);
+  Task<Result<>> make_room_at_any_cost(Call call, std::uint64_t size);
+  Task<Result<>> begin_segment(Call call);
+  Encoded encode(std::vector<Record> batch);
+  Task<Result<>> write(Call call, std::vector<HeapBytes> blocks);
+  Result<> usable() const noexcept;
+  std::unexpected<Error> fence() noexcept;
+  // A step that must not stop half way, for as long as the disk may take.
+  Call patient(const Call& call) const noexcept { return call.unbounded().within(options_.patience); }
+  io::Sync sync() const noexcept { return options_.fsync ? io::Sync::data : io::Sync::no; }
+
+  io::Machine machine_;  // a bundle of references
+  LogOptions options_;
+  crypto::Hash store_key_;
+  LogReserve reserve_;
+  std::map<std::uint32_t, SegmentInfo> segments_;
+  std::map<std::uint32_t, SealKey> keys_;
+  std::uint32_t current_ = 0;  // 0: none yet
+  std::uint32_t next_segment_;
+  std::shared_ptr<io::File> file_;
+  std::uint64_t tail_ = 0;
+  std::uint64_t sequence_ = 0;
+  bool ended_ = false;  // nothing more goes to the current segment
+  bool fenced_ = false;
+  bool closed_ = false;
+  bool busy_ = false;
+};
+
+}  // namespace cairn::store

@@ -1,0 +1,121 @@
+#include "store/store_set.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace cairn::store {
+namespace {
+
+std::uint64_t mixed(std::uint64_t value) noexcept {
+  value = (value ^ (value >> 30)) * 0xbf58476d1ce4e5b9u;
+  value = (value ^ (value >> 27)) * 0x94d049bb133111ebu;
+  return value ^ (value >> 31);
+}
+std::uint64_t number_of(const Address& address) noexcept {
+  std::uint64_t number = 0;
+  std::memcpy(&number, address.bytes.data(), sizeof number);
+  return number;
+}
+// By the directory's name and not its place in the list, so that adding one moves only what goes there.
+std::uint64_t number_of(const std::string& directory) noexcept {
+  std::uint64_t number = 0xcbf29ce484222325u;
+  for (const char c : directory) number = (number ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
+  return number;
+}
+
+}  // namespace
+
+StoreSet::StoreSet(const std::vector<std::string>& directories, const StoreOptions& options, KvMaker& kv,
+                   GroupCache& cache) {
+  CHECK(!directories.empty());
+  for (const std::string& directory : directories) {
+    StoreOptions own = options;
+    own.directory = directory;
+    stores_.push_back(std::make_unique<ObjectStore>(std::move(own), kv, cache));
+  }
+}
+
+bool StoreSet::writable() noexcept {
+  return std::any_of(stores_.begin(), stores_.end(), [](const auto& store) { return store->writable(); });
+}
+
+SetPort::SetPort(StoreSet& set, io::Machine& machine) {
+  for (std::size_t i = 0; i < set.size(); ++i) ports_.push_back(set.at(i).make_port(machine));
+}
+
+std::vector<StorePort*> SetPort::by_preference(std::uint64_t key) const {
+  std::vector<std::pair<std::uint64_t, StorePort*>> scored;
+  for (const auto& port : ports_)
+    scored.emplace_back(mixed(key ^ number_of(port->store().options().directory)), port.get());
+  std::sort(scored.begin(), scored.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
+  std::vector<StorePort*> out;
+  for (const auto& [score, port] : scored) out.push_back(port);
+  return out;
+}
+
+Task<Result<SetPort::Found>> SetPort::find(Call call, Address address) {
+  std::optional<Error> bad;
+  for (const auto& port : ports_) {
+    auto object = co_await port->find(call, address);
+    if (object && *object) co_return Found{port.get(), std::move(*object)};
+    if (!object && object.error().code != ErrorCode::integrity) co_return fail(object.error());
+    if (!object) bad = object.error();
+  }
+  if (bad) co_return fail(*bad);
+  co_return Found{};
+}
+
+Task<Result<std::size_t>> SetPort::remove(Call call, Address address) {
+  std::size_t removed = 0;
+  for (const auto& port : ports_) {
+    auto gone = co_await port->remove(call, address);
+    if (!gone && gone.error().code != ErrorCode::not_found) co_return fail(gone.error());
+    if (gone) ++removed;
+  }
+  co_return removed;
+}
+
+Task<Result<StorePort*>> SetPort::for_put(Call call, Address address) {
+  if (ports_.size() > 1) {
+    CO_TRY(Found there, co_await find(call, address));
+    if (there.port != nullptr) co_return there.port;
+  }
+  co_return for_upload(number_of(address));
+}
+
+Result<StorePort*> SetPort::for_upload(std::uint64_t random) {
+  const std::vector<StorePort*> order = by_preference(random);
+  for (StorePort* port : order)
+    if (port->store().writable()) return port;
+  // Full is said by whoever tries: room may be there again.
+  for (StorePort* port : order)
+    if (!port->store().status().fenced) return port;
+  return fail(ErrorCode::degraded, "writes are fenced until the next start");
+}
+
+Task<Result<SetPort::FoundUpload>> SetPort::find_upload(Call call, Ulid token) {
+  for (const auto& port : ports_) {
+    CO_TRY(auto state, co_await port->upload_state(call, token));
+    if (state) co_return FoundUpload{port.get(), std::move(*state)};
+  }
+  co_return fail(ErrorCode::not_found, "no such upload", Side::client);
+}
+
+Task<Result<std::vector<Listed>>> SetPort::list(Call call, std::string prefix, std::optional<Address> after,
+                                                std::size_t limit) {
+  std::vector<Listed> all;
+  for (const auto& port : ports_) {
+    CO_TRY(const auto some, co_await port->list(call, prefix, after, limit));
+    all.insert(all.end(), some.begin(), some.end());
+  }
+  if (ports_.size() > 1) {
+    std::sort(all.begin(), all.end(), [](const Listed& a, const Listed& b) { return a.address < b.address; });
+    all.erase(std::unique(all.begin(), all.end(),
+                          [](const Listed& a, const Listed& b) { return a.address == b.address; }),
+              all.end());
+    if (all.size() > limit) all.resize(limit);
+  }
+  co_return all;
+}
+
+}  // namespace cairn::store

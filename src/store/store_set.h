@@ -1,0 +1,63 @@
+// StoreSet: the object stores of several data directories as one. Each is whole by itself: its own log, its
+// own index. An address belongs to the directory that rendezvous hashing prefers among those that can take
+// writes; it is found wherever it is.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "store/object_store.h"
+#include "store/store_port.h"
+
+namespace cairn::store {
+
+class StoreSet {
+ public:
+  // One store for each directory, with otherwise the same options. `kv` and `cache` outlive it.
+  StoreSet(const std::vector<std::string>& directories, const StoreOptions& options, KvMaker& kv,
+           GroupCache& cache);
+
+  std::size_t size() const noexcept { return stores_.size(); }
+  ObjectStore& at(std::size_t index) noexcept { return *stores_[index]; }
+  bool writable() noexcept;
+
+ private:
+  std::vector<std::unique_ptr<ObjectStore>> stores_;
+};
+
+class SetPort {
+ public:
+  // After every store was opened.
+  SetPort(StoreSet& set, io::Machine& machine);
+
+  struct Found {
+    StorePort* port = nullptr;  // nothing: not here
+    LocatedPtr object;
+  };
+  // `integrity` only when no store has a good copy. Cancel: clean.
+  Task<Result<Found>> find(Call call, Address address);
+  // From every store that has it, good or bad; how many that were. `pinned`: one does not let it go.
+  // Cancel: partial — some may have removed it.
+  Task<Result<std::size_t>> remove(Call call, Address address);
+  // Where an object of this address is, or is to go. `degraded` or `storage_full`: nowhere. Cancel: clean.
+  Task<Result<StorePort*>> for_put(Call call, Address address);
+  Result<StorePort*> for_upload(std::uint64_t random);
+  // Who has this upload. Cancel: clean.
+  struct FoundUpload {
+    StorePort* port = nullptr;
+    UploadState state;
+  };
+  Task<Result<FoundUpload>> find_upload(Call call, Ulid token);
+  // Merged in order of address. Cancel: clean.
+  Task<Result<std::vector<Listed>>> list(Call call, std::string prefix, std::optional<Address> after,
+                                         std::size_t limit);
+
+ private:
+  std::vector<StorePort*> by_preference(std::uint64_t key) const;
+
+  std::vector<std::unique_ptr<StorePort>> ports_;
+};
+
+}  // namespace cairn::store
