@@ -14,8 +14,9 @@ constexpr Flag common[] = {
     {"help", 'h', "", "This text."},
 };
 constexpr Flag daemon[] = {
-    {"url", 0, "URL", "The server: http://HOST:PORT or unix:PATH. Else CAIRN_URL, the data directory's socket, "
-                      "port 7400, port 7410."},
+    {"url", 0, "URL",
+     "The server: http://HOST:PORT or unix:PATH. Else CAIRN_URL, the data directory's socket, "
+     "port 7400, port 7410."},
     {"data", 0, "DIR", "The data directory, for its socket and its admin capability (./cairn-data).",
      Completes::directory},
 };
@@ -64,8 +65,7 @@ class Parser {
 
  private:
   void refuse(std::string what, std::string hint = {}) {
-    if (hint.empty())
-      hint = "cairn " + invocation_.verb + (invocation_.verb.empty() ? "--help" : " --help");
+    if (hint.empty()) hint = "cairn " + invocation_.verb + (invocation_.verb.empty() ? "--help" : " --help");
     problem_ = UsageProblem{std::move(what), std::move(hint)};
   }
 
@@ -86,9 +86,8 @@ class Parser {
 
   const Flag* find_flag(std::string_view name, char letter) {
     flags_ = flags_of(*invocation_.command);
-    const auto at = std::ranges::find_if(flags_, [&](const Flag& flag) {
-      return letter != 0 ? flag.letter == letter : flag.name == name;
-    });
+    const auto at = std::ranges::find_if(
+        flags_, [&](const Flag& flag) { return letter != 0 ? flag.letter == letter : flag.name == name; });
     return at == flags_.end() ? nullptr : &*at;
   }
 
@@ -104,7 +103,8 @@ class Parser {
       std::vector<std::string_view> known;
       for (const Flag& one : flags_) known.push_back(one.name);
       const std::string near = nearest(name, known);
-      refuse("no option `--" + std::string(name) + "`" + (near.empty() ? "" : " (did you mean --" + near + "?)"));
+      refuse("no option `--" + std::string(name) + "`" +
+             (near.empty() ? "" : " (did you mean --" + near + "?)"));
       return;
     }
     if (flag->value.empty()) {
@@ -160,10 +160,10 @@ class Parser {
       if (most == ~std::size_t{0}) break;
     }
     if (invocation_.arguments.size() < least)
-      refuse("`" + invocation_.verb + "` needs " +
-             std::string(command.arguments[std::min(invocation_.arguments.size(),
-                                                    command.arguments.size() - 1)]
-                             .name));
+      refuse(
+          "`" + invocation_.verb + "` needs " +
+          std::string(
+              command.arguments[std::min(invocation_.arguments.size(), command.arguments.size() - 1)].name));
     else if (invocation_.arguments.size() > most)
       refuse("one word too many: `" + invocation_.arguments[most] + "`");
   }
@@ -193,8 +193,8 @@ std::vector<Flag> flags_of(const Command& command) {
 }
 
 std::optional<std::string_view> Invocation::find(std::string_view name) const noexcept {
-  const auto at = std::ranges::find(flags.rbegin(), flags.rend(), name,
-                                    &std::pair<std::string_view, std::string>::first);
+  const auto at =
+      std::ranges::find(flags.rbegin(), flags.rend(), name, &std::pair<std::string_view, std::string>::first);
   if (at == flags.rend()) return std::nullopt;
   return at->second;
 }

@@ -110,25 +110,26 @@ std::string quoted(std::string_view text) {
 }
 
 std::string fish(const Command& root) {
-  std::string out = "# fish completion of cairn; made by: cairn completion fish\n"
-                    "function __cairn_verb\n"
-                    "  set -l words (commandline -opc)[2..-1]\n"
-                    "  string join ' ' -- (string match -v -- '-*' $words)\n"
-                    "end\n"
-                    "function __cairn_at\n"
-                    "  set -l now (__cairn_verb)\n"
-                    "  test \"$now\" = \"$argv[1]\"\n"
-                    "end\n"
-                    "function __cairn_in\n"
-                    "  set -l now (__cairn_verb)\n"
-                    "  test \"$now\" = \"$argv[1]\"; or string match -q -- \"$argv[1] *\" $now\n"
-                    "end\n"
-                    "complete -c cairn -f\n";
+  std::string out =
+      "# fish completion of cairn; made by: cairn completion fish\n"
+      "function __cairn_verb\n"
+      "  set -l words (commandline -opc)[2..-1]\n"
+      "  string join ' ' -- (string match -v -- '-*' $words)\n"
+      "end\n"
+      "function __cairn_at\n"
+      "  set -l now (__cairn_verb)\n"
+      "  test \"$now\" = \"$argv[1]\"\n"
+      "end\n"
+      "function __cairn_in\n"
+      "  set -l now (__cairn_verb)\n"
+      "  test \"$now\" = \"$argv[1]\"; or string match -q -- \"$argv[1] *\" $now\n"
+      "end\n"
+      "complete -c cairn -f\n";
   each_command(root, "", [&](const Command& command, const std::string& verb) {
     for (const Command& one : command.commands)
       if (!one.hidden)
-        out += fmt::format("complete -c cairn -n {} -a {} -d {}\n", quoted(fmt::format("__cairn_at '{}'", verb)),
-                           one.name, quoted(one.summary));
+        out += fmt::format("complete -c cairn -n {} -a {} -d {}\n",
+                           quoted(fmt::format("__cairn_at '{}'", verb)), one.name, quoted(one.summary));
     if (!command.commands.empty()) return;
     const std::string inside = quoted(fmt::format("__cairn_in '{}'", verb));
     if (completes_files(command)) out += fmt::format("complete -c cairn -n {} -F\n", inside);

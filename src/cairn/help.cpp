@@ -9,8 +9,8 @@ namespace cairn::cli {
 namespace {
 
 std::string flag_form(const Flag& flag) {
-  std::string form = flag.letter != 0 ? fmt::format("-{}, --{}", flag.letter, flag.name)
-                                      : fmt::format("--{}", flag.name);
+  std::string form =
+      flag.letter != 0 ? fmt::format("-{}, --{}", flag.letter, flag.name) : fmt::format("--{}", flag.name);
   if (!flag.value.empty()) form += fmt::format(" {}", flag.choices.empty() ? flag.value : flag.choices);
   return form;
 }
@@ -71,14 +71,16 @@ std::string full(std::string_view verb) {
 // A bar would end the cell.
 std::string table_row(const Flag& flag) {
   std::string form = flag_form(flag);
-  for (std::size_t at = form.find('|'); at != form.npos; at = form.find('|', at + 2)) form.replace(at, 1, "\\|");
+  for (std::size_t at = form.find('|'); at != form.npos; at = form.find('|', at + 2))
+    form.replace(at, 1, "\\|");
   return fmt::format("| `{}` | {}{} |\n", form, flag.text, flag.repeated ? " May be repeated." : "");
 }
 
 void append_reference(std::string& out, const Command& command, const std::string& verb) {
   if (command.hidden) return;
   if (command.commands.empty()) {
-    out += fmt::format("\n## {}\n\n{}\n\n```\n{}\n```\n", full(verb), command.summary, synopsis(command, verb));
+    out +=
+        fmt::format("\n## {}\n\n{}\n\n```\n{}\n```\n", full(verb), command.summary, synopsis(command, verb));
     if (!command.text.empty()) out += fmt::format("\n{}\n", command.text);
     const std::vector<Flag> flags(command.flags.begin(), command.flags.end());
     if (!command.arguments.empty() || !flags.empty()) out += "\n| | |\n|---|---|\n";
@@ -143,8 +145,9 @@ std::string reference_page(const Command& root) {
       "[schemas](schemas/); an error is one on stderr.\n\n";
   out += fmt::format("Exit codes: {}.\n\nOf every verb:\n\n| | |\n|---|---|\n", exit_codes);
   for (const Flag& one : common_flags()) out += table_row(one);
-  out += "\nOf verbs that ask a server; its capability is `CAIRN_CAP`, else, for a server on this machine, the "
-         "data directory's `keys/admin.cap`:\n\n| | |\n|---|---|\n";
+  out +=
+      "\nOf verbs that ask a server; its capability is `CAIRN_CAP`, else, for a server on this machine, the "
+      "data directory's `keys/admin.cap`:\n\n| | |\n|---|---|\n";
   for (const Flag& one : daemon_flags()) out += table_row(one);
   append_reference(out, root, "");
   return out;

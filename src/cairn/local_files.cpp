@@ -93,10 +93,10 @@ client::Outcome<> make_parents(const std::string& root, const std::string& path)
     if (facts.kind == FileKind::absent && mkdir(at.c_str(), 0777) == 0) continue;
     // Another file of the same batch may have made it meanwhile.
     if (facts.kind == FileKind::absent && look_at(at, false).kind == FileKind::directory) continue;
-    return fail(client::Failure(
-        ErrorCode::conflict, facts.kind == FileKind::absent
-                                 ? fmt::format("{} cannot be made", at)
-                                 : fmt::format("{} is in the way: it is not a directory of its own", at)));
+    return fail(client::Failure(ErrorCode::conflict,
+                                facts.kind == FileKind::absent
+                                    ? fmt::format("{} cannot be made", at)
+                                    : fmt::format("{} is in the way: it is not a directory of its own", at)));
   }
   return {};
 }

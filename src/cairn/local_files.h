@@ -28,7 +28,7 @@ struct TreeFile {
   FileFacts facts;
 };
 struct Tree {
-  std::vector<TreeFile> files;  // by the bytes of their paths
+  std::vector<TreeFile> files;       // by the bytes of their paths
   std::vector<std::string> skipped;  // why, one line each
 };
 // Every file below a directory. Links are skipped unless followed; a link that leads back up is skipped too.

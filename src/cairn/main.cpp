@@ -1,40 +1,33 @@
-// cairn: the one binary. Services join it as they are built; what is not there says so.
+// cairn: the one binary.
 #include <fmt/format.h>
 
-#include <string_view>
+#include <string>
+#include <vector>
 
-namespace {
+#include "cairn/command.h"
+#include "cairn/exit_code.h"
+#include "cairn/terminal.h"
 
-constexpr std::string_view services[] = {"storage", "index", "registry", "edge", "gateway"};
-
-int usage(std::FILE* to) {
-  fmt::print(to,
-             "cairn {}: self-hosted, content-addressed storage, index, registry, edge and gateway\n\n"
-             "  cairn version   what this binary is\n"
-             "  cairn help      this text\n\n"
-             "No service is built into this version yet; `./dev up` runs the foundation's demo service.\n",
-             CAIRN_VERSION);
-  return to == stderr ? 64 : 0;
-}
-
-}  // namespace
+using namespace cairn::cli;
 
 int main(int argc, char** argv) {
-  const std::string_view verb = argc > 1 ? argv[1] : "";
-  if (verb == "version" || verb == "--version") {
-    fmt::print("cairn {} ({})\n", CAIRN_VERSION, CAIRN_GIT);
-    return 0;
+  std::vector<std::string> words(argv + 1, argv + argc);
+  if (words.size() == 1 && words[0] == "--version") words[0] = "version";
+  if (words.empty()) {
+    fmt::print(stderr, "{}", help_text(command_tree(), ""));
+    return code_of(Exit::usage);
   }
-  if (verb == "help" || verb == "--help" || verb == "-h") return usage(stdout);
-  if (verb.empty()) return usage(stderr);
-  for (std::string_view service : services)
-    if (verb == service || verb == "up") {
-      fmt::print(stderr,
-                 "error[not_implemented]: `cairn {}` is not built into this version\n  hint   ./dev up runs "
-                 "the demo service\n",
-                 verb);
-      return 1;
-    }
-  fmt::print(stderr, "error[usage]: no verb `{}`\n  hint   cairn help\n", verb);
-  return 64;
+  const auto invocation = parse_command_line(command_tree(), words);
+  if (!invocation) {
+    Invocation none;
+    for (const std::string& word : words)
+      if (word == "--json") none.flags.emplace_back("json", "");
+    Terminal(none).complain("usage", printable(invocation.error().what), {}, invocation.error().hint);
+    return code_of(Exit::usage);
+  }
+  if (invocation->has("help")) {
+    fmt::print("{}", help_text(*invocation->command, invocation->verb));
+    return code_of(Exit::ok);
+  }
+  return invocation->command->run(*invocation);
 }

@@ -126,13 +126,89 @@ Task<Outcome<Stored>> put_manifest(Call call, Putting* putting, const std::vecto
     manifest.previous = parse_address(*previous);
     if (!manifest.previous) co_return fail(Failure(ErrorCode::invalid, "--previous is not an address"));
   }
-  CO_TRY(const std::string bytes, client::encode_manifest(std::move(manifest)));
+  CO_TRY(std::string bytes, client::encode_manifest(std::move(manifest)));
+  client::TextSource source(std::move(bytes));
   client::PutOptions options{.media_type = std::string(client::manifest_media_type)};
-  co_return co_await client::put_text(call, putting->session->storage, &bytes, std::move(options));
+  co_return co_await client::put_stream(call, putting->session->storage, &source, std::move(options));
 }
 
 Task<> put_directory(Call call, Putting* putting, std::string path) {
-  CO_RUN_TREE
+  Session* session = putting->session;
+  auto tree = co_await run(session->machine.pool, call, Lane::read,
+                           [path, follow = putting->follow] { return walk_tree(path, follow); });
+  if (!tree) {
+    tell(putting, path, "directory", fail(Failure(tree.error())));
+    co_return;
+  }
+  for (const std::string& why : tree->skipped) session->terminal.warn("skipped " + why);
+  putting->skipped |= !tree->skipped.empty();
+  std::vector<Item> items;
+  for (TreeFile& file : tree->files) {
+    putting->progress.expect(file.facts.size);
+    items.push_back({std::move(file.path), std::move(file.full), file.facts});
+  }
+  co_await run_parallel(call, &session->machine.shard, items.size(), files_at_once,
+                        [&](Call each, std::size_t i) { return put_item(each, putting, &items[i]); });
+  bool whole = true;
+  for (const Item& item : items) {
+    if (item.outcome && *item.outcome) continue;
+    whole = false;
+    putting->progress.clear();
+    const bool stopped = !item.outcome || item.outcome->error().code() == ErrorCode::cancelled;
+    putting->exits.add(stopped ? Exit::interrupted : exit_of(item.outcome->error()));
+    if (!stopped) session->terminal.complain(item.outcome->error(), path + "/" + item.path);
+  }
+  // A manifest of a part of the directory would pass for the whole.
+  if (whole) {
+    const auto stored = co_await put_manifest(call, putting, &items);
+    tell(putting, path, "directory", stored, items.size());
+  } else if (!call.stopped()) {
+    session->terminal.warn(path + ": no manifest was made, because not every file was stored");
+  }
+}
+
+Task<> put_stdin(Call call, Putting* putting) {
+  StdinSource source(putting->session->machine.pool);
+  client::PutOptions options =
+      putting->options(std::string(putting->session->invocation.get("type", "application/octet-stream")));
+  const auto stored =
+      co_await client::put_stream(call, putting->session->storage, &source, std::move(options));
+  tell(putting, "-", "file", stored);
+}
+
+Task<Exit> put_all(Call call, Session* session) {
+  Putting putting(session);
+  std::vector<Item> files;  // neighbours on the command line go together
+  for (const std::string& path : session->invocation.arguments) {
+    const FileFacts facts = path == "-" ? FileFacts{} : look_at(path, true);
+    if (facts.kind == FileKind::file) {
+      files.push_back({path, path, facts});
+      continue;
+    }
+    co_await put_files(call, &putting, &files);
+    if (call.stopped()) break;
+    if (path == "-")
+      co_await put_stdin(call, &putting);
+    else if (facts.kind == FileKind::directory)
+      co_await put_directory(call, &putting, path);
+    else
+      tell(&putting, path, "file",
+           fail(Failure(
+               facts.kind == FileKind::absent ? ErrorCode::not_found : ErrorCode::invalid,
+               facts.kind == FileKind::absent ? "there is no such file" : "not a file or directory")));
+  }
+  co_await put_files(call, &putting, &files);
+  if (call.stopped()) {
+    putting.progress.clear();
+    session->terminal.say("interrupted; the same command goes on where it was");
+    co_return Exit::interrupted;
+  }
+  const Exit exit = putting.exits.exit();
+  co_return exit == Exit::ok&& putting.skipped ? Exit::some_failed : exit;
 }
 
 }  // namespace
+
+int put_verb(const Invocation& invocation) { return run_session(invocation, put_all); }
+
+}  // namespace cairn::cli

@@ -4,8 +4,6 @@
 
 namespace cairn::cli {
 
-std::span<const ServiceEntry> services() noexcept { return {}; }
-
 const ServiceEntry* find_service(std::string_view name) noexcept {
   const auto all = services();
   const auto at = std::ranges::find(all, name, &ServiceEntry::name);

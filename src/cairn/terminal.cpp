@@ -61,18 +61,22 @@ bool Terminal::line(std::string_view text) const {
 }
 
 void Terminal::say(std::string_view text) const {
+  std::fflush(stdout);  // what was said before comes first, also through a pipe
   if (!quiet_ && !json_) fmt::print(stderr, "{}\n", text);
 }
 
 void Terminal::warn(std::string_view text) const {
+  std::fflush(stdout);
   if (json_)
     fmt::print(stderr, "{{\"warning\":{}}}\n", json_string(text));
   else
-    fmt::print(stderr, "{}warning{}: {}\n", color_ ? "\033[33m" : "", color_ ? "\033[0m" : "", printable(text));
+    fmt::print(stderr, "{}warning{}: {}\n", color_ ? "\033[33m" : "", color_ ? "\033[0m" : "",
+               printable(text));
 }
 
 void Terminal::complain(std::string_view code, std::string_view what, std::string_view asked,
                         std::string_view hint) const {
+  std::fflush(stdout);
   if (json_) {
     std::string text;
     codec::JsonWriter json(text);

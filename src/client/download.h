@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 
 #include "base/heap_bytes.h"
 #include "client/storage_client.h"
@@ -57,8 +58,10 @@ class TextDestination final : public Destination {
 };
 
 struct DownloadOptions {
-  std::function<void(std::uint64_t size)> sized = {};   // as the server claims, once
   std::function<void(std::uint64_t bytes)> moved = {};  // verified bytes, transferred or held
+  // The size that somebody else claims. Of an object of one group the proof is nothing but its size: with
+  // this it need not be asked for.
+  std::optional<std::uint64_t> claimed_size = {};
   // Larger objects are refused (body_cap) as soon as their size is claimed.
   std::uint64_t size_max = ~std::uint64_t{0};
 };

@@ -21,7 +21,6 @@ struct Failure {
   std::string message = {};  // the server's words, else ours
   std::string corr_id = {};  // empty: none
   std::string asked = {};    // `GET /o/b3:… of 127.0.0.1:7410`; empty: nobody was asked
-  std::string subject = {};  // what it was about: a path or an address, where the asker knows one
   std::optional<Duration> retry_after = {};
 
   Failure() = default;

@@ -40,7 +40,6 @@ Task<Outcome<Address>> resolve(Call call, StorageClient* storage, Reference refe
   if (found.objects.size() == 1) co_return found.objects.front().address;
   Failure failure(ErrorCode::not_found, fmt::format("no object begins with {}", reference.text));
   failure.asked = fmt::format("objects of {}", format_endpoint(storage->transport().options().endpoint));
-  failure.subject = reference.text;
   if (found.objects.empty()) co_return fail(std::move(failure));
   failure.error.code = ErrorCode::conflict;
   failure.message = fmt::format("{} is the beginning of several addresses:", reference.text);

@@ -43,6 +43,7 @@ class Shelf final : public http::Handler {
   std::optional<std::size_t> rot;  // this byte of every object is sent flipped
   bool proofs_lie = false;
   bool silent = false;         // no request is ever answered
+  int gaps_told = 64;          // Upload-Missing names that many
   bool forget_commit = false;  // commits, then says that there is no such upload
 
   std::string add(std::string bytes) {
@@ -232,9 +233,9 @@ class Shelf final : public http::Handler {
     const Method method = exchange.request().method;
     if (rest.empty()) {
       const std::string id = fmt::format("up{}", ++made_);
-      const std::size_t at = body.find(':');
+      const std::size_t at = body.find("\"size\":");
       if (at != std::string::npos)
-        uploads[id].size = std::stoull(body.substr(at + 1));
+        uploads[id].size = std::stoull(body.substr(at + 7));
       else
         uploads[id];
       return answer_json(exchange, 201,
@@ -260,8 +261,9 @@ class Shelf final : public http::Handler {
       std::string missing;
       std::uint64_t contiguous = 0, expected = 0;
       bool whole = true;
+      int gaps = 0;
       const auto hole = [&](std::uint64_t from, std::uint64_t to) {
-        missing += fmt::format("{}{}-{}", missing.empty() ? "" : ",", from, to - 1);
+        if (gaps++ < gaps_told) missing += fmt::format("{}{}-{}", missing.empty() ? "" : ",", from, to - 1);
         whole = false;
       };
       for (const auto& [offset, part] : at->second.parts) {

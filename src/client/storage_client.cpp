@@ -113,10 +113,16 @@ Task<Outcome<Stored>> StorageClient::put(Call call, Address address, ByteView by
 Task<Outcome<ObjectInfo>> StorageClient::head(Call call, Address address) {
   Ask ask{.method = http::Method::head, .target = object_target(address)};
   const Ask asked = ask;
-  CO_TRY(const http::ClientResponse response, co_await transport_.send(call, std::move(ask)));
-  if (!response.head().announced) co_return fail(not_understood(transport_, asked, "no Content-Length"));
-  ObjectInfo info{.address = address, .size = response.head().content_length};
-  info.media_type = response.head().fields.get(http::FieldName::content_type);
+  auto response = co_await transport_.send(call, std::move(ask));
+  if (!response) {
+    // The answer to HEAD has no words of its own.
+    if (response.error().code() == ErrorCode::not_found)
+      response.error().message = "the server does not have it";
+    co_return fail(std::move(response.error()));
+  }
+  if (!response->head().announced) co_return fail(not_understood(transport_, asked, "no Content-Length"));
+  ObjectInfo info{.address = address, .size = response->head().content_length};
+  info.media_type = response->head().fields.get(http::FieldName::content_type);
   co_return info;
 }
 
@@ -143,9 +149,14 @@ Task<Outcome<>> StorageClient::unpin(Call call, Address address) {
   return send_for_nothing(call, {.method = http::Method::del, .target = "/pins/" + format_address(address)});
 }
 
-Task<Outcome<std::string>> StorageClient::begin_upload(Call call, std::optional<std::uint64_t> size) {
+Task<Outcome<std::string>> StorageClient::begin_upload(Call call, std::optional<std::uint64_t> size,
+                                                       std::string media_type) {
   Ask ask{.method = http::Method::post, .target = "/uploads", .has_body = true, .repeatable = true};
-  ask.text = size ? fmt::format("{{\"size\":{}}}", *size) : "{}";
+  codec::JsonWriter json(ask.text);
+  json.begin_object();
+  if (size) json.field("size", *size);
+  if (!media_type.empty()) json.field("media_type", media_type);
+  json.end_object().finish();
   ask.fields.emplace_back("Content-Type", "application/json");
   const Ask asked{.method = ask.method, .target = ask.target};
   CO_TRY(const std::string text, co_await transport_.send_for_text(call, std::move(ask), answer_max));

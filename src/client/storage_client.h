@@ -42,7 +42,10 @@ struct Stored {
 struct UploadStatus {
   std::uint64_t contiguous = 0;  // bytes from the beginning that are durable
   // First and last byte of what is still to come, ascending; nullopt when the server does not say.
+  // A long list may be cut at its end: what is beyond it becomes known once the rest is there.
   std::optional<std::vector<std::pair<std::uint64_t, std::uint64_t>>> missing;
+
+  friend bool operator==(const UploadStatus&, const UploadStatus&) = default;
 };
 
 struct ServerVersion {
@@ -71,7 +74,8 @@ class StorageClient {
   Task<Outcome<>> pin(Call call, Address address);
   Task<Outcome<>> unpin(Call call, Address address);
 
-  Task<Outcome<std::string>> begin_upload(Call call, std::optional<std::uint64_t> size);
+  Task<Outcome<std::string>> begin_upload(Call call, std::optional<std::uint64_t> size,
+                                          std::string media_type);
   Task<Outcome<>> send_part(Call call, std::string upload, std::uint64_t offset, ByteView bytes);
   Task<Outcome<UploadStatus>> upload_status(Call call, std::string upload);
   // A commit that was answered into a broken connection looks like an upload that is gone: then the object

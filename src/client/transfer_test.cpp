@@ -41,22 +41,6 @@ struct Fixture : SimulatedStorage {
   }
 };
 
-class TextSource final : public ByteSource {
- public:
-  explicit TextSource(std::string text) : text_(std::move(text)) {}
-  Task<Result<HeapBytes>> next(Call, std::size_t most) override {
-    HeapBytes bytes(most);
-    const std::string_view piece = std::string_view(text_).substr(at_, most);
-    bytes.append(as_bytes(piece));
-    at_ += piece.size();
-    co_return bytes;
-  }
-
- private:
-  std::string text_;
-  std::size_t at_ = 0;
-};
-
 TEST(Put, every_size_arrives_whole_under_its_address) {
   Fixture f;
   for (const std::size_t size :
@@ -114,6 +98,21 @@ TEST(Put, after_a_break_only_what_is_missing_is_sent) {
   EXPECT_EQ(moved, bytes.size());
   EXPECT_EQ(f.shelf().objects[format_address(stored->address)], bytes);
   EXPECT_FALSE(f.run(ledger.find(f.call(), "key"))) << "a finished upload is forgotten";
+}
+
+TEST(Put, gaps_beyond_those_that_the_server_names_are_filled_too) {
+  Fixture f;
+  const std::string bytes = sample_bytes(9 * mib);
+  f.home.disk().put("file", bytes);
+  f.shelf().gaps_told = 1;
+  Shelf::Upload& begun = f.shelf().uploads["earlier"];
+  begun.size = bytes.size();
+  for (const std::size_t part : {1u, 3u, 5u, 7u}) begun.parts[part * mib] = bytes.substr(part * mib, mib);
+  UploadLedger ledger(f.machine(), ".");
+  ASSERT_TRUE(f.run(ledger.keep(f.call(), "key", "earlier")));
+  const auto stored = f.put("file", {.ledger = &ledger, .ledger_key = "key"});
+  ASSERT_TRUE(stored) << stored.error().message;
+  EXPECT_EQ(f.asked("PATCH"), 5u);
 }
 
 TEST(Put, an_upload_that_the_server_forgot_begins_anew) {
@@ -273,6 +272,34 @@ TEST(Get, a_part_of_something_else_is_replaced) {
   ASSERT_TRUE(got) << got.error().message;
   EXPECT_EQ(got->transferred, bytes.size() - 2 * 65536);
   EXPECT_TRUE(f.read_back("x.part") == bytes);
+}
+
+TEST(Get, the_proof_of_one_group_is_its_size_and_is_not_asked_for) {
+  Fixture f;
+  for (const std::size_t size : {std::size_t{0}, std::size_t{1}, std::size_t{65536}}) {
+    const std::string bytes = sample_bytes(size);
+    f.shelf().add(bytes);
+    TextDestination to(mib);
+    const auto got =
+        f.run(download(f.call(), f.storage(), address_of(bytes), &to, {.claimed_size = bytes.size()}));
+    ASSERT_TRUE(got) << got.error().message;
+    EXPECT_TRUE(to.text() == bytes);
+  }
+  EXPECT_EQ(f.asked("GET"), 2u);
+}
+
+TEST(Get, a_wrong_claim_of_the_size_is_an_integrity_failure) {
+  Fixture f;
+  const std::string bytes = sample_bytes(1000);
+  f.shelf().add(bytes);
+  for (const std::uint64_t claimed : {0u, 999u}) {
+    TextDestination to(mib);
+    const auto got =
+        f.run(download(f.call(), f.storage(), address_of(bytes), &to, {.claimed_size = claimed}));
+    ASSERT_FALSE(got);
+    EXPECT_EQ(got.error().code(), ErrorCode::integrity);
+    EXPECT_TRUE(to.text().empty());
+  }
 }
 
 TEST(Get, what_is_not_there_is_not_found_with_the_servers_words) {

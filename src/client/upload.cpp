@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "crypto/blake3.h"
+#include "crypto/outboard.h"
 #include "runtime/scope.h"
 #include "runtime/semaphore.h"
 
@@ -13,7 +14,6 @@ namespace {
 
 // Below this, asking whether an object is there costs more than sending it.
 constexpr std::uint64_t ask_first_from = 64 << 10;
-constexpr unsigned gap_rounds = 3;
 
 // Parts under way. The first failure stops the others.
 struct Parts {
@@ -98,7 +98,7 @@ Task<Outcome<Begun>> begin_or_resume(Call call, StorageClient* storage, std::uin
       if (status.error().code() != ErrorCode::not_found) co_return fail(std::move(status.error()));
     }
   }
-  CO_TRY(std::string id, co_await storage->begin_upload(call, size));
+  CO_TRY(std::string id, co_await storage->begin_upload(call, size, options->media_type));
   // A ledger that cannot be written costs only the resuming.
   if (options->ledger != nullptr) (void)co_await options->ledger->keep(call, options->ledger_key, id);
   co_return Begun{std::move(id), {}};
@@ -108,13 +108,16 @@ Task<Outcome<Stored>> put_large(Call call, StorageClient* storage, io::File* fil
                                 const PutOptions* options) {
   CO_TRY(Begun begun, co_await begin_or_resume(call, storage, hash.size, options));
   PutOptions quiet;
-  for (unsigned round = 0;; ++round) {
-    CO_TRY_VOID(co_await send_missing(call, storage, begun.id, file, hash.size, begun.status,
-                                      round == 0 ? options : &quiet));
+  std::uint64_t rounds = 0;
+  for (const PutOptions* telling = options;; telling = &quiet) {
+    CO_TRY_VOID(co_await send_missing(call, storage, begun.id, file, hash.size, begun.status, telling));
     auto stored = co_await storage->commit_upload(call, begun.id, hash.address, hash.size);
-    if (!stored && stored.error().code() == ErrorCode::upload_gap && round + 1 < gap_rounds) {
-      CO_TRY(begun.status, co_await storage->upload_status(call, begun.id));
-      continue;
+    if (!stored && stored.error().code() == ErrorCode::upload_gap) {
+      // The server names as many gaps as fit into a head: after these the next ones, as long as some closed.
+      CO_TRY(UploadStatus now, co_await storage->upload_status(call, begun.id));
+      const bool moved_on = now != begun.status;
+      begun.status = std::move(now);
+      if (moved_on && rounds++ < crypto::part_count(hash.size)) continue;
     }
     const bool over = stored || stored.error().code() == ErrorCode::conflict ||
                       stored.error().code() == ErrorCode::upload_gap;
@@ -143,6 +146,14 @@ Task<Outcome<>> feed_stream(Call call, Parts* parts, ByteSource* source, HeapByt
 }
 
 }  // namespace
+
+Task<Result<HeapBytes>> TextSource::next(Call, std::size_t most) {
+  HeapBytes bytes(most);
+  const std::string_view piece = std::string_view(text_).substr(at_, most);
+  bytes.append(as_bytes(piece));
+  at_ += piece.size();
+  co_return bytes;
+}
 
 Task<Result<HeapBytes>> read_piece(Call call, io::File* file, std::uint64_t offset, std::size_t count) {
   // Shared with the read, which may outlive this wait.
@@ -199,7 +210,7 @@ Task<Outcome<Stored>> put_stream(Call call, StorageClient* storage, ByteSource* 
     if (stored && options.moved) options.moved(first.size());
     co_return stored;
   }
-  CO_TRY(const std::string id, co_await storage->begin_upload(call, std::nullopt));
+  CO_TRY(const std::string id, co_await storage->begin_upload(call, std::nullopt, options.media_type));
   crypto::ObjectHasher hasher;
   Outcome<> sent;
   {

@@ -25,6 +25,17 @@ class ByteSource {
   virtual Task<Result<HeapBytes>> next(Call call, std::size_t most) = 0;
 };
 
+// Text that is in memory anyway.
+class TextSource final : public ByteSource {
+ public:
+  explicit TextSource(std::string text) noexcept : text_(std::move(text)) {}
+  Task<Result<HeapBytes>> next(Call call, std::size_t most) override;
+
+ private:
+  std::string text_;
+  std::size_t at_ = 0;
+};
+
 struct PutOptions {
   std::string media_type = {};
   // Told of bytes that need not be sent any more: sent, or found to be there.

@@ -6,7 +6,9 @@
 #include <limits>
 
 #include "base/check.h"
+#include "codec/brotli.h"
 #include "codec/inflate.h"
+#include "codec/zstd.h"
 
 namespace cairn::codec {
 namespace {
@@ -100,6 +102,8 @@ Result<Decoder> make_decoder(std::string_view content_encoding, DecodeGuard guar
   if (same_token(coding, "identity")) return Decoder(std::make_unique<Identity>(), guard);
   if (same_token(coding, "gzip") || same_token(coding, "x-gzip"))
     return Decoder(make_inflater(DeflateFrame::gzip), guard);
+  if (same_token(coding, "br")) return Decoder(make_brotli_decoder(), guard);
+  if (same_token(coding, "zstd")) return Decoder(make_zstd_decoder(), guard);
   if (same_token(coding, "deflate")) return Decoder(make_inflater(DeflateFrame::deflate), guard);
   return fail(ErrorCode::unsupported_type, "content coding is not supported", Side::client);
 }

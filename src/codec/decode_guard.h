@@ -3,7 +3,7 @@
 //   [D-1] No byte is produced beyond guard.allowance(bytes consumed so far).
 //   [D-2] Output and verdict depend on the input's bytes only, not on how it was cut into steps.
 //   [D-3] A stream is accepted only whole: truncated, corrupt, or followed by anything (a second gzip
-//         member included) it is malformed.
+//         member or zstd frame included) it is malformed.
 //
 // All bytes before the fault are handed out before the error, so a caller that must not act on a bad
 // body waits for finish(). Errors blame the client: who decodes an upstream's body changes the side.
@@ -60,8 +60,8 @@ class Decoder {
   std::optional<Error> failed_;
 };
 
-// The decoder of a Content-Encoding value: `identity`, `gzip`, `x-gzip`, `deflate`, in any case.
-// Any other coding, and more than one, is unsupported_type.
+// The decoder of a Content-Encoding value: `identity`, `gzip`, `x-gzip`, `deflate`, `br`, `zstd`, in any
+// case. Any other coding, and more than one, is unsupported_type.
 Result<Decoder> make_decoder(std::string_view content_encoding, DecodeGuard guard);
 
 // For bodies that are in memory already.

@@ -4,6 +4,7 @@
 #include <rapidcheck.h>
 #include <rapidcheck/gtest.h>
 #include <zlib.h>
+#include <zstd.h>
 
 #include <vector>
 
@@ -40,6 +41,63 @@ std::string noise(std::size_t size) {
   }
   return text;
 }
+
+// One zstd frame, with a checksum, and with its size in the header or not.
+std::string zstd(std::string_view text, int level = 3, bool sized = true, int window_log = 0) {
+  ZSTD_CCtx* context = ZSTD_createCCtx();
+  ZSTD_CCtx_setParameter(context, ZSTD_c_compressionLevel, level);
+  ZSTD_CCtx_setParameter(context, ZSTD_c_checksumFlag, 1);
+  ZSTD_CCtx_setParameter(context, ZSTD_c_contentSizeFlag, sized ? 1 : 0);
+  if (window_log != 0) ZSTD_CCtx_setParameter(context, ZSTD_c_windowLog, window_log);
+  std::string out(ZSTD_compressBound(text.size()), '\0');
+  ZSTD_inBuffer from{text.data(), text.size(), 0};
+  ZSTD_outBuffer to{out.data(), out.size(), 0};
+  if (!sized) CHECK(ZSTD_compressStream2(context, &to, &from, ZSTD_e_flush) == 0);
+  CHECK(ZSTD_compressStream2(context, &to, &from, ZSTD_e_end) == 0);
+  ZSTD_freeCCtx(context);
+  out.resize(to.pos);
+  return out;
+}
+
+std::string unhex(std::string_view digits) {
+  std::string bytes(digits.size() / 2, '\0');
+  CHECK(parse_hex_to(digits, {reinterpret_cast<std::byte*>(bytes.data()), bytes.size()}));
+  return bytes;
+}
+
+// Brotli (RFC 7932) written by hand: what follows the window bits is stored blocks of noise and, byte-aligned
+// as an encoder flushes them, blocks of one repeated letter.
+constexpr std::size_t brotli_run_size = 3000;
+class BrotliText {
+ public:
+  explicit BrotliText(std::string_view begin) { store(begin, 1); }  // a window of 64 KiB is the bit 0
+  void store(std::string_view bytes) { store(bytes, 0); }
+  void run() {
+    // Its distance is 1: told by one of the distances a stream begins with, later as the last one used.
+    stream_ += unhex(ran_ ? "b85d0040222c1e0b206e00c000" : "b85d0040222c1e0b246e00c000");
+    ran_ = true;
+    text_.append(brotli_run_size, 'a');
+  }
+  std::string stream() const { return stream_ + '\x03'; }  // the last block, and empty
+  const std::string& text() const { return text_; }
+
+ private:
+  void store(std::string_view bytes, unsigned shift) {
+    CHECK(!bytes.empty() && bytes.size() <= 65'536);
+    const std::size_t head = ((bytes.size() - 1) << 3 | 1u << 19) << shift;
+    for (unsigned i = 0; i < 3; ++i) stream_ += static_cast<char>(head >> 8 * i & 255);
+    stream_ += bytes;
+    text_ += bytes;
+  }
+  std::string stream_;
+  std::string text_;
+  bool ran_ = false;
+};
+
+const std::string brotli_hello = unhex("1b1900f88d946ede44095286966c2c6f314f24b0e300");
+// Ten million zeros in windows of 4 and 16 MiB.
+const std::string brotli_bomb = unhex("cbffff3ff82700e2b14020f7fe2fff2c31f04f00c46111808e2306");
+const std::string brotli_bomb_wide = unhex("9f7f9698f82700e2b14020c71113");
 
 constexpr DecodeGuard open_guard{.ratio = 2000, .bytes = std::uint64_t{64} << 20};
 
@@ -89,11 +147,22 @@ TEST(Decoder, every_supported_coding_decodes) {
   EXPECT_EQ(decode_body("deflate", as_bytes(compress(text, raw_bits, 0)), {}), text);  // stored blocks
   EXPECT_EQ(decode_body("gzip", as_bytes(compress("", gzip_bits)), {}), "");
   EXPECT_EQ(decode_body("identity", {}, {}), "");
+  EXPECT_EQ(decode_body("br", as_bytes(brotli_hello), {}), text);
+  EXPECT_EQ(decode_body("BR", as_bytes("\x3b"), {}), "");
+  for (const bool sized : {false, true}) {
+    EXPECT_EQ(decode_body("zstd", as_bytes(zstd(text, 3, sized)), {}), text);
+    EXPECT_EQ(decode_body("zstd", as_bytes(zstd("", 3, sized)), {}), "");
+  }
+  BrotliText mixed("noise");
+  mixed.run();
+  mixed.store(noise(1000));
+  mixed.run();
+  EXPECT_EQ(decode_body("br", as_bytes(mixed.stream()), {}), mixed.text());
 }
 
 TEST(Decoder, other_codings_and_more_than_one_are_unsupported) {
-  for (const char* coding : {"", "br", "zstd", "compress", "gzip, gzip", "gzip,identity", "identity, gzip",
-                             "gzip,", "gzip;q=1", "gz", "gzipp", "x-deflate", "*"}) {
+  for (const char* coding : {"", "brotli", "x-zstd", "compress", "br, zstd", "gzip, gzip", "gzip,identity",
+                             "identity, gzip", "gzip,", "gzip;q=1", "gz", "gzipp", "x-deflate", "*"}) {
     auto decoder = make_decoder(coding, {});
     ASSERT_FALSE(decoder) << coding;
     EXPECT_EQ(decoder.error().code, ErrorCode::unsupported_type) << coding;
@@ -115,6 +184,50 @@ TEST(Decoder, anything_after_the_stream_is_malformed) {
     EXPECT_EQ(verdict(decode_body(coding, as_bytes(body + '\0'), {})), ErrorCode::malformed);
     EXPECT_EQ(decode_in_pieces(coding, body + "x", {}, 1, 1), (Outcome{"text", ErrorCode::malformed}));
   }
+}
+
+TEST(Decoder, truncated_or_continued_brotli_and_zstd_are_malformed) {
+  const std::string text = "hello, hello, hello, hello";
+  for (const auto& [coding, body] :
+       {std::pair("br", brotli_hello), {"zstd", zstd(text)}, {"zstd", zstd(text, 3, false)}}) {
+    for (std::size_t size = 0; size < body.size(); ++size)
+      EXPECT_EQ(verdict(decode_body(coding, as_bytes(body.substr(0, size)), {})), ErrorCode::malformed)
+          << coding << size;
+    EXPECT_EQ(verdict(decode_body(coding, as_bytes(body + '\0'), {})), ErrorCode::malformed);
+    EXPECT_EQ(verdict(decode_body(coding, as_bytes(body + body), {})), ErrorCode::malformed);
+    EXPECT_EQ(decode_in_pieces(coding, body + "x", {}, 1, 1), (Outcome{text, ErrorCode::malformed}));
+    EXPECT_EQ(decode_in_pieces(coding, body + "x", {}, 1000, 1000), (Outcome{text, ErrorCode::malformed}));
+  }
+}
+
+TEST(Decoder, skippable_zstd_frames_and_other_magics_are_malformed) {
+  const std::string frame = zstd("text");
+  const std::string skippable = unhex("502a4d180400000061626364");
+  for (const std::string& body :
+       {skippable, skippable + frame, frame + skippable, unhex("27b52ffd") + frame.substr(4)})
+    EXPECT_EQ(verdict(decode_body("zstd", as_bytes(body), {})), ErrorCode::malformed);
+}
+
+TEST(Decoder, every_flipped_bit_of_a_zstd_checksum_is_malformed) {
+  const std::string body = zstd("some text");
+  for (std::size_t i = body.size() - 4; i < body.size(); ++i) {
+    for (int bit = 0; bit < 8; ++bit) {
+      std::string bad = body;
+      bad[i] = static_cast<char>(bad[i] ^ (1 << bit));
+      EXPECT_EQ(verdict(decode_body("zstd", as_bytes(bad), {})), ErrorCode::malformed) << i << "." << bit;
+    }
+  }
+}
+
+TEST(Decoder, a_window_of_zstd_over_8_mib_is_malformed) {
+  const std::string text = noise(1000);
+  EXPECT_EQ(decode_body("zstd", as_bytes(zstd(text, 3, false, 23)), {}), text);
+  EXPECT_EQ(verdict(decode_body("zstd", as_bytes(zstd(text, 3, false, 24)), {})), ErrorCode::malformed);
+}
+
+TEST(Decoder, a_large_brotli_window_is_malformed) {
+  const std::string body = unhex("115e6400e03752ba79132548195ab2b1bcc53c91801d07");
+  EXPECT_EQ(verdict(decode_body("br", as_bytes(body), {})), ErrorCode::malformed);
 }
 
 TEST(Decoder, a_second_gzip_member_is_malformed) {
@@ -165,6 +278,23 @@ TEST(DecodeGuard, a_bomb_behind_honest_bytes_is_stopped_at_the_ratio) {
   EXPECT_LE(outcome.output.size(), 10 * bomb.size());
 }
 
+TEST(DecodeGuard, a_brotli_or_zstd_bomb_is_stopped_at_ratio_or_cap) {
+  const std::string zeros(10'000'000, '\0');
+  for (const auto& [coding, bomb] : {std::pair("br", brotli_bomb),
+                                     {"br", brotli_bomb_wide},
+                                     {"zstd", zstd(zeros)},
+                                     {"zstd", zstd(zeros, 19, false)}}) {
+    for (const std::size_t cut : {std::size_t{1}, bomb.size()}) {
+      Outcome outcome = decode_in_pieces(coding, bomb, {.ratio = 10}, cut, 1 << 20);
+      EXPECT_EQ(outcome.verdict, ErrorCode::decoded_ratio);
+      EXPECT_LE(outcome.output.size(), std::max<std::size_t>(DecodeGuard::grace, 10 * bomb.size()));
+      outcome = decode_in_pieces(coding, bomb, {.ratio = 10'000'000, .bytes = 1'000'000}, cut, 1 << 20);
+      EXPECT_EQ(outcome, (Outcome{std::string(1'000'000, '\0'), ErrorCode::decoded_cap}));
+    }
+    EXPECT_EQ(decode_body(coding, as_bytes(bomb), {.ratio = 10'000'000, .bytes = 10'000'000}), zeros);
+  }
+}
+
 TEST(DecodeGuard, small_outputs_are_never_refused_by_ratio) {
   std::string text(DecodeGuard::grace, ' ');
   EXPECT_EQ(decode_body("gzip", as_bytes(compress(text, gzip_bits)), {.ratio = 1}), text);
@@ -178,7 +308,10 @@ TEST(DecodeGuard, the_cap_is_exact) {
   for (auto [coding, body] : {std::pair("identity", text),
                               {"gzip", compress(text, gzip_bits)},
                               {"deflate", compress(text, raw_bits)},
-                              {"deflate", compress(text, raw_bits, 0)}}) {
+                              {"deflate", compress(text, raw_bits, 0)},
+                              {"br", BrotliText(text).stream()},
+                              {"zstd", zstd(text)},
+                              {"zstd", zstd(text, 3, false)}}) {
     EXPECT_EQ(decode_body(coding, as_bytes(body), {.bytes = 10'000}), text) << coding;
     EXPECT_EQ(verdict(decode_body(coding, as_bytes(body), {.bytes = 9'999})), ErrorCode::decoded_cap)
         << coding;
@@ -224,7 +357,30 @@ RC_GTEST_PROP(DecodeGuard, cuts_change_neither_output_nor_verdict, ()) {
   if (whole.verdict == ErrorCode::decoded_ratio) RC_ASSERT(whole.output.size() >= DecodeGuard::grace);
 }
 
+// As above, for the decoders that are fed.
+RC_GTEST_PROP(DecodeGuard, cuts_of_brotli_and_zstd_change_neither_output_nor_verdict, ()) {
+  BrotliText brotli("!");
+  for (int size : *rc::gen::container<std::vector<int>>(rc::gen::inRange(0, 400))) {
+    if (size % 3 == 0) brotli.run();
+    if (size > 0) brotli.store(noise(static_cast<std::size_t>(size)));
+  }
+  const bool br = *rc::gen::arbitrary<bool>();
+  std::string body =
+      br ? brotli.stream() : zstd(brotli.text(), *rc::gen::inRange(-5, 12), *rc::gen::arbitrary<bool>());
+  if (*rc::gen::arbitrary<bool>()) body[*rc::gen::inRange<std::size_t>(0, body.size())] ^= 0x10;
+  DecodeGuard guard{.ratio = *rc::gen::inRange<std::uint64_t>(1, 40),
+                    .bytes = *rc::gen::inRange<std::uint64_t>(0, 60'000)};
+  const char* coding = br ? "br" : "zstd";
+  Outcome whole = decode_in_pieces(coding, body, guard, body.size(), 1 << 20);
+  auto in_size = *rc::gen::inRange<std::size_t>(1, 40);
+  auto out_size = *rc::gen::inRange<std::size_t>(1, 600);
+  RC_ASSERT(decode_in_pieces(coding, body, guard, in_size, out_size) == whole);
+  RC_ASSERT(decode_in_pieces(coding, body, guard, 1, 1 << 20) == whole);
+}
+
 RC_GTEST_PROP(Decoder, any_bytes_round_trip, (const std::string& text)) {
+  for (const bool sized : {false, true})
+    RC_ASSERT(decode_body("zstd", as_bytes(zstd(text, 3, sized)), open_guard).value_or("lost") == text);
   for (auto [coding, bits] : {std::pair("gzip", gzip_bits), {"deflate", zlib_bits}, {"deflate", raw_bits}}) {
     auto decoded = decode_body(coding, as_bytes(compress(text, bits)), open_guard);
     RC_ASSERT(decoded.has_value() && *decoded == text);

@@ -173,7 +173,7 @@ void declare_timeouts_table(Schema& schema, const ServerDefaults& defaults, Serv
                             .other_names = {{"drain_deadline"}}});
 }
 
-void declare_planes(Schema& schema, ServerKeys& keys) {
+void declare_planes(Schema& schema, const ServerDefaults& defaults, ServerKeys& keys) {
   keys.tls_enabled = schema.add<bool>({.name = "tls.enabled",
                                        .default_value = "false",
                                        .doc = "Speak TLS 1.3 on server.bind.",
@@ -187,7 +187,7 @@ void declare_planes(Schema& schema, ServerKeys& keys) {
                                           .doc = "Private key, a PEM file that others cannot read.",
                                           .built = false});
   keys.uds_path = schema.add<std::string>({.name = "uds.path",
-                                           .default_value = "",
+                                           .default_value = defaults.uds_path,
                                            .doc = "Also listen on this Unix socket; empty: none.",
                                            .reload = Reload::restart,
                                            .check = socket_path_check()});
@@ -219,7 +219,7 @@ void declare_the_rest(Schema& schema, const ServerDefaults& defaults, ServerKeys
                                    .default_value = "false",
                                    .doc = "Keep everything in memory and write nothing to disk, ever.",
                                    .reload = Reload::restart,
-                                   .built = false});
+                                   .built = defaults.amnesia});
   keys.danger_ok = schema.add<bool>({.name = "safety.danger_ok",
                                      .default_value = "false",
                                      .doc = "Permit values that weaken a safety default."});
@@ -258,7 +258,7 @@ ServerKeys declare_server_keys(Schema& schema, const ServerDefaults& defaults) {
   declare_server_table(schema, defaults, keys);
   declare_limits_table(schema, defaults, keys);
   declare_timeouts_table(schema, defaults, keys);
-  declare_planes(schema, keys);
+  declare_planes(schema, defaults, keys);
   declare_the_rest(schema, defaults, keys);
   declare_rules(schema, keys);
   return keys;

@@ -22,6 +22,8 @@ struct ServerDefaults {
       "8MiB";  // also the limit above which danger_ok is asked for, if larger than 8 MiB
   std::string request_timeout = "5s";
   std::string memory_bytes = "1GiB";
+  std::string uds_path = "";      // empty: none
+  bool amnesia = false;           // whether it can do without a disk
   std::int64_t work_queue = 512;  // as the service's topology declares it
   bool alone = true;  // false: one of several services of a process, which has its ProcessKeys elsewhere
 };

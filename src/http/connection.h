@@ -37,6 +37,7 @@ class Connection {
   // A fast reader gets this much and then lets others have their turn.
   static constexpr std::size_t turn_bytes_max = std::size_t{1} << 20;
   enum class Sent : std::uint8_t { all, full, cold, turn, broken };
+  class Run;
 
   // Whether the answer has a body on the wire: not to HEAD, and not with a status that has none.
   bool sends_body() const noexcept;

@@ -12,6 +12,11 @@ namespace {
 
 iovec part(std::string_view text) noexcept { return {const_cast<char*>(text.data()), text.size()}; }
 
+// A head that so much follows at most is held back to share its first segment. Before more it goes ahead: one
+// small segment is nothing beside the rest, and a reader that is already awake takes over its share of the
+// work (half of the sender's CPU for 1 MiB over loopback).
+constexpr std::uint64_t held_back_max = 128 * 1024;
+
 using ChunkLine = std::array<char, 20>;
 
 std::string_view write_chunk_line(std::uint64_t size, ChunkLine& line) noexcept {
@@ -168,7 +173,7 @@ Task<bool> Connection::get_past(Call call, Sent obstacle, const Piece* piece) {
 Task<bool> Connection::send_file(Call call) {
   Response& response = exchange_->response;
   Piece piece = Piece::range(*response.file, response.offset, response.count);
-  stream_->cork(piece.count > 0);
+  stream_->cork(piece.count > 0 && piece.count <= held_back_max);
   const bool head_sent = co_await flush(call, {});
   stream_->cork(false);
   if (!head_sent) co_return false;
@@ -177,6 +182,32 @@ Task<bool> Connection::send_file(Call call) {
   co_return true;
 }
 
+// Pieces that lie side by side in one file, sent as one: a system call and a push for each would cost more
+// than the rest of the sending.
+class Connection::Run {
+ public:
+  // What is at hand of `source` behind `first`, up to `most` bytes in all. The piece that did not belong to
+  // it is left in `after`.
+  void gather(Piece& first, BodySource& source, std::uint64_t most, std::optional<Piece>& after) {
+    while (count_ < holds_.size()) {
+      after = source.try_next();
+      if (!after || !after->is_file() || after->file != first.file || after->count == 0 ||
+          after->offset != first.offset + first.count || after->count > most - first.count)
+        return;
+      first.count += after->count;
+      holds_[count_++] = std::move(after->hold);
+      after.reset();
+    }
+  }
+  void release() noexcept {
+    while (count_ > 0) holds_[--count_].reset();
+  }
+
+ private:
+  std::array<Hold, 3> holds_;  // few: what a slow reader keeps of a cache is all of a run
+  std::size_t count_ = 0;
+};
+
 // The head goes out with the first piece, unless an open-ended stream has to be waited for: that may last.
 Task<bool> Connection::send_stream(Call call) {
   Response& response = exchange_->response;
@@ -184,10 +215,12 @@ Task<bool> Connection::send_stream(Call call) {
   const bool chunked = !sized && exchange_->request().minor >= 1;
   ChunkLine line;
   std::array<iovec, 3> parts;
-  for (std::uint64_t left = response.count; !sized || left > 0;) {
-    std::optional<Piece> piece;
+  Run run;
+  std::optional<Piece> after;
+  for (std::uint64_t left = sized ? response.count : turn_bytes_max; left > 0;) {
+    std::optional<Piece> piece = std::exchange(after, std::nullopt);
     try {
-      piece = response.source->try_next();
+      if (!piece) piece = response.source->try_next();
       if (!piece) {
         if (!sized && out_ && !out_.empty() && !co_await flush(call, {})) co_return false;
         turn_bytes_ = 0;
@@ -195,20 +228,21 @@ Task<bool> Connection::send_stream(Call call) {
         if (!waited) co_return false;
         piece = std::move(*waited);
       }
+      if (sized && (piece->empty() || piece->size() > left)) co_return false;
+      if (piece->is_file() && piece->size() < left) run.gather(*piece, *response.source, left, after);
     } catch (...) {  // the connection boundary
       co_return false;
     }
     const bool last = piece->empty();
     const bool file = !last && piece->is_file();
-    if (sized && (last || piece->size() > left)) co_return false;
-    left -= sized ? piece->size() : 0;
+    if (sized) left -= piece->size();
 
     std::size_t count = 0;
     if (chunked) parts[count++] = part(write_chunk_line(piece->size(), line));
     if (!last && !file) parts[count++] = part(as_text(piece->bytes));
     if (chunked && !file) parts[count++] = part("\r\n");
     if (count > 0 || (out_ && !out_.empty())) {
-      stream_->cork(file);
+      stream_->cork(file && piece->size() + (sized ? left : 0) <= held_back_max);
       const bool ahead = co_await flush(call, {parts.data(), count});
       stream_->cork(false);
       if (!ahead) co_return false;
@@ -217,6 +251,7 @@ Task<bool> Connection::send_stream(Call call) {
     if (file) {
       for (Sent sent = try_send_range(*piece); sent != Sent::all; sent = try_send_range(*piece))
         if (!co_await get_past(call, sent, &*piece)) co_return false;
+      run.release();
       if (chunked) {
         parts[0] = part("\r\n");
         if (!co_await flush(call, {parts.data(), 1})) co_return false;

@@ -306,6 +306,21 @@ TEST_F(SendTest, a_held_file_is_sent_and_then_let_go) {
   }
 }
 
+TEST_F(SendTest, a_slow_reader_holds_few_pieces) {
+  desk.count = size;
+  for (const How how : {How::file, How::memory}) {
+    desk.parts.assign(size / 65'536, {how, 65'536});
+    Guest guest = connect();
+    guest.reading = false;
+    guest.send(get("/sized"));
+    guest.run_for(Duration::millis(100));
+    EXPECT_GE(desk.kept.held, 1);
+    EXPECT_LE(desk.kept.held, 5);
+    guest.close(true);
+    guest.run_for(Duration::seconds(1));
+  }
+}
+
 TEST_F(SendTest, what_a_slow_reader_has_not_taken_stays_held) {
   desk.count = size;
   desk.parts = {{How::file, size / 2}, {How::memory, size / 2}};
@@ -315,7 +330,7 @@ TEST_F(SendTest, what_a_slow_reader_has_not_taken_stays_held) {
     guest.reading = false;
     guest.send(get(path));
     guest.run_for(Duration::millis(100));
-    EXPECT_EQ(desk.kept.held, 1) << path;
+    EXPECT_GE(desk.kept.held, 1) << path;
     guest.reading = true;
     EXPECT_EQ(guest.answer().body, text) << path;
     EXPECT_EQ(desk.kept.held, 0) << path;
@@ -333,7 +348,7 @@ TEST_F(SendTest, a_reader_that_stalls_or_leaves_lets_go_of_everything) {
       guest.reading = false;
       guest.send(get(path));
       guest.run_for(Duration::millis(100));
-      EXPECT_EQ(desk.kept.held, 1) << path;
+      EXPECT_GE(desk.kept.held, 1) << path;
       if (leaves) guest.close(true);
       guest.run_for(Duration::seconds(120));
       EXPECT_EQ(desk.kept.held, 0) << path;

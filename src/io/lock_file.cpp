@@ -34,8 +34,9 @@ LockFile::~LockFile() {
   if (descriptor_ >= 0) close(descriptor_);
 }
 
-std::expected<LockFile, std::string> LockFile::take_directory(const std::string& directory, WallTime now) {
-  const std::string path = directory + "/LOCK";
+std::expected<LockFile, std::string> LockFile::take(const std::string& directory, const std::string& name,
+                                                    WallTime now) {
+  const std::string path = directory + "/" + name;
   LockFile lock(open_lock(path));
   if (!lock) return std::unexpected(fmt::format("{}: cannot be opened: {}", path, std::strerror(errno)));
   if (flock(lock.descriptor_, LOCK_EX | LOCK_NB) != 0) {

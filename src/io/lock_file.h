@@ -23,9 +23,10 @@ class LockFile {
   }
   ~LockFile();
 
-  // DIRECTORY/LOCK for this process. The error is text for people: it names the directory and, when another
+  // DIRECTORY/NAME for this process. The error is text for people: it names the directory and, when another
   // process has it, that one's id and when it started.
-  static std::expected<LockFile, std::string> take_directory(const std::string& directory, WallTime now);
+  static std::expected<LockFile, std::string> take(const std::string& directory, const std::string& name,
+                                                   WallTime now);
   // Waits for whoever has it: for locks that are held for moments. Blocks: not on a shard.
   static Result<LockFile> wait_for(const std::string& path);
 

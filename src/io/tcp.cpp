@@ -219,12 +219,18 @@ bool to_address(const Endpoint& endpoint, SocketAddress& out) noexcept {
   return true;
 }
 
-// Inherited by every accepted connection, which saves four system calls for each.
+// Not yet on the wire, per connection: what a peer that stops reading can make the kernel keep. Less than a
+// usual large answer would cost CPU (at 128 KiB an answer of 1 MiB takes twice as much), and a fixed send
+// buffer would end the kernel's own tuning.
+constexpr int unsent_bytes_max = 1 << 20;
+
+// Inherited by every accepted connection, which saves five system calls for each.
 void tune(int descriptor) noexcept {
   const int on = 1, idle = 60;
   setsockopt(descriptor, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
   setsockopt(descriptor, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
   setsockopt(descriptor, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof idle);
+  setsockopt(descriptor, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &unsent_bytes_max, sizeof unsent_bytes_max);
 }
 
 Result<SocketAddress> look_up(const Endpoint& endpoint) {

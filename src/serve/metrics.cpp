@@ -55,8 +55,14 @@ std::size_t Metrics::kind_index(std::string_view kind) const noexcept {
 
 Metrics::Metrics(observe::Registry& registry, std::span<const std::string_view> routes,
                  const ServiceDeclaration& declaration)
-    : unmatched(routes.size()), kinds_(task_kinds(declaration)) {
-  std::vector<std::string> patterns(routes.begin(), routes.end());
+    : kinds_(task_kinds(declaration)) {
+  std::vector<std::string> patterns;
+  for (const std::string_view route : routes) {
+    const auto known = std::find(patterns.begin(), patterns.end(), route);
+    labels_.push_back(static_cast<std::size_t>(known - patterns.begin()));
+    if (known == patterns.end()) patterns.emplace_back(route);
+  }
+  unmatched = patterns.size();
   patterns.emplace_back("other");
   const std::vector<std::string> queues = queue_names(declaration);
   using observe::Print;

@@ -45,11 +45,14 @@ struct Metrics {
   observe::CounterFamily bus_lagged;
   observe::CounterFamily config_reload;
 
-  std::size_t unmatched;  // the route index of a request without a route
+  std::size_t unmatched;  // the route label of a request without a route
+  // Routes that differ in their methods only share a label.
+  std::size_t label_of(std::size_t route) const noexcept { return labels_[route]; }
   static std::size_t status_index(int status) noexcept;
   std::size_t kind_index(std::string_view kind) const noexcept;
 
  private:
+  std::vector<std::size_t> labels_;  // by RouteId
   std::vector<std::string> kinds_;
 };
 

@@ -163,7 +163,9 @@ Node::Node(Service& service, config::SnapshotPtr snapshot, const config::ServerK
   };
   service.declare_metrics(registry_);
   log.declare_metrics(registry_);
-  registry_.observed_gauge("amnesia_mode", "1 while nothing is written to disk.", [] { return 0.0; });
+  const bool amnesia = snapshot_->get(keys.amnesia);
+  registry_.observed_gauge("amnesia_mode", "1 while nothing is written to disk.",
+                           [amnesia] { return amnesia ? 1.0 : 0.0; });
   auto info =
       registry_.gauges({"build_info",
                         "Always 1; what was built is in the labels.",

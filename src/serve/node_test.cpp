@@ -153,6 +153,33 @@ TEST(Node, draining_serves_what_was_queued_on_the_listener) {
   EXPECT_TRUE(sample.results[0].drained());
 }
 
+TEST(Node, draining_waits_for_a_body_that_is_coming_in) {
+  SimulatedNode sample;
+  Guest guest = sample.connect();
+  guest.send("POST /staged HTTP/1.1\r\nHost: h\r\nContent-Length: 10\r\n\r\n12345");
+  ASSERT_TRUE(guest.until([&] { return sample.service.state.staging == 1; }));
+  sample.drain(Duration::seconds(3));
+  guest.run_for(Duration::millis(100));
+  guest.send("67890");
+  const Answer answer = guest.answer();
+  EXPECT_EQ(answer.body, "1234567890");
+  EXPECT_EQ(answer.field("Connection"), "close");
+  ASSERT_TRUE(run_to_end(sample));
+  EXPECT_TRUE(sample.results[0].drained());
+}
+
+TEST(Node, a_body_that_does_not_come_is_cut_off_at_the_drain_deadline) {
+  SimulatedNode sample({{"timeouts.request", "60s"}, {"timeouts.read", "60s"}});
+  Guest guest = sample.connect();
+  guest.send("POST /staged HTTP/1.1\r\nHost: h\r\nContent-Length: 10\r\n\r\n12345");
+  ASSERT_TRUE(guest.until([&] { return sample.service.state.staging == 1; }));
+  sample.drain(Duration::seconds(3));
+  ASSERT_TRUE(run_to_end(sample));
+  EXPECT_EQ(sample.results[0].aborted, 1u);
+  EXPECT_TRUE(sample.results[0].still_alive.empty());
+  EXPECT_EQ(sample.service.state.staged, 0);
+}
+
 TEST(Node, a_failing_handler_does_not_keep_a_node_from_draining) {
   SimulatedNode sample;
   (void)sample.connect().ask(get("/throw"));

@@ -184,8 +184,9 @@ void Pipeline::answer_unmatched(http::Exchange& exchange, const Error& error) {
 }
 
 std::size_t Pipeline::route_of(const http::Exchange& exchange) const noexcept {
-  return exchange.route.outcome == http::RouteMatch::Outcome::matched ? exchange.route.id
-                                                                      : shared_.metrics.unmatched;
+  return exchange.route.outcome == http::RouteMatch::Outcome::matched
+             ? shared_.metrics.label_of(exchange.route.id)
+             : shared_.metrics.unmatched;
 }
 
 void Pipeline::reject(http::Exchange& exchange, Rejected why, const Error& error, unsigned retry_after) {
@@ -237,7 +238,7 @@ http::Handler::Next Pipeline::begin(http::Exchange& exchange) {
   }
   exchange.deadline = request_deadline(exchange.request().fields, exchange.started, machine_.shard.wall(),
                                        settings_.request_timeout);
-  shared_.metrics.inflight.at(exchange.route.id).add(slot_, 1);
+  shared_.metrics.inflight.at(route_of(exchange)).add(slot_, 1);
   exchange.counted |= counted_route;
   if (spec.run == Run::at_once && service_->try_answer(exchange)) return Next::answered;
   return Next::handle;

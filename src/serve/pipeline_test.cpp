@@ -146,14 +146,13 @@ TEST(Pipeline, an_answer_that_nobody_takes_gives_its_place_back) {
 
 TEST(Pipeline, a_capability_is_asked_for_before_the_body_is_looked_at) {
   SimulatedNode sample({{"limits.max_body_bytes", "10B"}});
-  sample.service.state.denial = Error(ErrorCode::forbidden, "caveat", Side::client);
   Guest guest = sample.connect();
-  expect_error(guest.ask(post("/guarded", std::string(100, 'x'))), 403, "forbidden", std::nullopt);
+  expect_error(guest.ask(post("/guarded", std::string(100, 'x'), bearer({"op = sample.read"}))), 403,
+               "forbidden", std::nullopt);
   EXPECT_EQ(sample.metric(R"(rejected_total{reason="unauthorized"})"), 1);
-  sample.service.state.denial.reset();
-  expect_error(guest.ask(post("/guarded", std::string(100, 'x'))), 413, "body_cap", std::nullopt);
+  expect_error(guest.ask(post("/guarded", std::string(100, 'x'), bearer())), 413, "body_cap", std::nullopt);
   EXPECT_EQ(sample.service.state.started, 0);
-  EXPECT_EQ(guest.ask(post("/guarded", "small")).status, 200);
+  EXPECT_EQ(guest.ask(post("/guarded", "small", bearer())).status, 200);
 }
 
 TEST(Pipeline, a_body_over_its_cap_is_refused_by_its_length_or_while_it_comes) {
@@ -193,7 +192,6 @@ TEST(Pipeline, a_bomb_is_413) {
 
 TEST(Pipeline, the_rate_is_looked_at_before_a_capability_and_the_body) {
   SimulatedNode sample({{"server.max_rps", "1"}, {"limits.max_body_bytes", "1B"}});
-  sample.service.state.denial = Error(ErrorCode::unauthorized, "no token", Side::client);
   Guest guest = sample.connect();
   expect_error(guest.ask(post("/guarded", "large")), 401, "unauthorized", std::nullopt);
   expect_error(guest.ask(post("/guarded", "large")), 429, "quota", "1");
@@ -265,6 +263,198 @@ TEST(Pipeline, an_address_has_its_own_cap) {
   io::sim::Node& elsewhere = sample.world.add_node("elsewhere");
   Guest other(sample.world, elsewhere, {"host", SimulatedNode::port, {}});
   EXPECT_EQ(other.ask(get("/now/x")).status, 200);
+}
+
+// --- capabilities
+
+TEST(Pipeline, without_a_genuine_token_the_answer_is_401_and_says_what_is_wanted) {
+  SimulatedNode sample;
+  Guest guest = sample.connect();
+  std::string forged = bearer();
+  forged[forged.size() - 6] = forged[forged.size() - 6] == 'A' ? 'B' : 'A';
+  const std::string basic = "Authorization: Basic dXNlcjpwYXNz\r\n";
+  for (const std::string& fields : {std::string(), forged, basic, bearer() + bearer()}) {
+    const Answer answer = guest.ask(post("/guarded", "x", fields));
+    expect_error(answer, 401, "unauthorized", std::nullopt);
+    EXPECT_EQ(answer.field("WWW-Authenticate"), "Bearer");
+  }
+  EXPECT_EQ(sample.service.state.started, 0);
+  EXPECT_EQ(guest.ask(post("/guarded", "x", bearer())).status, 200);
+}
+
+TEST(Pipeline, a_caveat_sees_the_request_as_it_is) {
+  SimulatedNode sample;
+  Guest guest = sample.connect();
+  const auto status = [&](const std::string& caveat, std::string_view body = "12345") {
+    return guest.ask(post("/guarded", body, bearer({caveat}))).status;
+  };
+  EXPECT_EQ(status("op = sample.read sample.write"), 200);
+  EXPECT_EQ(status("op = sample.read"), 403);
+  EXPECT_EQ(status("svc = sample"), 200);
+  EXPECT_EQ(status("svc = storage"), 403);
+  EXPECT_EQ(status("max_bytes <= 5"), 200);
+  EXPECT_EQ(status("max_bytes <= 4"), 403);
+  EXPECT_EQ(status("expires < 2026-01-01T01:00:00Z"), 200);
+  EXPECT_EQ(status("expires < 2026-01-01T00:00:00Z"), 403);
+  EXPECT_EQ(status("ip = 10.0.0.0/8"), 200);
+  EXPECT_EQ(status("ip = 192.168.0.0/16"), 403);
+  EXPECT_EQ(status("addr = b3:" + std::string(64, 'a')), 403) << "the route is about no address";
+  EXPECT_EQ(status("colour = green"), 403);
+}
+
+TEST(Pipeline, a_size_that_nobody_can_tell_is_not_within_a_limit) {
+  SimulatedNode sample;
+  Guest guest = sample.connect();
+  const std::string token = bearer({"max_bytes <= 1000000"});
+  const std::string packed = gzip("hello");
+  EXPECT_EQ(guest.ask(post("/guarded", packed, token + "Content-Encoding: gzip\r\n")).status, 403);
+  EXPECT_EQ(guest
+                .ask("POST /guarded HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n" + token +
+                     "\r\n1\r\nx\r\n0\r\n\r\n")
+                .status,
+            403);
+}
+
+TEST(Pipeline, reading_is_public_unless_the_configuration_says_otherwise) {
+  SimulatedNode sample;
+  Guest guest = sample.connect();
+  const std::string path = "/object/b3:" + std::string(64, 'a');
+  EXPECT_EQ(guest.ask(get(path)).status, 200);
+  EXPECT_EQ(guest.ask(get(path, "Authorization: Bearer nonsense\r\n")).status, 200);
+  sample.apply({{"auth.reads", "required"}});
+  EXPECT_EQ(guest.ask(get(path)).status, 401);
+  EXPECT_EQ(guest.ask(get(path, bearer({"op = sample.read"}))).status, 200);
+  EXPECT_EQ(guest.ask(get(path, bearer({"addr = b3:" + std::string(64, 'a')}))).status, 200);
+  EXPECT_EQ(guest.ask(get(path, bearer({"addr = b3:" + std::string(64, 'b')}))).status, 403);
+  EXPECT_EQ(guest.ask(get("/healthz")).status, 200);
+}
+
+TEST(Pipeline, a_revoked_key_voids_its_tokens_on_every_shard) {
+  SimulatedNode sample({}, {.shards = 3, .workers = 2, .seed = 5});
+  std::vector<std::unique_ptr<Guest>> guests;
+  for (int i = 0; i < 12; ++i) {
+    guests.push_back(
+        std::make_unique<Guest>(sample.world, sample.away, Endpoint{"host", SimulatedNode::port, {}}));
+    EXPECT_EQ(guests.back()->ask(post("/guarded", "x", bearer())).status, 200);
+  }
+  const std::string path = "/admin/keys/" + sample_root_key().id + "/revoke";
+  Guest& first = *guests.front();
+  expect_error(first.ask(post(path, "")), 401, "unauthorized", std::nullopt);
+  expect_error(first.ask(post(path, "", bearer({"op = sample.write"}))), 403, "forbidden", std::nullopt);
+  expect_error(first.ask(post("/admin/keys/0123456789abcdef/revoke", "", bearer())), 404, "not_found",
+               std::nullopt);
+  EXPECT_EQ(first.ask(post(path, "", bearer({"op = sample.admin"}))).status, 204);
+  for (auto& guest : guests) EXPECT_EQ(guest->ask(post("/guarded", "x", bearer())).status, 401);
+}
+
+TEST(Pipeline, an_open_service_asks_for_nothing_and_has_no_keys_to_revoke) {
+  SimulatedNode sample({{"auth.reads", "required"}}, {.open = true});
+  Guest guest = sample.connect();
+  EXPECT_EQ(guest.ask(post("/guarded", "x")).status, 200);
+  EXPECT_EQ(guest.ask(get("/object/b3:" + std::string(64, 'a'))).status, 200);
+  EXPECT_EQ(guest.ask(post("/admin/keys/0123456789abcdef/revoke", "")).status, 404);
+}
+
+TEST(Pipeline, no_token_is_logged_or_told) {
+  SimulatedNode sample({{"auth.reads", "required"}});
+  Guest guest = sample.connect();
+  const std::string token = bearer({"op = nothing"});
+  const std::string secret = token.substr(22, 20);
+  const Answer denied = guest.ask(post("/guarded", "x", token));
+  EXPECT_EQ(denied.status, 403);
+  EXPECT_THAT(denied.head + denied.body, Not(HasSubstr(secret)));
+  EXPECT_EQ(guest.ask(get("/throw", token)).status, 500);
+  const std::string log = sample.logged();
+  EXPECT_THAT(log, HasSubstr("the handler's reason"));
+  EXPECT_THAT(log, Not(HasSubstr(secret)));
+}
+
+// --- bodies that are staged
+
+std::string half_a_body() { return "POST /staged HTTP/1.1\r\nHost: h\r\nContent-Length: 10\r\n\r\n12345"; }
+
+TEST(Pipeline, a_staged_body_reaches_the_worker) {
+  SimulatedNode sample;
+  Guest guest = sample.connect();
+  EXPECT_EQ(guest.ask(post("/staged", "hello")).body, "hello");
+  EXPECT_EQ(guest.ask(post("/staged", gzip("hello"), "Content-Encoding: gzip\r\n")).body, "hello");
+  EXPECT_EQ(guest.ask(post("/staged", "")).body, "");
+  EXPECT_EQ(sample.service.state.staged, 0) << "kept no longer than the handler";
+}
+
+TEST(Pipeline, slow_bodies_hold_no_worker_and_no_place_in_the_queue) {
+  SimulatedNode sample({{"queues.work", "1"}}, {.shards = 1, .workers = 1, .seed = 1});
+  std::vector<std::unique_ptr<Guest>> slow;
+  for (int i = 0; i < 8; ++i) {
+    slow.push_back(
+        std::make_unique<Guest>(sample.world, sample.away, Endpoint{"host", SimulatedNode::port, {}}));
+    slow.back()->send(half_a_body());
+  }
+  Guest ninth = sample.connect();
+  ASSERT_TRUE(ninth.until([&] { return sample.service.state.staging == 8; }));
+  EXPECT_EQ(sample.service.state.started, 0);
+  EXPECT_EQ(sample.metric(R"(queue_depth{queue="work"})"), 0);
+  EXPECT_EQ(ninth.ask(get("/job/1")).status, 200);
+  EXPECT_EQ(ninth.ask(post("/staged", "fast")).body, "fast");
+  for (auto& guest : slow) {
+    guest->send("67890");
+    EXPECT_EQ(guest->answer().body, "1234567890");
+  }
+}
+
+TEST(Pipeline, a_full_queue_refuses_before_the_body_comes) {
+  SimulatedNode sample({{"queues.work", "1"}});
+  Guest running = sample.connect();
+  Guest queued = sample.connect();
+  Guest third = sample.connect();
+  running.send(get("/job/1000"));
+  ASSERT_TRUE(running.until([&] { return sample.service.state.started == 1; }));
+  queued.send(get("/job/1"));
+  queued.run_for(Duration::millis(10));
+  third.send(half_a_body());
+  expect_error(third.answer(), 429, "busy", "1");
+  EXPECT_EQ(sample.service.state.staging, 0);
+  EXPECT_EQ(sample.metric(R"(queue_dropped_total{queue="work"})"), 1);
+  EXPECT_EQ(queued.answer().status, 200);
+}
+
+TEST(Pipeline, an_error_of_staging_is_answered_as_one_of_the_handler) {
+  SimulatedNode sample({{"limits.max_body_bytes", "1000B"}, {"timeouts.request", "20s"}});
+  const Answer answer =
+      sample.connect().ask("POST /staged HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n3e9\r\n" +
+                           std::string(1001, 'x') + "\r\n0\r\n\r\n");
+  expect_error(answer, 413, "body_cap", std::nullopt);
+  Guest slow = sample.connect();
+  slow.send(half_a_body());
+  expect_error(slow.answer(false, Duration::seconds(6)), 408, "timeout_read", std::nullopt);
+  const Answer thrown = sample.connect().ask(post("/stage-throw", "x", "X-Corr-ID: find-me-in-the-log\r\n"));
+  expect_error(thrown, 500, "internal", std::nullopt);
+  EXPECT_THAT(sample.logged(), HasSubstr("the stage's reason"));
+  EXPECT_EQ(sample.service.state.started, 0);
+  EXPECT_EQ(sample.service.state.staged, 0);
+}
+
+TEST(Pipeline, a_client_that_leaves_while_its_body_is_staged_leaves_nothing_behind) {
+  SimulatedNode sample({{"server.max_inflight", "1"}});
+  Guest leaver = sample.connect();
+  leaver.send(half_a_body());
+  ASSERT_TRUE(leaver.until([&] { return sample.service.state.staging == 1; }));
+  leaver.close(true);
+  Guest other = sample.connect();
+  other.run_for(Duration::millis(100));
+  EXPECT_EQ(sample.service.state.staging, 0);
+  EXPECT_EQ(sample.service.state.staged, 0);
+  EXPECT_EQ(sample.metric(R"(inflight_requests{route="/staged"})"), 0);
+  EXPECT_EQ(other.ask(post("/staged", "next")).body, "next");
+  EXPECT_EQ(sample.service.state.started, 1);
+}
+
+TEST(Pipeline, the_deadline_ends_staging) {
+  SimulatedNode sample;
+  Guest guest = sample.connect();
+  guest.send("POST /staged HTTP/1.1\r\nHost: h\r\nX-Deadline-Ms: 200\r\nContent-Length: 10\r\n\r\n12345");
+  expect_error(guest.answer(false, Duration::millis(300)), 504, "timeout", std::nullopt);
+  EXPECT_EQ(sample.service.state.staged, 0);
 }
 
 // --- the queue

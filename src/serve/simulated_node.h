@@ -248,9 +248,11 @@ class SimulatedNode {
       node.start(i);
     }
     for (const char* gate : {"config", "store", "bus"}) node.health().set(gate, true);
-    lifecycle_ = std::make_unique<Lifecycle>(std::vector{&node}, LifecycleEvents{
-        .serving = [this] { serving = true; },
-        .drained = [this](const Node&, unsigned, const DrainResult& result) { results.push_back(result); }});
+    lifecycle_ = std::make_unique<Lifecycle>(
+        std::vector{&node},
+        LifecycleEvents{.serving = [this] { serving = true; },
+                        .drained = [this](const Node&, unsigned,
+                                          const DrainResult& result) { results.push_back(result); }});
     host.scope().spawn("life", live(host.scope().call()));
     if (shape.wait) CHECK(world.run_until([this] { return serving; }));
   }

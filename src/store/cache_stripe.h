@@ -41,6 +41,10 @@ class CacheStripe {
     }
     return nullptr;
   }
+  std::shared_ptr<const ObjectFacts> find_facts(std::uint64_t object_hash, const Address& address) noexcept {
+    const CachedObject* object = find_object(object_hash, address);
+    return object == nullptr ? nullptr : object->facts;
+  }
   // Puts it in the table, which gets a reference of its own; not when the group is there already, when
   // `epoch` has passed, or when there is no memory for a node.
   void insert(CacheSlot& slot, std::uint64_t object_hash, std::uint64_t epoch) noexcept;

@@ -122,6 +122,12 @@ GroupCache::Ref GroupCache::find(const Address& address, std::uint64_t group) no
       state_->stripe_of(object).with([&](CacheStripe& stripe) { return stripe.find(hash, address, group); }));
 }
 
+std::shared_ptr<const ObjectFacts> GroupCache::find_facts(const Address& address) noexcept {
+  const std::uint64_t object = state_->object_hash(address);
+  return state_->stripe_of(object).with(
+      [&](CacheStripe& stripe) { return stripe.find_facts(object, address); });
+}
+
 bool GroupCache::wants(const Address& address, std::uint64_t group) noexcept {
   if (bytes() < capacity() / 2) return true;
   const std::uint64_t object = state_->object_hash(address);

@@ -72,6 +72,8 @@ class GroupCache {
   };
 
   Ref find(const Address& address, std::uint64_t group) noexcept;
+  // Of an object of which some group is here.
+  std::shared_ptr<const ObjectFacts> find_facts(const Address& address) noexcept;
   // Whether a miss of this group is worth a slot: it was missed before, not long ago, or less than half of
   // the capacity is in use. Remembers the miss.
   bool wants(const Address& address, std::uint64_t group) noexcept;

@@ -151,14 +151,17 @@ TEST(GroupCache, unpublished_bytes_are_never_found_and_published_ones_do_not_mov
 TEST(GroupCache, bytes_never_exceed_the_capacity_and_nothing_is_given_when_all_is_held) {
   Fixture f(2 * mebibyte);
   std::vector<GroupCache::Ref> held;
-  for (std::uint64_t i = 0;; ++i) {
-    GroupCache::Ref ref = f.put(i, 0, i % 3 == 0 ? large : 5000);
-    EXPECT_LE(f.cache.bytes(), f.cache.capacity());
-    if (!ref) break;
-    held.push_back(std::move(ref));
+  std::uint64_t next = 0;
+  for (const std::size_t size : {large, std::size_t{20'000}, std::size_t{100}}) {
+    while (GroupCache::Ref ref = f.put(next++, 0, size)) {
+      EXPECT_LE(f.cache.bytes(), f.cache.capacity());
+      held.push_back(std::move(ref));
+    }
   }
-  EXPECT_GT(f.cache.bytes(), f.cache.capacity() / 2);
-  EXPECT_FALSE(f.cache.reserve(address_of(1000), 0, large) && f.cache.reserve(address_of(1000), 1, 5000));
+  EXPECT_GT(f.cache.bytes(), f.cache.capacity() * 9 / 10);
+  for (const std::size_t size : {large, std::size_t{20'000}, std::size_t{100}}) {
+    EXPECT_FALSE(f.cache.reserve(address_of(1000), 0, size));
+  }
   held.clear();
   EXPECT_TRUE(f.put(2000, 0, large));
   EXPECT_TRUE(f.put(2001, 0, 5000));
@@ -213,8 +216,15 @@ TEST(GroupCache, held_memory_is_never_reused) {
     EXPECT_TRUE(all_are(erased.bytes(), 42));
     EXPECT_TRUE(all_are(evicted.bytes(), 43));
     EXPECT_EQ(erased.facts().size, size);
-    EXPECT_EQ(f.cache.bytes() <= f.cache.capacity(), true);
+    EXPECT_LE(f.cache.bytes(), f.cache.capacity());
   }
+}
+
+TEST(GroupCache, what_is_held_is_not_evicted_for_nothing) {
+  Fixture f(mebibyte);
+  const GroupCache::Ref held = f.put(1, 0, large);
+  for (std::uint64_t i = 10; i < 100; ++i) EXPECT_TRUE(f.put(i, 0, large));
+  EXPECT_TRUE(f.has(1, 0));
 }
 
 // C-3

@@ -39,6 +39,8 @@ Ulid token_of(const std::string& key) {
 Task<Result<LogPoint>> Indexer::load(Call call) {
   LogPoint point;
   CO_TRY(auto at, co_await kv_.get(call, log_point_key()));
+  CO_TRY(auto unfinished, co_await kv_.get(call, rebuilding_key()));
+  rebuilding_ = !at || unfinished;
   if (!at) co_return point;
   if (!decode(as_bytes(*at), point)) co_return bad_entry();
   CO_TRY(auto totals, co_await kv_.get(call, totals_key()));
@@ -88,6 +90,10 @@ KvBatch Indexer::take(const LogPoint& point) {
                               .number(totals_.uploads)
                               .number(totals_.quarantined)
                               .take());
+  if (rebuilding_)
+    batch.put(rebuilding_key(), "");
+  else
+    batch.remove(rebuilding_key());
   batch.put(log_point_key(), encode(point));
   return batch;
 }
@@ -152,6 +158,7 @@ Task<Result<>> Indexer::apply(Call call, RecordHeader header, Position at, std::
       ObjectEntry entry;
       entry.size = header.data_size;
       entry.media_type = std::move(record.media_type);
+      entry.pinned = record.pinned;
       co_return co_await apply_object(call, header, place, std::move(entry), record.address);
     }
     case RecordKind::commit: {
@@ -161,6 +168,7 @@ Task<Result<>> Indexer::apply(Call call, RecordHeader header, Position at, std::
       entry.size = record.size;
       entry.media_type = std::move(record.media_type);
       entry.token = record.token;
+      entry.pinned = record.pinned;
       co_return co_await apply_object(call, header, place, std::move(entry), record.address);
     }
     case RecordKind::part: {
@@ -198,8 +206,8 @@ Task<Result<>> Indexer::apply(Call call, RecordHeader header, Position at, std::
 }
 
 void Indexer::remember_stale(TombstoneEntry& shadow, std::uint32_t segment) {
-  if (std::find(shadow.stale.begin(), shadow.stale.end(), segment) == shadow.stale.end())
-    shadow.stale.push_back(segment);
+  const auto at = std::lower_bound(shadow.stale.begin(), shadow.stale.end(), segment);
+  if (at == shadow.stale.end() || *at != segment) shadow.stale.insert(at, segment);
 }
 
 Task<Result<>> Indexer::retire(Call call, Address address, ObjectEntry entry, TombstoneEntry& shadow) {
@@ -243,6 +251,11 @@ Task<Result<>> Indexer::apply_object(Call call, RecordHeader header, Place place
     co_return Result<>{};
   }
   if (now && now->origin == header.origin) {  // compaction moved it
+    if (now->place.at.segment != place.at.segment) {
+      if (!shadow) shadow.emplace();
+      remember_stale(*shadow, now->place.at.segment);
+      change(tombstone_key(address), encode(*shadow));
+    }
     count(now->place, false);
     count(place, true);
     now->place = place;
@@ -253,9 +266,6 @@ Task<Result<>> Indexer::apply_object(Call call, RecordHeader header, Place place
     if (!shadow) shadow.emplace();
     CO_TRY_VOID(co_await retire(call, address, *now, *shadow));
     change(tombstone_key(address), encode(*shadow));
-    fresh.pinned =
-        now->pinned;  // the same bytes again, in place of bad ones: who pinned them still means them
-    fresh.pin_origin = now->pin_origin;
   }
   fresh.origin = header.origin;
   fresh.place = place;
@@ -272,6 +282,35 @@ Task<Result<>> Indexer::apply_object(Call call, RecordHeader header, Place place
     }
   }
   change(object_key(address), encode(fresh));
+  if (rebuilding_) co_return co_await apply_words(call, address, header.origin);
+  co_return Result<>{};
+}
+
+Task<Result<>> Indexer::keep_word(Call call, RecordHeader header, Address address, std::uint64_t object,
+                                  std::string meta) {
+  const std::string key = word_key(address, static_cast<RecordKind>(header.kind));
+  CO_TRY(const auto kept, co_await value(call, key));
+  std::uint64_t kept_object = 0, kept_origin = 0;
+  if (kept) FieldReader(as_bytes(*kept)).number(kept_object).number(kept_origin);
+  if (std::pair(kept_object, kept_origin) < std::pair(object, header.origin))
+    change(key, FieldWriter().number(object).number(header.origin).take() + meta);
+  co_return Result<>{};
+}
+
+Task<Result<>> Indexer::apply_words(Call call, Address address, std::uint64_t object) {
+  for (const RecordKind kind : {RecordKind::pin, RecordKind::quarantine}) {
+    const std::string key = word_key(address, kind);
+    CO_TRY(const auto kept, co_await value(call, key));
+    if (!kept) continue;
+    std::uint64_t said_of = 0;
+    RecordHeader header;
+    header.kind = static_cast<std::uint8_t>(kind);
+    if (!FieldReader(as_bytes(*kept)).number(said_of).number(header.origin).good()) co_return bad_entry();
+    if (said_of > object) continue;
+    change(key, std::nullopt);
+    if (said_of == object)
+      CO_TRY_VOID(co_await apply(call, header, {}, kept->substr(sizeof said_of + sizeof header.origin)));
+  }
   co_return Result<>{};
 }
 
@@ -303,6 +342,8 @@ Task<Result<>> Indexer::apply_remove(Call call, RecordHeader header, Place place
 
 Task<Result<>> Indexer::apply_pin(Call call, RecordHeader header, PinRecord record) {
   CO_TRY(auto now, co_await object(call, record.address));
+  if (rebuilding_ && (!now || now->origin < record.object))
+    co_return co_await keep_word(call, header, record.address, record.object, encode(record));
   if (!now || now->origin != record.object || now->pin_origin > header.origin) co_return Result<>{};
   now->pinned = record.pinned;
   now->pin_origin = header.origin;
@@ -349,6 +390,8 @@ Task<Result<>> Indexer::apply_abort(Call call, AbortRecord record) {
 
 Task<Result<>> Indexer::apply_quarantine(Call call, RecordHeader header, QuarantineRecord record) {
   CO_TRY(auto now, co_await object(call, record.address));
+  if (rebuilding_ && (!now || now->origin < record.object))
+    co_return co_await keep_word(call, header, record.address, record.object, encode(record));
   if (!now || now->origin != record.object) co_return Result<>{};
   if (now->quarantine_origin == 0) ++totals_.quarantined;
   if (now->quarantine_origin != 0 && now->quarantine_origin != header.origin)
@@ -360,7 +403,7 @@ Task<Result<>> Indexer::apply_quarantine(Call call, RecordHeader header, Quarant
   co_return Result<>{};
 }
 
-Task<Result<bool>> Indexer::is_needed(Call call, const Entry& entry) {
+Task<Result<bool>> Indexer::is_needed(Call call, const Entry& entry, WallTime wall) {
   const ByteView meta = as_bytes(entry.meta);
   const auto here = [&](const Place& place) { return place.at == entry.at; };
   switch (static_cast<RecordKind>(entry.header.kind)) {
@@ -401,11 +444,17 @@ Task<Result<bool>> Indexer::is_needed(Call call, const Entry& entry) {
       UploadRecord record;
       if (!decode(meta, record)) co_return false;
       CO_TRY(auto now, co_await upload(call, record.token));
-      co_return now && !now->committed && here(now->place);
+      if (!now || !here(now->place)) co_return false;
+      if (!now->committed) co_return true;
+      // For a commit that is repeated; without its object it would seem to be open.
+      CO_TRY(auto made, co_await object(call, *now->committed));
+      co_return made && made->token == record.token;
     }
-    case RecordKind::abort:
-      // Without it an upload may come back when the index is made anew; it expires by itself.
-      co_return false;
+    case RecordKind::abort: {
+      // Without it the upload would come back when the index is made anew, until it expires.
+      AbortRecord record;
+      co_return decode(meta, record) && record.expires > wall;
+    }
     case RecordKind::quarantine: {
       QuarantineRecord record;
       if (!decode(meta, record)) co_return false;
@@ -429,8 +478,8 @@ std::optional<Address> Indexer::address_of(const Entry& entry) {
   return std::nullopt;
 }
 
-Task<Result<>> Indexer::segment_gone(Call call, std::uint32_t segment, std::vector<Address> stale) {
-  for (const Address& address : stale) {
+Task<Result<>> Indexer::segment_gone(Call call, std::uint32_t segment, std::vector<Address> copies) {
+  for (const Address& address : copies) {
     CO_TRY(auto shadow, co_await tombstone(call, address));
     if (!shadow) continue;
     std::erase(shadow->stale, segment);
@@ -441,6 +490,46 @@ Task<Result<>> Indexer::segment_gone(Call call, std::uint32_t segment, std::vect
   }
   live_.erase(segment);
   touched_.insert(segment);
+  co_return Result<>{};
+}
+
+Task<Result<>> Indexer::segments_gone(Call call, std::set<std::uint32_t> segments) {
+  std::string from(1, tombstone_prefix);
+  const std::string until = prefix_end(from);
+  for (;;) {
+    CO_TRY(auto found, co_await kv_.scan(call, from, until, page));
+    for (const KvPair& pair : found) {
+      TombstoneEntry shadow;
+      if (!decode(as_bytes(pair.value), shadow)) co_return bad_entry();
+      if (std::erase_if(shadow.stale, [&](std::uint32_t id) { return segments.contains(id); }) == 0) continue;
+      if (shadow.stale.empty())
+        change(pair.key, std::nullopt);
+      else
+        change(pair.key, encode(shadow));
+    }
+    if (found.size() < page) break;
+    from = found.back().key + '\0';
+  }
+  for (const std::uint32_t segment : segments) {
+    const auto live = live_.find(segment);
+    if (live == live_.end() || live->second != 0) continue;  // what pointed there is lost, and says so itself
+    live_.erase(live);
+    touched_.insert(segment);
+  }
+  co_return Result<>{};
+}
+
+Task<Result<>> Indexer::end_rebuilding(Call call) {
+  CO_TRY_VOID(co_await drop_orphans(call));
+  std::string from(1, word_prefix);
+  const std::string until = prefix_end(from);
+  for (;;) {
+    CO_TRY(auto found, co_await kv_.scan(call, from, until, page));
+    for (const KvPair& pair : found) change(pair.key, std::nullopt);
+    if (found.size() < page) break;
+    from = found.back().key + '\0';
+  }
+  rebuilding_ = false;
   co_return Result<>{};
 }
 

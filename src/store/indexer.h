@@ -6,6 +6,8 @@
 //   What apply() changed is seen by the next apply(), and reaches the index in one batch with the log
 //         position it stands for.
 //   live(segment) is the size of the records in it that an entry points to.
+//   A tombstone names every segment that holds an older copy of its address, also one that compaction
+//         left behind: only when all are gone may the record of the removal go.
 #pragma once
 
 #include <map>
@@ -31,6 +33,8 @@ class Indexer {
 
   // Where the index stands, and its totals. Cancel: clean.
   Task<Result<LogPoint>> load(Call call);
+  // It is being made anew: what it says is not yet complete, also when that began before a crash.
+  bool rebuilding() const noexcept { return rebuilding_; }
   // Cancel: partial — forget() what was applied.
   Task<Result<>> apply(Call call, RecordHeader header, Position at, std::string meta);
   // Everything since the last take, with the point that it stands for.
@@ -54,13 +58,16 @@ class Indexer {
                                                 std::size_t limit);
 
   // A record of a segment that compaction looks at: does anything still need it there?
-  Task<Result<bool>> is_needed(Call call, const Entry& entry);
-  // Such a record, dead: what it shadowed or was shadowed by, so that its tombstone may go after its segment.
+  Task<Result<bool>> is_needed(Call call, const Entry& entry, WallTime now);
+  // The object that such a record is a copy of, so that its tombstone may go after its segment.
   static std::optional<Address> address_of(const Entry& entry);
-  // A segment is gone, and with it older copies of these addresses.
-  Task<Result<>> segment_gone(Call call, std::uint32_t segment, std::vector<Address> stale);
-  // After an index was made anew: parts that belong to nothing.
-  Task<Result<>> drop_orphans(Call call);
+  // A segment is gone, and with it copies of these addresses.
+  Task<Result<>> segment_gone(Call call, std::uint32_t segment, std::vector<Address> copies);
+  // Segments that are gone without that anybody could say what was in them. Precondition: nothing was applied
+  // since take().
+  Task<Result<>> segments_gone(Call call, std::set<std::uint32_t> segments);
+  // After an index was made anew: parts and words that belong to nothing. Precondition: as above.
+  Task<Result<>> end_rebuilding(Call call);
   // An upload whose time is over and whose object was made: forgotten without a record.
   void forget_committed(const Ulid& token) { change(upload_key(token), std::nullopt); }
 
@@ -86,6 +93,11 @@ class Indexer {
   // The entry's record is no longer pointed to; it stays in its segment as a stale copy.
   Task<Result<>> retire(Call call, Address address, ObjectEntry entry, TombstoneEntry& shadow);
   void remember_stale(TombstoneEntry& shadow, std::uint32_t segment);
+  // Compaction may have moved an object behind what was said of it: that is kept until the object comes.
+  Task<Result<>> keep_word(Call call, RecordHeader header, Address address, std::uint64_t object,
+                           std::string meta);
+  Task<Result<>> apply_words(Call call, Address address, std::uint64_t object);
+  Task<Result<>> drop_orphans(Call call);
 
   Kv& kv_;
   std::map<std::string, std::optional<std::string>> overlay_;
@@ -93,6 +105,7 @@ class Indexer {
   std::set<std::uint32_t> touched_;
   Totals totals_;
   std::vector<Address> gone_;
+  bool rebuilding_ = false;
 };
 
 }  // namespace cairn::store

@@ -1,7 +1,8 @@
 // Kv: an ordered map from keys to values, kept beside a log and derived from it. The third seam beside disk
 // and network: RocksDB in earnest, a small log-structured twin on the simulated disk.
 //
-//   [K-1] A batch is applied whole or not at all, in the order of writing.
+//   [K-1] A batch is applied whole or not at all; those of one port in the order of writing, even when the
+//         writer of one was cancelled.
 //   [K-2] After a crash the map is what it was after some batch, never less than at the last flush(): it may
 //         be behind, never torn, and never ahead of what was written.
 //   [K-3] A read on a shard never blocks: what is not in memory is `busy` and is asked for through the pool.
@@ -49,14 +50,17 @@ class Kv {
 
   // From memory only: `busy` when it would have to look on the disk.
   virtual Result<std::optional<std::string>> try_get(std::string_view key) = 0;
-  // Cancel: clean.
+  // `busy` only when the pool is full; so is scan(). Cancel: clean.
   virtual Task<Result<std::optional<std::string>>> get(Call call, std::string key) = 0;
   // Keys in [from, until), in order, at most `limit`. Cancel: clean.
   virtual Task<Result<std::vector<KvPair>>> scan(Call call, std::string from, std::string until,
                                                  std::size_t limit) = 0;
-  // Visible to every port when it returns. Cancel: partial — it may still be applied.
+  // Visible to every port when it returns. May wait out a stall of the disk even when cancelled. Cancel:
+  // partial — it may still be applied.
   virtual Task<Result<>> write(Call call, KvBatch batch) = 0;
-  // What was written so far survives any crash. Cancel: partial — it may still be flushed.
+  // What was written so far survives any crash. After an error nothing is promised that was not before, and
+  // the map may refuse to be written to until it is opened again; reads go on. Cancel: partial — it may still
+  // be flushed.
   virtual Task<Result<>> flush(Call call) = 0;
 };
 
@@ -78,7 +82,7 @@ class KvMaker {
   // Makes the directory when it is missing. `integrity`: the files are damaged (destroy and rebuild).
   virtual Task<Result<std::shared_ptr<KvEngine>>> open(Call call, io::Machine& machine,
                                                        std::string directory) = 0;
-  // Removes the map and its files. Precondition: not open.
+  // Removes the map and its files; none is fine too. The directory may stay. Precondition: not open.
   virtual Task<Result<>> destroy(Call call, io::Machine& machine, std::string directory) = 0;
 };
 

@@ -1,5 +1,8 @@
 #include "store/log.h"
 
+#include "io/entropy.h"
+#include "io/memory.h"
+#include "io/real_loop.h"
 #include "store/simulated_log.h"
 
 namespace cairn::store {
@@ -143,6 +146,37 @@ TEST(Log, a_closed_log_appends_nothing) {
   ASSERT_TRUE(s.open());
   ASSERT_TRUE(s.run(s.log->close(s.call())));
   EXPECT_EQ(code_of(s.append({small('a')})), ErrorCode::closed);
+}
+
+TEST(Log, works_on_the_kernels_disk) {
+  io::TemporaryDirectory directory;
+  io::RealLoop real;
+  io::KernelEntropy entropy;
+  io::KernelMemory memory;
+  io::Machine machine{real.loop.shard(), real.loop.slab(),    real.network, real.disk,
+                      entropy,           real.loop.mailbox(), real.pool,    memory};
+  LogOptions options;
+  options.directory = directory.at("log");
+  options.segment_size = 1 << 20;
+  options.reserve = 1 << 20;
+  options.check = is_test_data_right;
+  for (std::uint64_t life = 0; life < 3; ++life) {
+    Collected found;
+    LogReport report;
+    auto log = real.run(Log::open(real.call(), machine, options, {}, found, report));
+    ASSERT_TRUE(log);
+    EXPECT_EQ(report.records, life * 20);
+    EXPECT_EQ(report.damaged + report.cut_bytes, 0u);
+    for (std::uint64_t i = 0; i < 10; ++i) {
+      std::vector<Record> batch;
+      batch.push_back(large('a', 100'000).record());
+      batch.push_back(small('b').record());
+      const auto placed = real.run((*log)->append(real.call(), std::move(batch)));
+      ASSERT_TRUE(placed);
+      EXPECT_EQ(placed->back().sequence, life * 20 + i * 2 + 2);
+    }
+    ASSERT_TRUE(real.run((*log)->close(real.call())));
+  }
 }
 
 // --- the index and the log
@@ -589,6 +623,46 @@ TEST(SegmentScan, finds_every_record_with_large_meta_and_data) {
     EXPECT_EQ(scan.offset(), info.size);
   }
   EXPECT_EQ(next, placed.size());
+}
+
+TEST(SegmentScan, a_record_older_than_the_one_before_it_is_none) {
+  SimulatedLog s;
+  ASSERT_TRUE(s.open());
+  const Placed first = s.append({small('a')})->front();
+  ASSERT_TRUE(s.append({small('b')}));
+  RecordHeader old;
+  old.sequence = old.origin = 1;
+  old.offset = static_cast<std::uint32_t>(first.at.offset + first.size);
+  std::string bytes = s.text(1);
+  bytes.replace(old.offset, record_header_size, as_text(encode_header(old, {}, s.log->key_of(1))));
+  s.disk().put(s.path(1), bytes);
+  SegmentFiles files(s.machine, s.options.directory);
+  auto file = s.run(files.get(s.call(), 1));
+  ASSERT_TRUE(file);
+  SegmentScan scan(s.machine, *file, 1, s.log->key_of(1), 0, bytes.size());
+  EXPECT_TRUE(s.run(scan.next(s.call()))->entry);
+  EXPECT_TRUE(s.run(scan.next(s.call()))->damage);
+  EXPECT_FALSE(s.run(scan.next(s.call()))->entry);
+}
+
+TEST(SegmentScan, a_file_shorter_than_a_header_is_one_damage) {
+  SimulatedLog s;
+  for (const std::size_t size : {0u, 1u, 127u, 300u, 4095u, 4096u, 4100u}) {
+    s.disk().put("short", std::string(size, 'x'));
+    auto file = s.run(s.machine.disk.open(s.call(), "short", io::OpenMode::read));
+    ASSERT_TRUE(file);
+    SegmentScan scan(s.machine, std::move(*file), 1, {}, 0, size);
+    std::uint64_t covered = 0;
+    for (;;) {
+      auto found = s.run(scan.next(s.call()));
+      ASSERT_TRUE(found);
+      if (!found->damage) break;
+      ASSERT_EQ(found->damage->from, covered);
+      ASSERT_GT(found->damage->to, covered);
+      covered = found->damage->to;
+    }
+    EXPECT_EQ(covered, size);
+  }
 }
 
 TEST(SegmentScan, stops_clean_when_its_caller_is_stopped) {

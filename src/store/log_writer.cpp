@@ -207,8 +207,11 @@ Task<Result<>> LogWriter::begin_segment(Call call) {
   const auto written = co_await file->write_blocks(patient(call), 0, std::move(blocks), sync());
   if (is_full(written)) co_return fail(written.error());
   if (!written) co_return fence();
-  if (options_.fsync && !co_await machine_.disk.sync_directory(patient(call), options_.directory))
+  if (options_.fsync && !co_await machine_.disk.sync_directory(patient(call), options_.directory)) {
+    // The next start would find the name in memory and believe in it: it is to make the file anew.
+    (void)co_await machine_.disk.unlink(patient(call), path);
     co_return fence();
+  }
   if (current_ != 0) segments_[current_].sealed = true;
   current_ = next_segment_++;
   file_ = std::move(file);

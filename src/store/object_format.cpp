@@ -70,13 +70,14 @@ bool are_groups_right(ByteView data, std::uint64_t first_group, std::span<const 
 
 std::string encode(const ObjectRecord& record) {
   FieldWriter out;
-  out.bytes(record.address.bytes).text(record.media_type);
+  out.bytes(record.address.bytes).text(record.media_type).number(static_cast<std::uint8_t>(record.pinned));
   write_hashes(out, record.groups);
   return out.take();
 }
 bool decode(ByteView meta, ObjectRecord& out) {
   FieldReader in(meta);
   in.bytes(out.address.bytes).text(out.media_type);
+  if (!read_flag(in, out.pinned)) return false;
   read_hashes(in, out.groups);
   return in.complete();
 }
@@ -100,7 +101,7 @@ std::string encode(const CommitRecord& record) {
   FieldWriter out;
   out.bytes(record.address.bytes);
   write_token(out, record.token);
-  out.number(record.size).text(record.media_type);
+  out.number(record.size).text(record.media_type).number(static_cast<std::uint8_t>(record.pinned));
   write_hashes(out, record.parts);
   return out.take();
 }
@@ -109,6 +110,7 @@ bool decode(ByteView meta, CommitRecord& out) {
   in.bytes(out.address.bytes);
   read_token(in, out.token);
   in.number(out.size).text(out.media_type);
+  if (!read_flag(in, out.pinned)) return false;
   read_hashes(in, out.parts);
   return in.complete() && out.parts.size() == crypto::part_count(out.size);
 }
@@ -151,11 +153,13 @@ bool decode(ByteView meta, UploadRecord& out) {
 std::string encode(const AbortRecord& record) {
   FieldWriter out;
   write_token(out, record.token);
+  write_time(out, record.expires);
   return out.take();
 }
 bool decode(ByteView meta, AbortRecord& out) {
   FieldReader in(meta);
   read_token(in, out.token);
+  read_time(in, out.expires);
   return in.complete();
 }
 
@@ -311,6 +315,10 @@ std::string segment_key(std::uint32_t segment) {
   append_big(key, segment, 4);
   return key;
 }
+std::string word_key(const Address& address, RecordKind kind) {
+  return address_key(word_prefix, address) + static_cast<char>(kind);
+}
+std::string rebuilding_key() { return "R"; }
 std::string log_point_key() { return "L"; }
 std::string totals_key() { return "T"; }
 

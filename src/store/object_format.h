@@ -32,6 +32,7 @@ struct ObjectRecord {
   Address address;
   std::string media_type;
   std::vector<crypto::Hash> groups;  // of more than one group; of a single one the address says it
+  bool pinned = false;               // in place of bad bytes that were pinned
 };
 struct PartRecord {
   Ulid token;
@@ -46,6 +47,7 @@ struct CommitRecord {
   std::uint64_t size = 0;
   std::string media_type;
   std::vector<crypto::Hash> parts;
+  bool pinned = false;  // as an object's
 };
 struct RemoveRecord {
   Address address;
@@ -64,6 +66,7 @@ struct UploadRecord {
 };
 struct AbortRecord {
   Ulid token;
+  WallTime expires{};  // of the upload: it would end by itself then
 };
 struct QuarantineRecord {
   Address address;
@@ -155,10 +158,13 @@ std::string quarantine_key(std::uint64_t origin);
 std::string log_point_key();
 std::string totals_key();
 std::string segment_key(std::uint32_t segment);
+std::string rebuilding_key();  // there while the index is made anew
+// A word (pin or quarantine) on an object that is not there yet, while the index is made anew.
+std::string word_key(const Address& address, RecordKind kind);
 // Everything with this first letter is in [prefix, prefix_end(prefix)).
 std::string prefix_end(std::string prefix);
 inline constexpr char object_prefix = 'o', part_prefix = 'p', upload_prefix = 'u', token_prefix = 'k',
-                      tombstone_prefix = 't', quarantine_prefix = 'q', segment_prefix = 's';
+                      tombstone_prefix = 't', quarantine_prefix = 'q', segment_prefix = 's', word_prefix = 'w';
 
 std::string encode(const LogPoint& point);
 bool decode(ByteView value, LogPoint& out);

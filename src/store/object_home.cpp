@@ -5,6 +5,7 @@
 
 #include "crypto/outboard.h"
 #include "runtime/wait.h"
+#include "store/segment.h"
 #include "store/store_port.h"
 
 namespace cairn::store {
@@ -39,11 +40,12 @@ struct ObjectHome::Group {
   std::vector<Ulid> forgotten;
   std::map<std::string, Touch> touched;
   std::size_t bytes = 0;
+  std::size_t bytes_max = group_bytes_max;
   bool closed = false;  // takes no more members
   bool frees = false;   // its members free space
 
   bool full() const noexcept {
-    return closed || records.size() >= group_records_max || bytes >= group_bytes_max ||
+    return closed || records.size() >= group_records_max || bytes >= bytes_max ||
            members.size() >= group_records_max;
   }
   // Whether something else of this group has to do with the same thing. Marks it if not.
@@ -52,7 +54,7 @@ struct ObjectHome::Group {
     return !fresh && (how == Touch::alone || at->second != how);
   }
   void add(Record record) {
-    bytes += record.meta.size();
+    bytes += record_header_size + record_alignment + record.meta.size();
     for (const HeapBytes& block : record.data) bytes += block.size();
     records.push_back(std::move(record));
   }
@@ -99,12 +101,11 @@ Task<Result<>> ObjectHome::open_log(Call call) {
     auto from = co_await indexer_->load(call);
     LogReport report;
     if (from) {
-      replaying_all_ = from->sequence == 0;
       found_.clear();
       CO_TRY(segments_, co_await Log::open(call, machine_, options, *from, *this, report));
       if (!report.index_ahead) {
-        if (replaying_all_) CO_TRY_VOID(co_await indexer_->drop_orphans(call));
         CO_TRY_VOID(co_await flush_replayed(call));
+        CO_TRY_VOID(co_await settle_index(call));
         if (report.records > 0 || report.cut_bytes > 0 || report.damaged > 0)
           log_.info(
               "log replayed",
@@ -150,6 +151,17 @@ Task<Result<>> ObjectHome::on_damage(Call, Damage damage) {
 Task<Result<>> ObjectHome::flush_replayed(Call call) {
   (void)indexer_->take_gone();
   co_return co_await kv_->write(call, indexer_->take(segments_->end()));
+}
+
+// What a crash kept from being noted.
+Task<Result<>> ObjectHome::settle_index(Call call) {
+  std::set<std::uint32_t> gone;
+  for (const auto& [segment, live] : indexer_->live()) gone.insert(segment);
+  for (const SegmentInfo& one : segments_->segments()) gone.erase(one.id);
+  if (gone.empty() && !indexer_->rebuilding()) co_return Result<>{};
+  if (!gone.empty()) CO_TRY_VOID(co_await indexer_->segments_gone(call, std::move(gone)));
+  if (indexer_->rebuilding()) CO_TRY_VOID(co_await indexer_->end_rebuilding(call));
+  co_return co_await flush_replayed(call);
 }
 
 Task<Result<>> ObjectHome::close(Call call) {
@@ -208,6 +220,7 @@ Task<> ObjectHome::commit_loop(Call call) {
 
 Task<> ObjectHome::commit_group(Call call) {
   Group group;
+  group.bytes_max = batch_max(group_bytes_max);
   while (!pending_.empty() && !group.full()) {
     Mutation& next = pending_.front();
     if (next.withdrawn.load(std::memory_order_relaxed) || next.deadline <= machine_.shard.now()) {
@@ -242,12 +255,25 @@ Task<> ObjectHome::commit_group(Call call) {
     store_.status_.full = true;
     log_.warn("the disk is full: nothing more is stored until there is room");
   }
+  const bool mixed = !written && written.error().code == ErrorCode::storage_full &&
+                     std::any_of(group.members.begin(), group.members.end(),
+                                 [](const Mutation* member) { return !member->frees_space(); });
+  List<Mutation, MutationLink> again;
   for (Mutation* member : group.members) {
     if (written)
       complete(*member);
+    else if (mixed && member->frees_space())
+      again.push_back(*member);
     else
       complete(*member, written.error());
   }
+  again.take_all(pending_);
+  pending_.take_all(again);
+}
+
+std::size_t ObjectHome::batch_max(std::size_t wanted) const noexcept {
+  // One more record may join, of at most as much, or of a part.
+  return std::min<std::size_t>(wanted, (store_.options_.segment_size - 2 * segment_header_size) / 4);
 }
 
 Task<Result<>> ObjectHome::write_group(Call call, Group& group) {
@@ -368,13 +394,16 @@ Task<Result<ObjectHome::Planned>> ObjectHome::plan_put(Call call, Mutation& muta
     mutation.result->existed = true;
     co_return Planned::answered;
   }
+  if (now && now->pinned) {
+    // Good bytes in place of bad ones: who pinned them still means them.
+    ObjectRecord record;
+    if (!decode(as_bytes(mutation.record.meta), record))
+      co_return fail(ErrorCode::internal, "a record does not decode");
+    record.pinned = true;
+    mutation.record.meta = encode(record);
+  }
   group.touched.emplace(key_of(address), Group::Touch::put);
   group.add(std::move(mutation.record));
-  if (now && now->pinned) {
-    // Good bytes in place of bad ones: the pin is said again of the new record.
-    const std::uint64_t next = segments_->end().sequence + group.records.size();
-    group.add(control(RecordKind::pin, PinRecord{address, next, true}, false));
-  }
   co_return Planned::joined;
 }
 
@@ -387,7 +416,9 @@ Task<Result<ObjectHome::Planned>> ObjectHome::plan_part(Call call, Mutation& mut
   std::uint64_t size = 0;
   for (const HeapBytes& block : mutation.record.data) size += block.size();
   const std::uint64_t end = std::uint64_t{mutation.part.index} * crypto::part_size + size;
-  if (end > largest_object || (began->size != 0 && end > began->size))
+  // The record of the commit holds a hash for each part, and must fit too.
+  const std::uint64_t most = batch_max(record_meta_max) / sizeof(crypto::Hash) * crypto::part_size;
+  if (end > std::min(largest_object, most) || (began->size != 0 && end > began->size))
     co_return fail(ErrorCode::body_cap, "the part reaches beyond the upload's size", Side::client);
   mutation.result =
       Outcome{.address = {}, .size = end, .existed = false, .token = token, .expires = began->expires};
@@ -444,13 +475,11 @@ Task<Result<ObjectHome::Planned>> ObjectHome::plan_commit(Call call, Mutation& m
   mutation.result = Outcome{
       .address = record.address, .size = record.size, .existed = existed, .token = token, .expires = {}};
   if (existed) {
-    group.add(control(RecordKind::abort, AbortRecord{token}, false));
+    group.add(control(RecordKind::abort, AbortRecord{token, began->expires}, false));
     co_return Planned::joined;
   }
+  record.pinned = now && now->pinned;
   group.add(control(RecordKind::commit, record, false));
-  if (now && now->pinned)
-    group.add(
-        control(RecordKind::pin, PinRecord{record.address, segments_->end().sequence + 1, true}, false));
   co_return Planned::joined;
 }
 
@@ -479,7 +508,7 @@ Task<Result<ObjectHome::Planned>> ObjectHome::plan_abort(Call call, Mutation& mu
   } else if (!began || began->committed || over) {
     co_return fail(ErrorCode::not_found, "no such upload", Side::client);
   }
-  group.add(control(RecordKind::abort, AbortRecord{token}, true));
+  group.add(control(RecordKind::abort, AbortRecord{token, began->expires}, true));
   co_return Planned::joined;
 }
 
@@ -522,7 +551,7 @@ Task<Result<ObjectHome::Planned>> ObjectHome::plan_relocate(Call call, Mutation&
   if (!group.members.empty()) co_return Planned::deferred;
   group.closed = true;
   for (Mutation::Move& move : mutation.moves) {
-    CO_TRY(const bool needed, co_await indexer_->is_needed(call, move.entry));
+    CO_TRY(const bool needed, co_await indexer_->is_needed(call, move.entry, machine_.shard.wall()));
     if (needed) group.add(std::move(move.record));
   }
   mutation.result = Outcome{};

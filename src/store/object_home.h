@@ -6,7 +6,8 @@
 //         decided in one group, but for equal puts, which share one record.
 //   [H-3] When the index cannot follow the log the store is fenced: nothing is answered as done that a
 //         reader could not find; the next start catches up.
-//   [H-4] A segment is taken away only when no entry points into it.
+//   [H-4] A segment is taken away only when no entry points into it, and when that is so in the index that a
+//         crash would leave: what the index lost is then still in the log.
 #pragma once
 
 #include <functional>
@@ -52,6 +53,8 @@ class ObjectHome final : public Replay {
   Task<Result<bool>> compact_once(Call call);
   Task<Result<>> scrub_once(Call call);
   Task<Result<>> sweep_once(Call call);
+  // Ends the current segment. Precondition: nothing is under way.
+  Task<Result<>> roll(Call call) { return segments_->roll(call); }
 
   Task<Result<>> on_record(Call call, Entry entry) override;
   Task<Result<>> on_damage(Call call, Damage damage) override;
@@ -62,6 +65,7 @@ class ObjectHome final : public Replay {
 
   Task<Result<>> open_log(Call call);
   Task<Result<>> flush_replayed(Call call);
+  Task<Result<>> settle_index(Call call);
   Task<> commit_group(Call call);
   Task<Result<Planned>> plan(Call call, Mutation& mutation, Group& group);
   Task<Result<Planned>> plan_put(Call call, Mutation& mutation, Group& group);
@@ -88,6 +92,8 @@ class ObjectHome final : public Replay {
   Task<Result<>> scrub_segment(Call call, std::uint32_t segment, std::uint64_t end);
   Task<Result<>> move_batch(Call call, std::vector<Mutation::Move> moves);
   std::optional<std::uint32_t> pick_victim() const;
+  // What may go to the log at once: a batch is at most half of a segment.
+  std::size_t batch_max(std::size_t wanted) const noexcept;
 
   ObjectStore& store_;
   io::Machine& machine_;
@@ -102,7 +108,6 @@ class ObjectHome final : public Replay {
   TokenBucket scrub_pace_;
   std::map<std::uint32_t, bool> damaged_;  // segments with bytes that must not be thrown away
   std::vector<Damage> found_;              // by opening; their objects are named by the scrubber
-  bool replaying_all_ = false;
   bool scrub_now_ = false;
   bool full_ = false;
   bool closed_ = false;

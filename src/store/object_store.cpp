@@ -12,7 +12,12 @@ ObjectStore::~ObjectStore() = default;
 Task<Result<>> ObjectStore::open(Call call, io::Machine& machine, observe::Logger log) {
   home_mailbox_ = &machine.mailbox;
   // The directory may be there or not; making the two below it tells if it cannot be used.
-  (void)co_await machine.disk.make_directory(call, options_.directory);
+  const auto made = co_await machine.disk.make_directory(call, options_.directory);
+  const std::size_t slash = options_.directory.find_last_of('/');
+  const std::string parent = slash == std::string::npos ? "." : options_.directory.substr(0, slash + 1);
+  const auto synced = co_await machine.disk.sync_directory(call, parent);
+  // One that was there may have been made by somebody else, in a place we may not read.
+  if (made && !synced) co_return fail(synced.error());
   home_ = std::make_unique<ObjectHome>(*this, machine, log);
   co_return co_await home_->open(call);
 }

@@ -72,6 +72,7 @@ class ObjectStore {
   StoreStatus& status() noexcept { return status_; }
   bool writable() const noexcept { return status_.open && !status_.fenced && !status_.full; }
   GroupCache& cache() noexcept { return cache_; }
+  KvEngine& engine() noexcept { return *kv_; }  // of the index, while it is open
   void ask_for_scrub();
 
  private:

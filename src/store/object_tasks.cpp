@@ -63,7 +63,7 @@ Task<Result<bool>> ObjectHome::compact_segment(Call call, std::uint32_t segment)
   SegmentScan scan(machine_, file, segment, segments_->key_of(segment), 0, end);
   std::vector<Mutation::Move> moves;
   std::size_t bytes = 0;
-  std::vector<Address> stale;
+  std::vector<Address> copies;
   for (;;) {
     CO_TRY(auto found, co_await scan.next(call));
     if (found.damage) {
@@ -73,18 +73,19 @@ Task<Result<bool>> ObjectHome::compact_segment(Call call, std::uint32_t segment)
     }
     if (!found.entry) break;
     Entry& entry = *found.entry;
-    CO_TRY(const bool needed, co_await indexer_->is_needed(call, entry));
-    if (!needed) {
-      if (auto address = Indexer::address_of(entry)) stale.push_back(*address);
-      continue;
-    }
+    CO_TRY(const bool needed, co_await indexer_->is_needed(call, entry, machine_.shard.wall()));
+    if (auto address = Indexer::address_of(entry)) copies.push_back(*address);
+    if (!needed) continue;
     Mutation::Move move;
     move.record.kind = entry.header.kind;
     move.record.origin = entry.header.origin;
     move.record.meta = entry.meta;
     move.record.reserve = true;
     if (entry.header.data_size > 0) {
-      CO_TRY(move.record.data, co_await read_data(call, entry));
+      auto data = co_await read_data(call, entry);
+      if (!data && data.error().code == ErrorCode::io_failed) damaged_[segment] = true;  // others come first
+      if (!data) co_return fail(data.error());
+      move.record.data = std::move(*data);
       if (!is_data_right(entry.header, as_bytes(entry.meta), move.record.data.front().bytes())) {
         damaged_[segment] = true;
         co_return true;  // the scrubber names and quarantines it
@@ -93,7 +94,7 @@ Task<Result<bool>> ObjectHome::compact_segment(Call call, std::uint32_t segment)
     bytes += entry.header.size();
     move.entry = std::move(entry);
     moves.push_back(std::move(move));
-    if (moves.size() < move_records_max && bytes < move_bytes_max) continue;
+    if (moves.size() < move_records_max && bytes < batch_max(move_bytes_max)) continue;
     CO_TRY_VOID(co_await move_batch(call, std::exchange(moves, {})));
     bytes = 0;
   }
@@ -101,12 +102,14 @@ Task<Result<bool>> ObjectHome::compact_segment(Call call, std::uint32_t segment)
   const auto live = indexer_->live().find(segment);
   if (live != indexer_->live().end() && live->second != 0)
     co_return fail(ErrorCode::internal, "a compacted segment is still pointed to");
+  // An index that fell back behind this would miss what the segment had.
+  CO_TRY_VOID(co_await kv_->flush(call));
   CO_TRY_VOID(co_await segments_->remove_segment(call, segment));
   files_->forget(segment);
   store_.forget_segment(segment);
   auto mutation = std::make_unique<Mutation>(Mutation::Kind::segment_gone);
   mutation->at.segment = segment;
-  mutation->addresses = std::move(stale);
+  mutation->addresses = std::move(copies);
   CO_TRY_VOID(co_await submit(call, std::move(mutation)));
   log_.info("segment compacted", {{"segment", segment}, {"bytes", end}});
   co_return true;
@@ -168,10 +171,18 @@ Task<Result<>> ObjectHome::scrub_segment(Call call, std::uint32_t segment, std::
     CO_TRY_VOID(co_await scrub_pace_.take(call, entry.header.size()));
     store_.status_.scrub_bytes.fetch_add(entry.header.size(), std::memory_order_relaxed);
     if (entry.header.data_size == 0) continue;
-    CO_TRY(const bool needed, co_await indexer_->is_needed(call, entry));
+    CO_TRY(const bool needed, co_await indexer_->is_needed(call, entry, machine_.shard.wall()));
     if (!needed) continue;
-    CO_TRY(const auto data, co_await read_data(call, entry));
-    if (is_data_right(entry.header, as_bytes(entry.meta), data.front().bytes())) continue;
+    const auto data = co_await read_data(call, entry);
+    if (!data && data.error().code != ErrorCode::io_failed) co_return fail(data.error());
+    if (!data) {
+      // The bytes may be good the next time: named, not quarantined.
+      store_.status_.damage.fetch_add(1);
+      damaged_[segment] = true;
+      log_.error("stored bytes cannot be read", {{"segment", segment}, {"offset", entry.at.offset}});
+      continue;
+    }
+    if (is_data_right(entry.header, as_bytes(entry.meta), data->front().bytes())) continue;
     store_.status_.rot.fetch_add(1);
     damaged_[segment] = true;
     CO_TRY_VOID(co_await quarantine_damage(

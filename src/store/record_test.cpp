@@ -113,9 +113,13 @@ TEST(Segment, only_its_own_names_are_segments) {
 // Stores of version 1 exist: these bytes are what they hold.
 TEST(Segment, the_bytes_of_version_1_never_change) {
   const SegmentHeader header{1, 0, 0, 1, 0, key_of(5)};
-  EXPECT_EQ(format_address(crypto::hash_object(encode_segment_header(header).bytes())), "");
-  EXPECT_EQ(format_address(crypto::hash_object(encode_key_file(key_of(5)).bytes())), "");
-  EXPECT_EQ(format_hex(encode_header(example(), as_bytes("hello"), segment_key(key_of(5), 1))), "");
+  EXPECT_EQ(format_address(crypto::hash_object(encode_segment_header(header).bytes())),
+            "b3:6b4a1f08276f52dbf4a4961bcb8342c57c7fb6aa73b7596d3fc73b7640ef4881");
+  EXPECT_EQ(format_address(crypto::hash_object(encode_key_file(key_of(5)).bytes())),
+            "b3:103657cde21502ef3d8ffbec89a1572f80d658e6a34fec5eaf00f75a8b76ba55");
+  EXPECT_EQ(format_hex(encode_header(example(), as_bytes("hello"), segment_key(key_of(5), 1))),
+            "636e72630301000005000000e80300002a0000000000000007000000000000002900000000000000"
+            "0010000038851850e703273024a3ff9968d87db12419b8d3");
 }
 
 }  // namespace

@@ -11,7 +11,7 @@
 namespace cairn::store {
 
 struct RocksOptions {
-  std::uint64_t cache_bytes = 24u << 20;         // blocks, indexes and filters
+  std::uint64_t cache_bytes = 24u << 20;         // half for blocks, indexes and filters, half for rows
   std::uint64_t write_buffer_bytes = 16u << 20;  // of one memtable; up to three exist at a time
 };
 

@@ -22,6 +22,7 @@ struct SegmentScan::State {
   SealKey key;
   std::uint64_t offset;  // of what is looked at next
   std::uint64_t end;
+  bool head_due;           // the header comes first
   bool known = false;      // whether `last` is
   std::uint64_t last = 0;  // the sequence of the record before
   std::uint64_t watermark = 0;
@@ -47,7 +48,7 @@ struct SegmentScan::State {
 
 SegmentScan::SegmentScan(io::Machine& machine, std::shared_ptr<io::File> file, std::uint32_t segment,
                          SealKey key, std::uint64_t from, std::uint64_t end)
-    : state_(new State{machine, std::move(file), segment, key, from, end}) {}
+    : state_(new State{machine, std::move(file), segment, key, from, end, from < segment_header_size}) {}
 SegmentScan::~SegmentScan() = default;
 
 void SegmentScan::expect(std::uint64_t sequence) noexcept {
@@ -65,7 +66,7 @@ Task<Result<SegmentScan::Found>> SegmentScan::next(Call call) {
     state.held.reset();
     co_return std::move(found);
   }
-  if (state.offset < segment_header_size) {
+  if (state.head_due) {
     CO_TRY(std::optional<Damage> damage, co_await state.read_head(call));
     if (damage) co_return Found{std::nullopt, damage};
   }
@@ -160,6 +161,7 @@ Task<Result<std::optional<Damage>>> SegmentScan::State::read_head(Call call) {
     last = header.first_sequence - 1;
   }
   if (good) watermark = std::max(watermark, header.watermark);
+  head_due = false;
   offset = std::min<std::uint64_t>(segment_header_size, end);
   if (good || end == 0) co_return std::optional<Damage>();
   const bool unreadable = hole_from < head_size && hole_to > 0;

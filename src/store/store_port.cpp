@@ -156,7 +156,7 @@ Task<Result<std::shared_ptr<const std::vector<crypto::Hash>>>> StorePort::part_h
 Task<Result<std::shared_ptr<const PartMap>>> StorePort::part_map(Call call, LocatedPtr object,
                                                                  std::uint64_t part) {
   const MapKey key{object->address, part};
-  if (auto known = maps_->find(key)) co_return known;
+  if (auto known = maps_->find(key); known && known->origin == object->entry.origin) co_return known;
   for (int attempt = 0;; ++attempt) {
     auto loaded = co_await load_part_map(call, object, part);
     if (loaded) {
@@ -171,6 +171,7 @@ Task<Result<std::shared_ptr<const PartMap>>> StorePort::part_map(Call call, Loca
 Task<Result<std::shared_ptr<const PartMap>>> StorePort::load_part_map(Call call, LocatedPtr object,
                                                                       std::uint64_t part) {
   auto map = std::make_shared<PartMap>();
+  map->origin = object->entry.origin;
   const std::uint64_t groups = crypto::group_count(object->entry.size);
   map->root = groups == 1;
   bool right = false;
@@ -263,14 +264,17 @@ Task<Result<GroupBytes>> StorePort::read_group(Call call, LocatedPtr object, std
         co_return out;
       }
     }
-    // The file is gone: compaction moved the record. Anything else is final.
-    if (read.error().code == ErrorCode::integrity) {
-      CO_TRY_VOID(co_await report_rot(call, object, map->place.at));
-      co_return fail(read.error());
-    }
-    if (read.error().code != ErrorCode::not_found || attempt == tries) co_return fail(read.error());
+    // The file is gone, or what is left of it is bad: compaction may have moved the record.
+    const bool bad = read.error().code == ErrorCode::integrity;
+    if (!bad && read.error().code != ErrorCode::not_found) co_return fail(read.error());
     maps_->forget({object->address, part});
     CO_TRY(object, co_await find_again(call, object));
+    if (attempt < tries) {
+      CO_TRY(const auto now, co_await part_map(call, object, part));
+      if (now->place.at != map->place.at) continue;
+    }
+    CO_TRY_VOID(co_await report_rot(call, object, map->place.at));
+    co_return rotten();
   }
 }
 

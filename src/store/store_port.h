@@ -28,6 +28,7 @@ using LocatedPtr = std::shared_ptr<const Located>;
 
 // The hashes that lead from the address to one part's groups, checked.
 struct PartMap {
+  std::uint64_t origin = 0;  // of the object: an older one of the same address lies elsewhere
   Place place;
   std::vector<crypto::Hash> groups;
   bool root = false;  // the only group is the whole object

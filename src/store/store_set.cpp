@@ -58,7 +58,8 @@ Task<Result<SetPort::Found>> SetPort::find(Call call, Address address) {
   for (const auto& port : ports_) {
     auto object = co_await port->find(call, address);
     if (object && *object) co_return Found{port.get(), std::move(*object)};
-    if (!object && object.error().code != ErrorCode::integrity) co_return fail(object.error());
+    if (!object && (object.error().code == ErrorCode::cancelled || object.error().code == ErrorCode::timeout))
+      co_return fail(object.error());
     if (!object) bad = object.error();
   }
   if (bad) co_return fail(*bad);
@@ -68,6 +69,8 @@ Task<Result<SetPort::Found>> SetPort::find(Call call, Address address) {
 Task<Result<std::size_t>> SetPort::remove(Call call, Address address) {
   std::size_t removed = 0;
   for (const auto& port : ports_) {
+    // A store that cannot write does not stand in the way of one that has it.
+    if (auto there = co_await port->find(call, address); there && !*there) continue;
     auto gone = co_await port->remove(call, address);
     if (!gone && gone.error().code != ErrorCode::not_found) co_return fail(gone.error());
     if (gone) ++removed;
@@ -76,10 +79,17 @@ Task<Result<std::size_t>> SetPort::remove(Call call, Address address) {
 }
 
 Task<Result<StorePort*>> SetPort::for_put(Call call, Address address) {
-  if (ports_.size() > 1) {
-    CO_TRY(Found there, co_await find(call, address));
-    if (there.port != nullptr) co_return there.port;
+  StorePort* bad = nullptr;
+  for (const auto& port : ports_) {
+    if (ports_.size() == 1) break;
+    auto there = co_await port->find(call, address);
+    if (there && *there) co_return port.get();
+    if (there) continue;
+    if (there.error().code != ErrorCode::integrity) co_return fail(there.error());
+    bad = port.get();
   }
+  // Good bytes go where the bad ones are, in place of them.
+  if (bad != nullptr && bad->store().writable()) co_return bad;
   co_return for_upload(number_of(address));
 }
 

@@ -138,10 +138,11 @@ double whole_request(const char* rate) {
     io::Machine machine{shard, slab, network, disk, entropy, mailbox, pool, memory};
     observe::Log log({}, [] { return WallTime{}; });
     auto service = demo::make_service("");
-    serve::Node node(*service, *snapshot, keys.server, log, {"0", "0", "bench"}, 1, 1);
+    serve::Node node(*service, *snapshot, keys.server, log, {"0", "0", "bench"}, 1, 1, {.open = true});
     node.attach(machine);
     CHECK(node.listen(0, {}).has_value());
     node.start(0);
+    node.serve();
     const auto start = std::chrono::steady_clock::now();
     while (left > 0) shard.run_one();
     const std::chrono::duration<double, std::nano> took = std::chrono::steady_clock::now() - start;

@@ -14,22 +14,30 @@ inline constexpr std::int64_t work_capacity = 512;
 struct Keys {
   config::ServerKeys server;
   config::Key<std::string> files;
+  config::Key<std::string> root_keys;
 };
 
-inline Keys declare_keys(config::Schema& schema) {
+inline Keys declare_keys(config::Schema& schema, bool alone = true) {
   Keys keys;
   config::ServerDefaults defaults;
-  defaults.bind = "127.0.0.1:7499";
+  defaults.alone = alone;
+  defaults.bind = alone ? "127.0.0.1:7499" : "127.0.0.1:0";
   defaults.work_queue = work_capacity;
   keys.server = config::declare_server_keys(schema, defaults);
   keys.files = schema.add<std::string>({.name = "demo.files",
                                         .default_value = "",
                                         .doc = "Directory whose files `/file/{name}` serves; empty: none.",
                                         .reload = config::Reload::restart});
+  keys.root_keys =
+      schema.add<std::string>({.name = "demo.root_keys",
+                               .default_value = "",
+                               .doc = "The file of root keys whose capabilities `/guarded` asks for; empty: "
+                                      "it asks for none.",
+                               .reload = config::Reload::restart});
   return keys;
 }
 
-enum RouteIds : http::RouteId { mem, file, echo, job, stream };
+enum RouteIds : http::RouteId { mem, file, echo, job, stream, staged, guarded };
 
 inline constexpr serve::RouteSpec routes[] = {
     {{mem, http::Method::get | http::Method::head, "/mem/{name:Segment}"}, serve::Run::at_once, false, ""},
@@ -37,6 +45,8 @@ inline constexpr serve::RouteSpec routes[] = {
     {{echo, http::Method::post | http::Method::put, "/echo"}, serve::Run::queued, true, ""},
     {{job, http::Method::post | http::Method::get, "/job/{ms:Int}"}, serve::Run::queued, true, ""},
     {{stream, http::Method::get, "/stream/{parts:Int}"}, serve::Run::queued, false, ""},
+    {{staged, http::Method::post | http::Method::put, "/staged"}, serve::Run::staged, true, ""},
+    {{guarded, http::Method::get | http::Method::post, "/guarded"}, serve::Run::queued, true, "demo.write"},
 };
 
 inline constexpr TaskDeclaration tasks[] = {

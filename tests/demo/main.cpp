@@ -1,4 +1,5 @@
 // cairn-demo serve --bind H:P [--config FILE] [--set k=v]…
+// cairn-demo pair [--config FILE] [--set above.k=v]…
 // cairn-demo topology [--json|--mermaid]
 // cairn-demo config show|check [--config FILE] [--set k=v]…
 // cairn-demo docs DIR
@@ -108,24 +109,59 @@ class CountedService : public serve::Service {
   std::unique_ptr<serve::Service> inner_;
 };
 
-int serve_verb(const Arguments& a) {
-  config::Schema schema;
-  const demo::Keys keys = demo::declare_keys(schema);
+serve::HostOptions host_options(const Arguments& a) {
   serve::HostOptions options;
-  options.sources = [&] { return sources_of(a); };
+  options.sources = [&a] { return sources_of(a); };
   options.build = {CAIRN_VERSION, CAIRN_GIT, "demo"};
-  options.workers = demo::workers_per_shard;
-  options.ready = [](const std::string& address) {
-    fmt::print("cairn-demo serves http://{}/\n", address);
+  options.ready = [](std::span<const serve::Served> served) {
+    for (const serve::Served& each : served) fmt::print("cairn-demo serves http://{}/\n", each.address);
     std::fflush(stdout);
   };
   options.complain = [](const std::string& line) { fmt::print(stderr, "{}\n", line); };
-  return serve::run_host(
-      schema, keys.server,
-      [&](const config::Snapshot& snapshot) -> std::unique_ptr<serve::Service> {
-        return std::make_unique<CountedService>(demo::make_service(snapshot.get(keys.files)));
-      },
-      options);
+  return options;
+}
+
+serve::HostedService hosted(std::string prefix, const config::Schema& schema, const demo::Keys& keys) {
+  return {.prefix = std::move(prefix),
+          .schema = &schema,
+          .keys = keys.server,
+          .make = [keys](const config::Snapshot& snapshot)
+              -> std::expected<std::unique_ptr<serve::Service>, std::string> {
+            return std::make_unique<CountedService>(demo::make_service(snapshot.get(keys.files)));
+          },
+          .workers = demo::workers_per_shard,
+          .open_access = true};
+}
+
+int serve_verb(const Arguments& a) {
+  config::Schema schema;
+  const demo::Keys keys = demo::declare_keys(schema);
+  serve::HostOptions options = host_options(a);
+  std::unique_ptr<serve::RootKeys> root_keys;
+  options.root_keys = [&]() -> std::expected<serve::RootKeys*, std::string> {
+    auto sources = sources_of(a);
+    if (!sources) return std::unexpected(sources.error());
+    const auto loaded = config::load(schema, *sources);
+    if (!loaded) return std::unexpected(config::format_problems(loaded.error()));
+    const std::string& path = (*loaded)->get(keys.root_keys);
+    if (path.empty()) return nullptr;
+    auto opened = serve::RootKeys::open(path);
+    if (!opened) return std::unexpected(fmt::format("{}: {}", path, opened.error().context));
+    root_keys = std::move(*opened);
+    return root_keys.get();
+  };
+  return serve::run_host({hosted({}, schema, keys)}, options);
+}
+
+// Two services in one process; `above` counts as one that needs `below`.
+int pair_verb(const Arguments& a) {
+  config::Schema process, below, above;
+  serve::HostOptions options = host_options(a);
+  options.process_schema = &process;
+  options.process_keys = config::declare_process_keys(process);
+  const demo::Keys below_keys = demo::declare_keys(below, false);
+  const demo::Keys above_keys = demo::declare_keys(above, false);
+  return serve::run_host({hosted("below", below, below_keys), hosted("above", above, above_keys)}, options);
 }
 
 int config_verb(const Arguments& a) {
@@ -160,6 +196,7 @@ int docs_verb(const Arguments& a) {
 int main(int argc, char** argv) {
   const Arguments a = parse(argc, argv);
   if (!a.wrong && a.verb == "serve") return serve_verb(a);
+  if (!a.wrong && a.verb == "pair") return pair_verb(a);
   if (!a.wrong && a.verb == "topology") {
     fmt::print("{}", a.json      ? format_topology_json(demo::declaration)
                      : a.mermaid ? format_topology_mermaid(demo::declaration)
@@ -170,6 +207,7 @@ int main(int argc, char** argv) {
   if (!a.wrong && a.verb == "docs" && !a.word.empty()) return docs_verb(a);
   fmt::print(stderr,
              "usage: cairn-demo serve [--bind H:P] [--config FILE] [--set k=v]…\n"
+             "       cairn-demo pair [--config FILE] [--set above.k=v]…\n"
              "       cairn-demo topology [--json|--mermaid]\n"
              "       cairn-demo config show|check [--config FILE] [--set k=v]… [--json]\n"
              "       cairn-demo docs DIR\n");

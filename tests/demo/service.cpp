@@ -54,6 +54,11 @@ class EchoSource : public http::BodySource {
   std::size_t at_ = 0;
 };
 
+// A body that waits for its worker.
+struct StagedBody : http::RequestState {
+  std::vector<Buffer> parts;
+};
+
 // An open file kept for a second, as long as nobody else needs its place.
 struct OpenFile {
   std::shared_ptr<io::File> file;
@@ -89,9 +94,19 @@ class DemoShard : public serve::ServiceShard {
         return serve_echo(call, exchange);
       case job:
         return serve_job(call, exchange);
+      case staged:
+        return serve_staged(exchange);
+      case guarded:
+        return serve_guarded(exchange);
       default:
         return serve_stream(exchange);
     }
+  }
+  Task<Result<>> stage(Call call, Exchange& exchange) override {
+    auto kept = std::make_unique<StagedBody>();
+    std::vector<Buffer>& parts = kept->parts;
+    exchange.state = std::move(kept);
+    return read_body(call, exchange, parts);
   }
   void apply(const config::Snapshot&) override {}
 
@@ -145,16 +160,33 @@ class DemoShard : public serve::ServiceShard {
     response.answer_file("application/octet-stream", entry.file, 0, entry.size);
   }
 
-  Task<Result<>> serve_echo(Call call, Exchange& exchange) {
+  // NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the caller keeps them
+  Task<Result<>> read_body(Call call, Exchange& exchange, std::vector<Buffer>& parts) {
     serve::Body body(exchange, machine_.slab, settings_.decode);
-    std::vector<Buffer> parts;
     for (;;) {
       CO_TRY(Buffer part, co_await body.next(call));
-      if (part.empty()) break;
+      if (part.empty()) co_return Result<>{};
       parts.push_back(std::move(part));
     }
+  }
+
+  Task<Result<>> serve_echo(Call call, Exchange& exchange) {
+    std::vector<Buffer> parts;
+    CO_TRY_VOID(co_await read_body(call, exchange, parts));
     exchange.response.answer_stream("application/octet-stream",
                                     std::make_unique<EchoSource>(std::move(parts)));
+    co_return Result<>{};
+  }
+
+  Task<Result<>> serve_staged(Exchange& exchange) {
+    auto& body = static_cast<StagedBody&>(*exchange.state);
+    exchange.response.answer_stream("application/octet-stream",
+                                    std::make_unique<EchoSource>(std::move(body.parts)));
+    co_return Result<>{};
+  }
+
+  Task<Result<>> serve_guarded(Exchange& exchange) {
+    exchange.response.answer_view("text/plain", "allowed\n");
     co_return Result<>{};
   }
 

@@ -4,6 +4,7 @@
 #include "codec/decode_guard.h"
 
 #include <zlib.h>
+#include <zstd.h>
 
 #include <algorithm>
 #include <vector>
@@ -73,26 +74,35 @@ std::string compress(std::string_view text, int bits, int level) {
   return out;
 }
 
+std::string compress_zstd(std::string_view text, int level) {
+  std::string out(ZSTD_compressBound(text.size()), '\0');
+  const std::size_t size = ZSTD_compress(out.data(), out.size(), text.data(), text.size(), level);
+  CHECK(ZSTD_isError(size) == 0);
+  out.resize(size);
+  return out;
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   constexpr std::size_t head = 8;
   if (size < head) return 0;
   std::string body(reinterpret_cast<const char*>(data + head), size - head);
-  static constexpr const char* codings[] = {"gzip", "deflate", "deflate", "identity"};
-  static constexpr int bits[] = {31, 15, -15, 0};
-  unsigned which = data[0] & 3;
+  static constexpr const char* codings[] = {"gzip", "deflate", "deflate", "identity", "zstd", "br"};
+  static constexpr int bits[] = {31, 15, -15, 0, 0, 0};
+  // The top bit of the level chooses among the codings that came later.
+  unsigned which = (data[3] & 128) != 0 ? 4 + (data[0] & 1) : data[0] & 3;
   DecodeGuard guard{.ratio = 1u + data[1] % 64, .bytes = std::uint64_t{data[2]} << (data[0] >> 4 & 7)};
 
   std::string text;
-  bool made = which != 3 && (data[0] & 4) != 0;
+  bool made = bits[which] != 0 || which == 4 ? (data[0] & 4) != 0 : false;
   if (made) {
     // Each byte repeated by its successor's value squared: runs and noise in turn.
     for (std::size_t i = 0; i < body.size() && text.size() < 40'000; ++i) {
       auto times = static_cast<unsigned char>(body[(i + 1) % body.size()]);
       text.append(times > 200 ? std::size_t{times} * times : 1, body[i]);
     }
-    body = compress(text, bits[which], data[3] % 10);
+    body = which == 4 ? compress_zstd(text, data[3] % 16 - 4) : compress(text, bits[which], data[3] % 10);
     if (data[4] != 0) {
       std::size_t at = data[5] * body.size() / 256;
       body[at] = static_cast<char>(body[at] ^ data[4]);

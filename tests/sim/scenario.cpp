@@ -24,6 +24,7 @@ void declare_probes(io::sim::Probes& probes) {
                   "sim.431",
                   "sim.500_disk",
                   "sim.503_draining",
+                  "sim.503_starting",
                   "sim.504_queued",
                   "sim.504_running",
                   "sim.client_gone_cancels",

@@ -8,7 +8,7 @@
 #include "demo/service.h"
 #include "runtime/wait.h"
 #include "scenario.h"
-#include "serve/node.h"
+#include "serve/lifecycle.h"
 
 namespace cairn::simulator {
 namespace {
@@ -61,6 +61,14 @@ class Server::AuditedShard : public serve::ServiceShard {
     server_.seen(exchange);
     return inner_->try_answer(exchange);
   }
+  // Now and then long enough that somebody asks before it is there.
+  Task<Result<>> start(Call call) override {
+    const auto delay = static_cast<std::int64_t>(server_.scenario_.random().below(100));
+    if (delay < 30) CO_TRY_VOID(co_await sleep_for(call, Duration::millis(delay)));
+    co_return co_await inner_->start(call);
+  }
+  Task<> stop(Call call) override { return inner_->stop(call); }
+  Task<Result<>> stage(Call call, http::Exchange& exchange) override { return inner_->stage(call, exchange); }
   Task<Result<>> handle(Call call, http::Exchange& exchange) override {
     server_.started(exchange);
     Result<> outcome = co_await inner_->handle(call, exchange);
@@ -99,8 +107,7 @@ struct Server::Life {
             [] { return WallTime{}; }),
         service(owner),
         node(service, std::move(snapshot), owner.scenario_.declarations().keys.server, log, {"0", "0", "sim"},
-             self.shards(), owner.scenario_.plan().workers),
-        begun(self.shards(), false) {
+             self.shards(), owner.scenario_.plan().workers, {.open = true}) {
     machines.reserve(self.shards());
     for (unsigned i = 0; i < self.shards(); ++i) {
       machines.push_back(self.machine(i));
@@ -114,7 +121,12 @@ struct Server::Life {
       self.scope(i).spawn("reaper", reap(self.scope(i).call(), i));
     }
     node.health().set("config", true);
-    node.health().set("listener", true);
+    lifecycle = std::make_unique<serve::Lifecycle>(
+        std::vector{&node},
+        serve::LifecycleEvents{
+            .serving = [this] { server.serving_since_ = server.scenario_.world().now(); },
+            .drained = [this](const serve::Node&, unsigned, const DrainResult& result) { left(result); }});
+    self.scope(0).spawn("life", live(self.scope(0).call()));
     if (!server.scenario_.plan().publish) return;
     publishing = true;
     self.scope(0).spawn("publisher", publish_on(self.scope(0).call()));
@@ -123,10 +135,18 @@ struct Server::Life {
   // The node's own scopes are roots; the end of the machine is brought to them.
   Task<> reap(Call call, unsigned shard) {
     (void)co_await sleep_until(call, Instant::never());
-    if (begun[shard])
-      node.abort(shard);
-    else
-      begin(shard, current_shard()->now());
+    node.drain(shard, current_shard()->now(), [](DrainResult) {});
+    node.abort(shard);
+  }
+
+  Task<> live(Call call) {
+    auto outcome = co_await lifecycle->run(call);
+    if (!outcome || crashed) co_return;
+    if (outcome->failed != nullptr) server.scenario_.violate(server.name_ + ": could not start");
+    // A moment later, so that the task that tells us has ended too.
+    server.scenario_.world().after(Duration::millis(1), [&owner = server, &self = home, life = home.lives()] {
+      if (self.up() && self.lives() == life) owner.drained();
+    });
   }
 
   Task<> publish_on(Call call) {
@@ -141,13 +161,7 @@ struct Server::Life {
     publishing = false;
   }
 
-  void begin(unsigned shard, Instant deadline) {
-    if (begun[shard]) return;
-    begun[shard] = true;
-    node.drain(shard, deadline, [this, deadline](DrainResult result) { ended(deadline, result); });
-  }
-
-  void ended(Instant deadline, const DrainResult& result) {
+  void left(const DrainResult& result) {
     if (crashed) return;
     Scenario& scenario = server.scenario_;
     if (result.aborted > 0) {
@@ -161,11 +175,6 @@ struct Server::Life {
     if (!disturbed && scenario.world().now() > latest)
       scenario.violate(fmt::format("{}: drain ended {} ms after its deadline", server.name_,
                                    (scenario.world().now() - deadline).to_millis()));
-    if (++drained < home.shards()) return;
-    // A moment later, so that the task that tells us has ended too.
-    scenario.world().after(Duration::millis(1), [&owner = server, &self = home, life = home.lives()] {
-      if (self.up() && self.lives() == life) owner.drained();
-    });
   }
 
   Server& server;
@@ -174,8 +183,8 @@ struct Server::Life {
   AuditedService service;
   std::vector<io::Machine> machines;
   serve::Node node;
-  std::vector<bool> begun;
-  unsigned drained = 0;
+  std::unique_ptr<serve::Lifecycle> lifecycle;
+  Instant deadline = Instant::never();  // of the drain
   bool draining = false, aborting = false, crashed = false, publishing = false, disturbed = false;
   Bound inflight_bound, connection_bound;
 };
@@ -199,6 +208,7 @@ void Server::boot(io::sim::Node& node) {
     node_ = &node;
     node.disk().put("www/a.bin", served_file());
   }
+  serving_since_ = Instant::never();
   life_ = &node.make<Life>(*this, node, load(scenario_.declarations(), limits_, ++versions_));
 }
 
@@ -233,12 +243,13 @@ void Server::drain() {
   scenario_.hit(inflight(life.node) > 0 ? io::sim::Tag("sim.drain_with_inflight")
                                         : io::sim::Tag("sim.drain_idle"));
   life.node.health().set_draining();
-  for (unsigned i = 0; i < shards_; ++i)
-    CHECK(node_->mailbox(i)
-              .try_post_call([&life, i] {
-                life.begin(i, current_shard()->now() + Duration::millis(life.server.limits_.drain_ms));
-              })
-              .has_value());
+  CHECK(node_->mailbox(0)
+            .try_post_call([&life] {
+              const Duration within = Duration::millis(life.server.limits_.drain_ms);
+              life.deadline = current_shard()->now() + within;
+              life.lifecycle->end(within);
+            })
+            .has_value());
 }
 
 void Server::second_signal() {
@@ -247,8 +258,7 @@ void Server::second_signal() {
   last_abort_ = scenario_.world().now();
   scenario_.hit("sim.second_signal");
   Life& life = *life_;
-  for (unsigned i = 0; i < shards_; ++i)
-    CHECK(node_->mailbox(i).try_post_call([&life, i] { life.node.abort(i); }).has_value());
+  CHECK(node_->mailbox(0).try_post_call([&life] { life.lifecycle->abort(); }).has_value());
 }
 
 void Server::remember(const Limits& limits) {

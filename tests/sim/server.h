@@ -35,6 +35,8 @@ class Server {
   bool draining() const noexcept;
   Instant last_drain() const noexcept { return last_drain_; }
   Instant last_abort() const noexcept { return last_abort_; }
+  // It was still starting at some time since then.
+  bool was_starting(Instant since) const noexcept { return serving_since_ >= since; }
   std::string describe() const;
 
   void drain();          // the first signal
@@ -80,6 +82,7 @@ class Server {
   Life* life_ = nullptr;
   Publication publication_;
   Instant last_drain_{-1}, last_abort_{-1};
+  Instant serving_since_ = Instant::never();
 };
 
 // The file that every node serves.

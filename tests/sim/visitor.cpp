@@ -290,6 +290,15 @@ bool Visitor::judge(std::uint32_t id, Result<Answer>& answer, Method method, con
     hit("sim.500_disk");
     return false;
   }
+  // The answer to a HEAD does not say which 503 it is.
+  if (status == 503 && (answer->message == "still starting" ||
+                        (method == Method::head && server.was_starting(request.issued)))) {
+    hit("sim.503_starting");
+    if (!server.was_starting(request.issued)) complain(id, "still starting, long after the start");
+    if (!expected.admitted) complain(id, "still starting, said to what passes by every limit");
+    if (request.once && request.started > 0) complain(id, "still starting, but it was started");
+    return false;
+  }
   if (status == 503 && expected.queued && server.last_drain() >= Instant{0}) {
     hit("sim.503_draining");
     return false;
@@ -397,7 +406,7 @@ Task<> Visitor::ask_echo(Call call, Server& server) {
   const bool put = below(4) == 0;
   const Method method = put ? Method::put : Method::post;
   const std::uint32_t id = scenario_.open_request(server.number(), !put);
-  http::ClientRequest request = make(server, method, "/echo", id);
+  http::ClientRequest request = make(server, method, below(2) == 0 ? "/staged" : "/echo", id);
   const std::size_t size = below(std::uint64_t{1} << below(18));
   const std::string_view plain = noise(below(1024), size);
   std::string sent(plain);
@@ -413,7 +422,7 @@ Task<> Visitor::ask_echo(Call call, Server& server) {
     also = 413;
     must = true;
   } else if (form == 11) {
-    request.add_field("Content-Encoding", "br");
+    request.add_field("Content-Encoding", "compress");
     also = 415;
     must = true;
   }
@@ -500,7 +509,8 @@ Task<> Visitor::ask_health(Call call, Server& server) {
   if (answer && answer->status == 503 && form == 1) {
     scenario_.answered(503);
     hit("sim.not_ready");
-    if (server.last_drain() < Instant{0}) complain(id, "not ready, though nothing is wrong");
+    if (server.last_drain() < Instant{0} && !server.was_starting(scenario_.request(id).issued))
+      complain(id, "not ready, though nothing is wrong");
     co_return;
   }
   if (!judge(id, answer, method, {.statuses = {200}, .admitted = false, .reserved = beside})) co_return;

@@ -66,7 +66,7 @@ class Refused(unittest.TestCase):
                 self.assertIn(path, result.stderr)
 
     def test_what_is_not_built_says_so(self):
-        for setting in ("tls.enabled=true", "tls.cert=/x", "tls.key=/x", "amnesia.enabled=true", "auth.reads=required", "tracing.endpoint=http://127.0.0.1:1"):
+        for setting in ("tls.enabled=true", "tls.cert=/x", "tls.key=/x", "amnesia.enabled=true", "tracing.endpoint=http://127.0.0.1:1"):
             with self.subTest(setting):
                 self.assertRegex(self.refused("--set", setting)[0], "not built")
         path = self.file("[tls]\nenabled = true\n")

@@ -90,47 +90,49 @@ const ServiceDeclaration declaration{
     .writers = writers,
 };
 
-Keys declare_keys(config::Schema& schema, const std::string& prefix) {
+Keys declare_keys(config::Schema& schema, const Defaults& where) {
   using config::Reload;
   Keys keys;
   config::ServerDefaults defaults;
-  defaults.bind = "127.0.0.1:7410";
+  defaults.bind = where.bind;
+  defaults.uds_path = where.uds_path;
+  defaults.alone = where.alone;
   defaults.work_queue = work_capacity;
-  keys.server = config::declare_server_keys(schema, defaults, prefix);
-  const auto name = [&](const char* key) { return config::full_name(prefix, key); };
+  defaults.amnesia = true;
+  keys.server = config::declare_server_keys(schema, defaults);
   keys.data_dirs = schema.add<std::vector<std::string>>(
-      {.name = name("storage.data_dirs"),
-       .default_value = "[]",
+      {.name = "storage.data_dirs",
+       .default_value = "",
        .doc =
            "Directories that hold objects, each a store of its own; empty: `storage` in the data directory.",
        .reload = Reload::restart});
-  keys.segment_size = schema.add<Bytes>({.name = name("storage.segment_size"),
+  keys.segment_size = schema.add<Bytes>({.name = "storage.segment_size",
                                          .default_value = "256MiB",
                                          .doc = "Size at which a segment of the log is ended.",
                                          .reload = Reload::restart,
                                          .min = "16MiB",
                                          .max = "2GiB"});
-  keys.cache_bytes = schema.add<Bytes>({.name = name("storage.cache_bytes"),
+  keys.cache_bytes = schema.add<Bytes>({.name = "storage.cache_bytes",
                                         .default_value = "256MiB",
                                         .doc = "Memory for verified groups; with amnesia, for all objects.",
                                         .reload = Reload::restart,
                                         .min = "1MiB",
-                                        .max = "1TiB"});
-  keys.fsync = schema.add<bool>({.name = name("storage.fsync"),
+                                        .max = "1024GiB"});
+  keys.fsync = schema.add<bool>({.name = "storage.fsync",
                                  .default_value = "true",
                                  .doc = "Whether a write is durable before it is answered.",
                                  .reload = Reload::restart});
-  keys.chunk_size = schema.add<Bytes>({.name = name("storage.chunk_size"),
+  keys.chunk_size = schema.add<Bytes>({.name = "storage.chunk_size",
                                        .default_value = "64KiB",
                                        .doc = "Streaming step; the format fixes it at one group.",
                                        .reload = Reload::restart,
                                        .min = "64KiB",
                                        .max = "64KiB"});
-  keys.scrub_rate = schema.add<Rate>({.name = name("scrub.rate"),
+  keys.scrub_rate = schema.add<Rate>({.name = "scrub.rate",
                                       .default_value = "20MiB/s",
                                       .doc = "How fast the scrubber reads.",
                                       .reload = Reload::live});
-  keys.uploads_ttl = schema.add<Duration>({.name = name("uploads.ttl"),
+  keys.uploads_ttl = schema.add<Duration>({.name = "uploads.ttl",
                                            .default_value = "24h",
                                            .doc = "After this an upload that was not committed is ended.",
                                            .reload = Reload::restart,

@@ -23,8 +23,13 @@ struct Keys {
   config::Key<Rate> scrub_rate;
   config::Key<Duration> uploads_ttl;
 };
-// `prefix`: the table its keys are in when several services share a file; empty when it runs alone.
-Keys declare_keys(config::Schema& schema, const std::string& prefix = "");
+// Where it is when nobody says otherwise.
+struct Defaults {
+  bool alone = true;  // false: among other services of one process
+  std::string bind = "127.0.0.1:7410";
+  std::string uds_path = "";
+};
+Keys declare_keys(config::Schema& schema, const Defaults& where = {});
 
 enum RouteIds : http::RouteId {
   get_object,

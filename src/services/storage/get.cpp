@@ -5,6 +5,7 @@
 #include "codec/json_writer.h"
 #include "crypto/outboard.h"
 #include "http/conditional.h"
+#include "http/multipart.h"
 #include "http/query.h"
 #include "serve/answer.h"
 #include "services/storage/shard.h"

@@ -1,0 +1,237 @@
+// Every verb, declared once.
+#include "cairn/command.h"
+#include "cairn/verbs.h"
+
+namespace cairn::cli {
+namespace {
+
+using Example = std::string_view;
+
+constexpr Argument addresses[] = {
+    {"ADDR", "An address (b3:…) or the beginning of one, at least 6 digits.", Count::some}};
+constexpr Argument objects[] = {
+    {"ADDR[/PATH]", "An address or the beginning of one; /PATH is a file inside a directory.", Count::some}};
+
+// --- put
+constexpr Argument put_arguments[] = {
+    {"PATH", "A file, a directory, or - for stdin.", Count::some, Completes::file}};
+constexpr Flag put_flags[] = {
+    {"type", 0, "TYPE", "The media type, instead of the one the file name suggests."},
+    {"follow", 0, "", "Follow symbolic links; otherwise they are skipped and the exit code is 2."},
+    {"title", 0, "TEXT", "The title of a directory. Part of its address."},
+    {"created", 0, "", "The present time as a directory's time of creation. Part of its address."},
+    {"previous", 0, "ADDR", "The directory that this one replaces. Part of its address."},
+};
+constexpr Example put_examples[] = {"cairn put README.md", "cairn put -q photo.jpg", "tar c . | cairn put -",
+                                    "cairn put ./site"};
+
+// --- get, cat, ls, stat
+constexpr Argument get_arguments[] = {
+    {"ADDR[/PATH]", "What to get: an address or the beginning of one; /PATH is a file inside a directory."}};
+constexpr Flag get_flags[] = {
+    {"output", 'o', "FILE", "Where to: a file, a directory for a directory, - for stdout.", Completes::file},
+    {"raw", 0, "", "The bytes of a directory's manifest itself."},
+};
+constexpr Example get_examples[] = {"cairn get b3:0123abcd… -o photo.jpg", "cairn get b3:89ef0123… -o site"};
+constexpr Flag cat_flags[] = {{"raw", 0, "", "The bytes of a directory's manifest itself."}};
+constexpr Example cat_examples[] = {"cairn cat b3:89ef01/index.html"};
+constexpr Argument ls_arguments[] = {
+    {"ADDR", "A directory; without one, every object of the store.", Count::any}};
+constexpr Flag ls_flags[] = {{"prefix", 0, "ADDR", "Only objects whose address begins so."}};
+constexpr Example ls_examples[] = {"cairn ls", "cairn ls b3:89ef01", "cairn ls --json | jq .size"};
+
+// --- capabilities
+constexpr Flag op_flag{
+    "op", 0, "OP[,OP…]", "Only these operations: storage.put, storage.get …", Completes::nothing, {}, true};
+constexpr Flag svc_flag{"svc", 0, "SERVICE[,…]", "Only of these services.", Completes::nothing, {}, true};
+constexpr Flag tenant_flag{"tenant", 0, "TENANT", "Only for this tenant."};
+constexpr Flag addr_flag{"addr", 0, "ADDR", "Only about this object."};
+constexpr Flag name_flag{"name", 0, "PREFIX/", "Only names that begin so."};
+constexpr Flag max_bytes_flag{"max-bytes", 0, "SIZE", "At most so many bytes a request (64KiB, 1048576)."};
+constexpr Flag ip_flag{"ip", 0, "CIDR", "Only from this network."};
+constexpr Flag expires_flag{"expires", 0, "WHEN", "Only until then: a span (1h, 30d) or a time in RFC 3339."};
+constexpr Flag data_flag{"data", 0, "DIR", "The server's data directory (./cairn-data).",
+                         Completes::directory};
+constexpr Flag mint_flags[] = {data_flag, op_flag,        svc_flag, tenant_flag, addr_flag,
+                               name_flag, max_bytes_flag, ip_flag,  expires_flag};
+constexpr Flag attenuate_flags[] = {op_flag,   svc_flag,       tenant_flag, addr_flag,
+                                    name_flag, max_bytes_flag, ip_flag,     expires_flag};
+constexpr Argument token_arguments[] = {{"TOKEN", "A capability, or - to read it from stdin."}};
+constexpr Argument revoke_arguments[] = {
+    {"KEYID|TOKEN", "The id of a root key, or a capability minted under it; - reads it from stdin."}};
+constexpr Example mint_examples[] = {
+    "cairn cap mint --op storage.put,storage.get --tenant home --expires 1h"};
+constexpr Example attenuate_examples[] = {"cairn cap attenuate - --op storage.get --expires 10m < token"};
+constexpr Command cap_commands[] = {
+    {.name = "mint",
+     .summary = "Make a capability and print it.",
+     .text =
+         "Reads the root key in the data directory; works while the service runs, which need not be asked.",
+     .flags = mint_flags,
+     .examples = mint_examples,
+     .run = cap_mint_verb},
+    {.name = "attenuate",
+     .summary = "Narrow a capability and print the new one.",
+     .text = "Offline: whoever holds a capability may hand on a narrower one. The old one stays good.",
+     .arguments = token_arguments,
+     .flags = attenuate_flags,
+     .examples = attenuate_examples,
+     .run = cap_attenuate_verb},
+    {.name = "inspect",
+     .summary = "Say what a capability allows. Asks nobody.",
+     .arguments = token_arguments,
+     .run = cap_inspect_verb},
+    {.name = "revoke",
+     .summary = "Void every capability under a root key.",
+     .text = "In the data directory, or by a server with --url. Revoking the last good key makes a new one.",
+     .arguments = revoke_arguments,
+     .run = cap_revoke_verb,
+     .asks_daemon = true},
+};
+
+// --- about
+constexpr Argument service_argument[] = {{"SERVICE", "The service.", Count::one, Completes::service}};
+constexpr Argument check_arguments[] = {{"SERVICE", "The service.", Count::one, Completes::service},
+                                        {"FILE", "Its configuration.", Count::one, Completes::file}};
+constexpr Flag config_flag{"config", 0, "FILE", "The configuration (TOML).", Completes::file};
+constexpr Flag set_flag{
+    "set", 0,   "KEY=VALUE", "One key; stronger than the file and the environment.", Completes::nothing,
+    {},    true};
+constexpr Flag bind_flag{"bind", 0, "HOST:PORT", "Where to listen: server.bind."};
+constexpr Flag show_flags[] = {config_flag, set_flag, bind_flag};
+constexpr Flag set_flags[] = {set_flag};
+constexpr Command config_commands[] = {
+    {.name = "show",
+     .summary = "The effective configuration, and where each value came from.",
+     .arguments = service_argument,
+     .flags = show_flags,
+     .run = config_show_verb},
+    {.name = "check",
+     .summary = "Whether a configuration file would be accepted (78 when not).",
+     .arguments = check_arguments,
+     .flags = set_flags,
+     .run = config_check_verb},
+    {.name = "docs",
+     .summary = "The page about every key of a service.",
+     .arguments = service_argument,
+     .run = config_docs_verb},
+};
+constexpr Flag topology_flags[] = {{"mermaid", 0, "", "As a drawing for Mermaid."}};
+constexpr Argument shell_arguments[] = {{"SHELL", "bash, zsh or fish."}};
+constexpr Example completion_examples[] = {"source <(cairn completion bash)",
+                                           "cairn completion fish > ~/.config/fish/completions/cairn.fish"};
+constexpr Argument help_arguments[] = {{"VERB", "The verb to explain.", Count::any}};
+constexpr Argument docs_arguments[] = {{"DIR", "Where the pages go.", Count::one, Completes::directory}};
+
+// --- services
+constexpr Flag port_base_flag{"port-base", 0, "N", "Gateway at N, storage at N+10, index N+20 … (7400)."};
+constexpr Flag amnesia_flag{"amnesia", 0, "", "Keep everything in memory; write nothing to disk."};
+constexpr Flag up_flags[] = {data_flag, port_base_flag, amnesia_flag, config_flag, set_flag};
+constexpr Flag serve_flags[] = {data_flag, bind_flag, config_flag, set_flag};
+constexpr Example up_examples[] = {"cairn up", "cairn up --data /srv/cairn --port-base 8400"};
+constexpr Example storage_examples[] = {"cairn storage --data /srv/cairn --bind 127.0.0.1:7410"};
+
+constexpr Command verbs[] = {
+    {.name = "up",
+     .summary = "Start every service in this process.",
+     .text =
+         "The first start makes the data directory, its keys and an admin capability; again changes nothing.",
+     .flags = up_flags,
+     .examples = up_examples,
+     .run = up_verb},
+    {.name = "storage",
+     .summary = "Start the storage service alone.",
+     .flags = serve_flags,
+     .examples = storage_examples,
+     .run = storage_verb},
+    {.name = "put",
+     .summary = "Store files, directories or stdin; print their addresses.",
+     .text =
+         "A directory becomes a manifest: the same directory always has the same address. Large files go in "
+         "parts, several at once; the same command after a break sends only what is missing.",
+     .arguments = put_arguments,
+     .flags = put_flags,
+     .examples = put_examples,
+     .run = put_verb,
+     .asks_daemon = true},
+    {.name = "get",
+     .summary = "Fetch an object or a directory, verified as it arrives.",
+     .text = "Every 64 KiB are checked against the address before they are kept. An unfinished file is "
+             "FILE.part; "
+             "the same command goes on behind what is there and right.",
+     .arguments = get_arguments,
+     .flags = get_flags,
+     .examples = get_examples,
+     .run = get_verb,
+     .asks_daemon = true},
+    {.name = "cat",
+     .summary = "Write objects to stdout, verified.",
+     .arguments = objects,
+     .flags = cat_flags,
+     .examples = cat_examples,
+     .run = cat_verb,
+     .asks_daemon = true},
+    {.name = "ls",
+     .summary = "List objects, or what is in a directory.",
+     .arguments = ls_arguments,
+     .flags = ls_flags,
+     .examples = ls_examples,
+     .run = ls_verb,
+     .asks_daemon = true},
+    {.name = "stat",
+     .summary = "Say what an object is.",
+     .arguments = objects,
+     .run = stat_verb,
+     .asks_daemon = true},
+    {.name = "rm", .summary = "Delete objects.", .arguments = addresses, .run = rm_verb, .asks_daemon = true},
+    {.name = "pin",
+     .summary = "Keep objects from being deleted.",
+     .arguments = addresses,
+     .run = pin_verb,
+     .asks_daemon = true},
+    {.name = "unpin",
+     .summary = "Allow objects to be deleted again.",
+     .arguments = addresses,
+     .run = unpin_verb,
+     .asks_daemon = true},
+    {.name = "cap", .summary = "Capabilities: who may do what.", .commands = cap_commands},
+    {.name = "status", .summary = "How the server is.", .run = status_verb, .asks_daemon = true},
+    {.name = "health",
+     .summary = "Whether the server is ready (exit 0 or not).",
+     .run = health_verb,
+     .asks_daemon = true},
+    {.name = "doctor",
+     .summary = "What is wrong here, and what to do about it.",
+     .run = doctor_verb,
+     .asks_daemon = true},
+    {.name = "config", .summary = "The configuration of a service.", .commands = config_commands},
+    {.name = "topology",
+     .summary = "The tasks, queues, locks and writers of a service.",
+     .arguments = service_argument,
+     .flags = topology_flags,
+     .run = topology_verb},
+    {.name = "completion",
+     .summary = "Completions for a shell.",
+     .arguments = shell_arguments,
+     .examples = completion_examples,
+     .run = completion_verb},
+    {.name = "version", .summary = "What this program is.", .run = version_verb},
+    {.name = "help", .summary = "Explain a verb.", .arguments = help_arguments, .run = help_verb},
+    {.name = "docs",
+     .summary = "Write the pages that are made from declarations.",
+     .arguments = docs_arguments,
+     .run = docs_verb,
+     .hidden = true},
+};
+
+constexpr Command root{
+    .name = "cairn",
+    .summary =
+        "cairn: self-hosted, content-addressed storage: put files in, get addresses that prove themselves.",
+    .commands = verbs};
+
+}  // namespace
+
+const Command& command_tree() noexcept { return root; }
+
+}  // namespace cairn::cli

@@ -1,0 +1,93 @@
+#include "cairn/data_directory.h"
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+
+#include "crypto/secret_bytes.h"
+#include "io/entropy.h"
+#include "io/process.h"
+#include "io/small_file.h"
+
+namespace cairn::cli {
+namespace {
+
+std::expected<void, std::string> make_private(const std::string& path) {
+  if (::mkdir(path.c_str(), 0700) == 0 || errno == EEXIST) return {};
+  return std::unexpected(fmt::format("cannot make {}: {}", path, std::strerror(errno)));
+}
+
+crypto::KeyRing fresh_ring() {
+  io::KernelEntropy entropy;
+  std::array<std::byte, 40> seed;
+  entropy.fill(seed);
+  crypto::KeyRing ring(crypto::make_root_key(seed, io::wall_clock()));
+  crypto::wipe(seed);
+  return ring;
+}
+
+// Everything the local administrator may do; narrowed by whoever hands it on.
+std::string mint_admin(const crypto::KeyRing& ring) {
+  io::KernelEntropy entropy;
+  std::array<std::uint64_t, 2> random;
+  entropy.fill(std::as_writable_bytes(std::span(random)));
+  const crypto::RootKey* key = ring.find_minting();
+  if (key == nullptr) return {};
+  return crypto::format_token(crypto::mint(*key, "cairn", make_ulid(io::wall_clock(), random[0], random[1])));
+}
+
+std::expected<void, std::string> check_private(const std::string& path) {
+  struct stat is{};
+  if (::stat(path.c_str(), &is) != 0) return {};
+  if ((is.st_mode & 077) == 0) return {};
+  return std::unexpected(fmt::format("{} can be read by others (mode {:04o}); make it private: chmod 600 {}",
+                                     path, static_cast<unsigned>(is.st_mode & 07777), path));
+}
+
+}  // namespace
+
+std::expected<Prepared, std::string> prepare_data_directory(const std::string& directory,
+                                                            const std::vector<std::string>& services) {
+  Prepared prepared;
+  const std::string keys = directory + "/keys", root = keys + "/capability-root.key",
+                    admin = keys + "/admin.cap";
+  if (auto made = make_private(directory); !made) return std::unexpected(made.error());
+  for (const std::string& service : services) {
+    auto lock = io::LockFile::take(directory, service + ".lock", io::wall_clock());
+    if (!lock) return std::unexpected(lock.error());
+    prepared.locks.push_back(std::move(*lock));
+  }
+  if (auto made = make_private(keys); !made) return std::unexpected(made.error());
+  if (auto secret = check_private(root); !secret) return std::unexpected(secret.error());
+  if (auto secret = check_private(admin); !secret) return std::unexpected(secret.error());
+  if (!io::mark_file(root)) {
+    if (auto made = serve::RootKeys::create(root, fresh_ring());
+        !made && made.error().code != ErrorCode::conflict)
+      return std::unexpected(fmt::format("cannot write {}: {}", root, made.error().context));
+    prepared.made = true;
+  }
+  auto opened = serve::RootKeys::open(root);
+  if (!opened) return std::unexpected(fmt::format("{}: {}", root, opened.error().context));
+  prepared.keys = std::move(*opened);
+  if (!io::mark_file(admin)) {
+    std::string token = mint_admin(prepared.keys->current()->ring);
+    const Result<> written = io::replace_file(admin, token + "\n");
+    crypto::wipe(token);
+    if (!written) return std::unexpected(fmt::format("cannot write {}: {}", admin, written.error().context));
+  }
+  return prepared;
+}
+
+std::expected<Prepared, std::string> prepare_amnesia() {
+  Prepared prepared;
+  crypto::KeyRing ring = fresh_ring();
+  prepared.admin = mint_admin(ring);
+  prepared.keys = std::make_unique<serve::RootKeys>(std::move(ring));
+  prepared.made = true;
+  return prepared;
+}
+
+}  // namespace cairn::cli

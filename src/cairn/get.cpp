@@ -1,0 +1,180 @@
+// `cairn get`: an object, or the tree that a manifest describes, verified on its way to disk.
+#include <fmt/format.h>
+#include <sys/stat.h>
+
+#include <memory>
+
+#include "cairn/local_files.h"
+#include "cairn/objects.h"
+#include "cairn/parallel.h"
+#include "cairn/session.h"
+#include "cairn/verbs.h"
+#include "client/download.h"
+#include "client/upload.h"
+#include "codec/json_writer.h"
+
+namespace cairn::cli {
+namespace {
+
+using client::Failure;
+using client::Outcome;
+
+struct Getting {
+  Session* session;
+  Progress progress;
+  ExitOfSeveral exits;
+
+  explicit Getting(Session* of) : session(of), progress(of->terminal, "get") {}
+};
+
+struct Wanted {
+  std::string path;  // where it goes
+  Address address;
+  std::uint64_t size;  // as a manifest, or the server, says
+};
+
+struct Got {
+  std::uint64_t size = 0, transferred = 0;
+};
+
+// The file of an unfinished download, with what it holds from before.
+Task<Outcome<std::unique_ptr<io::File>>> open_part(Call call, io::Machine* machine, std::string path) {
+  const FileFacts facts = look_at(path, false);
+  if (facts.kind == FileKind::absent) {
+    CO_TRY(auto made, co_await machine->disk.open(call, path, io::OpenMode::create_new));
+    co_return std::move(made);
+  }
+  if (facts.kind != FileKind::file)
+    co_return fail(Failure(ErrorCode::conflict, fmt::format("{} is in the way", path)));
+  CO_TRY(auto opened, co_await machine->disk.open(call, path, io::OpenMode::write));
+  co_return std::move(opened);
+}
+
+// Whether the file is already what is wanted.
+Task<bool> is_there(Call call, io::Machine* machine, const Wanted* wanted) {
+  const FileFacts facts = look_at(wanted->path, false);
+  if (facts.kind != FileKind::file || facts.size != wanted->size) co_return false;
+  auto file = co_await machine->disk.open(call, wanted->path, io::OpenMode::read);
+  if (!file) co_return false;
+  const auto hash = co_await client::hash_file(call, file->get());
+  co_return hash && hash->address == wanted->address;
+}
+
+Task<Outcome<Got>> get_file(Call call, Getting* getting, Wanted wanted) {
+  io::Machine& machine = getting->session->machine;
+  if (co_await is_there(call, &machine, &wanted)) {
+    const std::uint64_t size = look_at(wanted.path, false).size;
+    getting->progress.moved(size);
+    co_return Got{size, 0};
+  }
+  if (look_at(wanted.path, false).kind == FileKind::directory)
+    co_return fail(Failure(ErrorCode::conflict, "a directory is in the way"));
+  const std::string part = wanted.path + ".part";
+  CO_TRY(const std::unique_ptr<io::File> file, co_await open_part(call, &machine, part));
+  CO_TRY(const std::uint64_t held, file->size());
+  client::FileDestination to(*file, held);
+  client::DownloadOptions options;
+  options.moved = [getting](std::uint64_t bytes) { getting->progress.moved(bytes); };
+  options.claimed_size = wanted.size;
+  CO_TRY(const client::Downloaded done,
+         co_await client::download(call, getting->session->storage, wanted.address, &to, options));
+  if (wanted.size != done.size)
+    co_return fail(Failure(ErrorCode::integrity, "the object has another size than was said"));
+  CO_TRY_VOID(co_await file->truncate(call, done.size));
+  CO_TRY_VOID(co_await file->sync_data(call));
+  set_usual_mode(part);
+  CO_TRY_VOID(co_await machine.disk.rename(call, part, wanted.path));
+  co_return Got{done.size, done.transferred};
+}
+
+void tell(Getting* getting, const Wanted& wanted, std::string_view shown, const Outcome<Got>& got) {
+  const Terminal& terminal = getting->session->terminal;
+  getting->progress.clear();
+  if (!got) {
+    getting->exits.add(exit_of(got.error()));
+    if (got.error().code() != ErrorCode::cancelled) terminal.complain(got.error(), shown);
+    return;
+  }
+  getting->exits.add(Exit::ok);
+  if (terminal.json()) {
+    std::string text;
+    codec::JsonWriter json(text);
+    json.begin_object().field("path", wanted.path).field("address", format_address(wanted.address));
+    json.field("size", got->size).field("transferred", got->transferred).end_object().finish();
+    terminal.line(text);
+  } else if (!terminal.quiet()) {
+    terminal.line(printable(wanted.path));
+  }
+}
+
+Task<> get_entry(Call call, Getting* getting, std::string root, const client::ManifestEntry* entry) {
+  Wanted wanted{root + "/" + entry->path, entry->address, entry->size};
+  Outcome<Got> got;
+  if (auto made = make_parents(root, entry->path); !made)
+    got = fail(std::move(made.error()));
+  else
+    got = co_await get_file(call, getting, wanted);
+  tell(getting, wanted, wanted.path, got);
+}
+
+Task<Exit> get_tree(Call call, Getting* getting, client::Manifest manifest, std::string root) {
+  const Terminal& terminal = getting->session->terminal;
+  if (look_at(root, true).kind == FileKind::absent && mkdir(root.c_str(), 0777) != 0) {
+    terminal.complain(Failure(ErrorCode::io_failed, "the directory cannot be made"), root);
+    co_return Exit::failed;
+  }
+  if (look_at(root, true).kind != FileKind::directory) {
+    terminal.complain(Failure(ErrorCode::conflict, "is not a directory"), root);
+    co_return Exit::conflict;
+  }
+  for (const client::ManifestEntry& entry : manifest.entries) getting->progress.expect(entry.size);
+  co_await run_parallel(
+      call, &getting->session->machine.shard, manifest.entries.size(), files_at_once,
+      [&](Call each, std::size_t i) { return get_entry(each, getting, root, &manifest.entries[i]); });
+  if (call.stopped()) co_return Exit::interrupted;
+  const Exit exit = getting->exits.exit();
+  if (exit == Exit::ok) terminal.say(fmt::format("{} files in {}", manifest.entries.size(), printable(root)));
+  co_return exit;
+}
+
+// The last part of a path inside a manifest, else the beginning of the address.
+std::string usual_name(const Found& found) {
+  if (found.path.empty()) return format_address(found.info.address).substr(3, 16);
+  return found.path.substr(found.path.rfind('/') + 1);
+}
+
+Task<Exit> get_named(Call call, Session* session) {
+  const Terminal& terminal = session->terminal;
+  const std::string& name = session->invocation.arguments[0];
+  auto found = co_await find_object(call, session, name);
+  if (!found) {
+    terminal.complain(found.error(), name);
+    co_return exit_of(found.error());
+  }
+  std::string to(session->invocation.get("output", usual_name(*found)));
+  while (to.size() > 1 && to.ends_with('/')) to.pop_back();
+  const bool raw = session->invocation.has("raw");
+  if (to == "-") co_return co_await write_to_stdout(call, session, *found, raw);
+  Getting getting(session);
+  if (found->is_manifest() && !raw) {
+    auto manifest = co_await read_manifest(call, session, found->info.address);
+    if (!manifest) {
+      terminal.complain(manifest.error(), name);
+      co_return exit_of(manifest.error());
+    }
+    co_return co_await get_tree(call, &getting, std::move(*manifest), std::move(to));
+  }
+  if (look_at(to, true).kind == FileKind::directory) to += "/" + usual_name(*found);
+  const Wanted wanted{to, found->info.address, found->size.value_or(found->info.size)};
+  getting.progress.expect(wanted.size);
+  const auto got = co_await get_file(call, &getting, wanted);
+  tell(&getting, wanted, name, got);
+  if (call.stopped()) terminal.say("interrupted; the same command goes on where it was");
+  co_return getting.exits.exit();
+}
+
+}  // namespace
+
+int get_verb(const Invocation& invocation) { return ask_about_objects(invocation, get_named); }
+
+}  // namespace cairn::cli

@@ -1,0 +1,161 @@
+// `cairn cat`, `ls` and `stat`: objects looked at.
+#include <fmt/format.h>
+
+#include "cairn/objects.h"
+#include "cairn/verbs.h"
+#include "codec/json_writer.h"
+
+namespace cairn::cli {
+namespace {
+
+using client::Failure;
+
+Exit complain(Session* session, const Failure& failure, std::string_view about = {}) {
+  if (failure.code() != ErrorCode::cancelled) session->terminal.complain(failure, about);
+  return exit_of(failure);
+}
+
+Task<Exit> cat_all(Call call, Session* session) {
+  ExitOfSeveral exits;
+  for (const std::string& name : session->invocation.arguments) {
+    auto found = co_await find_object(call, session, name);
+    if (!found)
+      exits.add(complain(session, found.error(), name));
+    else
+      exits.add(co_await write_to_stdout(call, session, std::move(*found), session->invocation.has("raw")));
+    if (call.stopped()) co_return Exit::interrupted;
+  }
+  co_return exits.exit();
+}
+
+bool list_object(const Terminal& terminal, const client::ObjectInfo& one) {
+  const std::string address = format_address(one.address);
+  if (terminal.json()) {
+    std::string text;
+    codec::JsonWriter json(text);
+    json.begin_object().field("address", address).field("size", one.size);
+    if (one.pinned) json.field("pinned", *one.pinned);
+    json.end_object().finish();
+    return terminal.line(text);
+  }
+  if (terminal.quiet()) return terminal.line(address);
+  return terminal.line(
+      fmt::format("{}  {:>12}{}", address, one.size, one.pinned.value_or(false) ? "  pinned" : ""));
+}
+
+Task<Exit> list_objects(Call call, Session* session) {
+  client::ListQuery query;
+  query.prefix = session->invocation.get("prefix", "");
+  for (;;) {
+    auto page = co_await session->storage->list(call, query);
+    if (!page) co_return complain(session, page.error());
+    for (const client::ObjectInfo& one : page->objects)
+      if (!list_object(session->terminal, one)) co_return Exit::failed;
+    if (page->next.empty()) co_return Exit::ok;
+    if (page->next == query.after)
+      co_return complain(session, Failure(ErrorCode::upstream, "the server's list does not go on"));
+    query.after = std::move(page->next);
+  }
+}
+
+void list_entry(const Terminal& terminal, const client::ManifestEntry& entry) {
+  const std::string address = format_address(entry.address);
+  if (terminal.json()) {
+    std::string text;
+    codec::JsonWriter json(text);
+    json.begin_object().field("path", entry.path).field("address", address).field("size", entry.size);
+    json.field("type", entry.media_type).end_object().finish();
+    terminal.line(text);
+  } else if (terminal.quiet()) {
+    terminal.line(address);
+  } else {
+    terminal.line(fmt::format("{}  {:>12}  {}", address, entry.size, printable(entry.path)));
+  }
+}
+
+Task<Exit> list_manifest(Call call, Session* session, std::string name) {
+  auto found = co_await find_object(call, session, name);
+  if (!found) co_return complain(session, found.error(), name);
+  if (!found->is_manifest()) {
+    session->terminal.complain("invalid", fmt::format("{} is not a directory", printable(name)), {},
+                               fmt::format("cairn stat {}", printable(name)));
+    co_return Exit::failed;
+  }
+  auto manifest = co_await read_manifest(call, session, found->info.address);
+  if (!manifest) co_return complain(session, manifest.error(), name);
+  for (const client::ManifestEntry& entry : manifest->entries) list_entry(session->terminal, entry);
+  co_return Exit::ok;
+}
+
+Task<Exit> list_all(Call call, Session* session) {
+  if (session->invocation.arguments.empty()) co_return co_await list_objects(call, session);
+  ExitOfSeveral exits;
+  for (const std::string& name : session->invocation.arguments)
+    exits.add(co_await list_manifest(call, session, name));
+  co_return exits.exit();
+}
+
+void tell_facts(const Terminal& terminal, const Found& found, const client::Manifest* manifest) {
+  const std::string address = format_address(found.info.address);
+  if (terminal.json()) {
+    std::string text;
+    codec::JsonWriter json(text);
+    json.begin_object().field("address", address).field("size", found.info.size);
+    json.field("type", found.info.media_type);
+    if (manifest != nullptr) {
+      std::uint64_t sum = 0;
+      for (const client::ManifestEntry& entry : manifest->entries) sum += entry.size;
+      json.field("kind", client::name_of(manifest->kind)).field("entries", manifest->entries.size());
+      json.field("content_size", sum);
+      if (manifest->title) json.field("title", *manifest->title);
+      if (manifest->created) json.field("created", format_rfc3339(*manifest->created));
+      if (manifest->previous) json.field("previous", format_address(*manifest->previous));
+    }
+    json.end_object().finish();
+    terminal.line(text);
+    return;
+  }
+  if (terminal.quiet()) {
+    terminal.line(address);
+    return;
+  }
+  terminal.line(fmt::format("address  {}", address));
+  terminal.line(fmt::format("size     {} ({})", found.info.size, human_bytes(found.info.size)));
+  terminal.line(fmt::format("type     {}", printable(found.info.media_type)));
+  if (manifest == nullptr) return;
+  std::uint64_t sum = 0;
+  for (const client::ManifestEntry& entry : manifest->entries) sum += entry.size;
+  terminal.line(fmt::format("kind     {}", client::name_of(manifest->kind)));
+  terminal.line(fmt::format("entries  {} ({})", manifest->entries.size(), human_bytes(sum)));
+  if (manifest->title) terminal.line(fmt::format("title    {}", printable(*manifest->title)));
+  if (manifest->created) terminal.line(fmt::format("created  {}", format_rfc3339(*manifest->created)));
+  if (manifest->previous) terminal.line(fmt::format("previous {}", format_address(*manifest->previous)));
+}
+
+Task<Exit> stat_one(Call call, Session* session, std::string name) {
+  auto found = co_await find_object(call, session, name);
+  if (!found) co_return complain(session, found.error(), name);
+  if (!found->is_manifest()) {
+    tell_facts(session->terminal, *found, nullptr);
+    co_return Exit::ok;
+  }
+  auto manifest = co_await read_manifest(call, session, found->info.address);
+  if (!manifest) co_return complain(session, manifest.error(), name);
+  tell_facts(session->terminal, *found, &*manifest);
+  co_return Exit::ok;
+}
+
+Task<Exit> stat_all(Call call, Session* session) {
+  ExitOfSeveral exits;
+  for (const std::string& name : session->invocation.arguments)
+    exits.add(co_await stat_one(call, session, name));
+  co_return exits.exit();
+}
+
+}  // namespace
+
+int cat_verb(const Invocation& invocation) { return ask_about_objects(invocation, cat_all); }
+int ls_verb(const Invocation& invocation) { return ask_about_objects(invocation, list_all); }
+int stat_verb(const Invocation& invocation) { return ask_about_objects(invocation, stat_all); }
+
+}  // namespace cairn::cli

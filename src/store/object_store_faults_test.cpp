@@ -1,0 +1,241 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "store/simulated_store.h"
+
+namespace cairn::store {
+namespace {
+
+using io::sim::DiskCall;
+using io::sim::DiskFailure;
+
+Address address_of(std::string_view bytes) { return crypto::hash_object(as_bytes(bytes)); }
+std::vector<KvPair> without_point(std::vector<KvPair> pairs) {
+  std::erase_if(pairs, [](const KvPair& pair) { return pair.key == log_point_key(); });
+  return pairs;
+}
+bool are_equal(const std::vector<KvPair>& a, const std::vector<KvPair>& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const KvPair& left, const KvPair& right) {
+    return left.key == right.key && left.value == right.value;
+  });
+}
+
+TEST(FullDisk, puts_are_refused_while_reads_and_deletes_go_on_until_there_is_room) {
+  SimulatedStore s;
+  s.options.segment_size = 512 << 10;
+  s.options.reserve = 256 << 10;
+  s.disk().set_capacity(4 << 20);
+  ASSERT_TRUE(s.open());
+  std::vector<Address> there;
+  Result<Outcome> last = fail(ErrorCode::internal, "none yet");
+  for (std::uint64_t i = 0; i < 2000; ++i) {
+    last = s.put(sample(20'000, i + 1));
+    if (!last) break;
+    there.push_back(last->address);
+  }
+  ASSERT_FALSE(last);
+  EXPECT_EQ(last.error().code, ErrorCode::storage_full);
+  EXPECT_TRUE(s.store->status().full);
+  EXPECT_FALSE(s.store->writable());
+  EXPECT_FALSE(s.store->status().fenced);
+  EXPECT_GT(there.size(), 100u);
+  for (std::size_t i = 0; i < there.size(); i += 10) EXPECT_TRUE(s.read(there[i]));
+  const auto existing = s.put(sample(20'000, 1));
+  EXPECT_TRUE(existing && existing->existed);
+  // Deletes go on, and free space.
+  for (std::size_t i = 0; i < there.size(); ++i)
+    if (i % 8 != 0) ASSERT_TRUE(s.remove(there[i])) << i;
+  for (int round = 0; round < 100; ++round) {
+    const auto worked = s.run(s.store->home().compact_once(s.call()));
+    ASSERT_TRUE(worked) << worked.error().context;
+    if (!*worked) break;
+  }
+  s.world.run_for(Duration::seconds(5));
+  const auto again = s.put("there is room");
+  EXPECT_TRUE(again) << again.error().context;
+  EXPECT_FALSE(s.store->status().full);
+  for (std::size_t i = 0; i < there.size(); ++i)
+    EXPECT_EQ(code_of(s.read(there[i])), i % 8 == 0 ? ErrorCode::ok : ErrorCode::not_found) << i;
+}
+
+TEST(FullDisk, a_delete_does_not_fail_together_with_the_put_beside_it) {
+  for (std::uint64_t seed = 1; seed <= 10; ++seed) {
+    SimulatedStore s(seed);
+    s.options.reserve = 64 << 10;
+    ASSERT_TRUE(s.open());
+    const Address old = s.put("old")->address;
+    s.disk().set_capacity(s.disk().used() + 3000);
+    std::vector<std::shared_ptr<std::optional<Result<Outcome>>>> changes;
+    changes.push_back(s.start(s.put_task(sample(100'000))));
+    changes.push_back(s.start(s.port().remove(s.call(), old)));
+    ASSERT_TRUE(s.world.run_until([&] {
+      return std::all_of(changes.begin(), changes.end(), [](auto& one) { return one->has_value(); });
+    }));
+    EXPECT_EQ(code_of(**changes[0]), ErrorCode::storage_full);
+    EXPECT_EQ(code_of(**changes[1]), ErrorCode::ok) << seed;
+    EXPECT_EQ(code_of(s.read(old)), ErrorCode::not_found);
+  }
+}
+
+TEST(FailingDisk, a_sync_error_fences_writes_and_reads_go_on) {
+  SimulatedStore s;
+  ASSERT_TRUE(s.open());
+  const std::string bytes = sample(70'000);
+  ASSERT_TRUE(s.put(bytes));
+  s.disk().fail_call(DiskCall::sync_data, 1);
+  s.disk().fail_call(DiskCall::write, 1);
+  EXPECT_EQ(code_of(s.put("lost")), ErrorCode::degraded);
+  EXPECT_TRUE(s.store->status().fenced);
+  EXPECT_FALSE(s.store->writable());
+  s.disk().heal();
+  // The error is not forgotten because the next sync succeeds.
+  EXPECT_EQ(code_of(s.put("more")), ErrorCode::degraded);
+  EXPECT_EQ(code_of(s.remove(address_of(bytes))), ErrorCode::degraded);
+  s.cache().erase(address_of(bytes));
+  EXPECT_TRUE(s.read(address_of(bytes)) == Result<std::string>(bytes));
+  EXPECT_EQ(code_of(s.read(address_of("lost"))), ErrorCode::not_found);
+  s.stop();
+  ASSERT_TRUE(s.open());
+  EXPECT_FALSE(s.store->status().fenced);
+  EXPECT_TRUE(s.read(address_of(bytes)));
+  EXPECT_TRUE(s.put("more"));
+}
+
+TEST(FailingDisk, an_index_that_cannot_be_written_fences_and_the_next_start_catches_up) {
+  SimulatedStore s;
+  ASSERT_TRUE(s.open());
+  ASSERT_TRUE(s.put("first"));
+  // Neither the index nor its memory of what waits takes any more.
+  s.disk().fail_call(DiskCall::write, 2, DiskFailure::error, true);
+  std::size_t stored = 0;
+  Result<Outcome> last = Outcome{};
+  for (std::uint64_t i = 0; i < 20 && last; ++i) {
+    last = s.put(sample(500, i + 1));
+    stored += last ? 1u : 0u;
+  }
+  EXPECT_EQ(code_of(last), ErrorCode::degraded);
+  s.disk().heal();
+  s.stop();
+  ASSERT_TRUE(s.open());
+  for (std::uint64_t i = 0; i < stored; ++i) EXPECT_TRUE(s.read(address_of(sample(500, i + 1))));
+}
+
+TEST(FailingDisk, a_read_error_is_told_and_is_no_quarantine) {
+  SimulatedStore s;
+  ASSERT_TRUE(s.open());
+  const std::string bytes = sample(70'000);
+  ASSERT_TRUE(s.put(bytes));
+  s.disk().faults.cold = 1'000'000;
+  s.disk().fail_call(DiskCall::read, 1, DiskFailure::error, true);
+  EXPECT_EQ(code_of(s.read(address_of(bytes))), ErrorCode::io_failed);
+  s.disk().heal();
+  EXPECT_TRUE(s.read(address_of(bytes)) == Result<std::string>(bytes));
+  EXPECT_EQ(s.store->status().quarantined, 0u);
+}
+
+TEST(FailingDisk, compaction_goes_around_a_segment_that_cannot_be_read) {
+  SimulatedStore s;
+  ASSERT_TRUE(s.open());
+  ASSERT_TRUE(s.put(sample(3000, 1)));
+  ASSERT_TRUE(s.run(s.store->home().roll(s.call())));
+  ASSERT_TRUE(s.put(sample(500, 2)));
+  ASSERT_TRUE(s.run(s.store->home().roll(s.call())));
+  s.disk().fail_call(DiskCall::read, 1);
+  EXPECT_FALSE(s.compact());
+  s.disk().heal();
+  EXPECT_TRUE(s.compact());
+  EXPECT_TRUE(s.read(address_of(sample(3000, 1))));
+  EXPECT_TRUE(s.read(address_of(sample(500, 2))));
+}
+
+struct Lost {
+  const char* name;
+  void (*how)(SimulatedStore&);
+};
+class Index : public testing::TestWithParam<Lost> {};
+
+TEST_P(Index, comes_back_as_it_was) {
+  SimulatedStore s;
+  s.options.segment_size = 24 << 10;
+  ASSERT_TRUE(s.open());
+  for (std::uint64_t i = 0; i < 30; ++i) ASSERT_TRUE(s.put(sample(900, i + 1)));
+  for (std::uint64_t i = 0; i < 30; i += 3) ASSERT_TRUE(s.remove(address_of(sample(900, i + 1))));
+  ASSERT_TRUE(s.pin(address_of(sample(900, 5))));
+  const Ulid open = s.begin()->token;
+  ASSERT_TRUE(s.part(open, 0, "bytes"));
+  ASSERT_TRUE(s.run(s.store->home().roll(s.call())));
+  ASSERT_TRUE(s.compact());
+  ASSERT_TRUE(s.put("last"));
+  const auto kept = without_point(s.index());
+  ASSERT_TRUE(s.close());
+  GetParam().how(s);
+  s.make_cache();
+  ASSERT_TRUE(s.open());
+  EXPECT_TRUE(are_equal(without_point(s.index()), kept));
+  for (std::uint64_t i = 0; i < 30; ++i)
+    EXPECT_EQ(code_of(s.read(address_of(sample(900, i + 1)))),
+              i % 3 == 0 ? ErrorCode::not_found : ErrorCode::ok);
+  EXPECT_EQ(code_of(s.remove(address_of(sample(900, 5)))), ErrorCode::pinned);
+  EXPECT_EQ((**s.upload(open)).contiguous, 5u);
+  EXPECT_EQ(*s.read(address_of("last")), "last");
+  EXPECT_TRUE(s.put("more"));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    ObjectStore, Index,
+    testing::Values(
+        Lost{"untouched", [](SimulatedStore&) {}},
+        Lost{"deleted",
+             [](SimulatedStore& s) { CHECK(s.run(s.machine().disk.unlink(s.call(), "data/index/map"))); }},
+        Lost{"header_damaged", [](SimulatedStore& s) { CHECK(s.disk().rot("data/index/map", 3)); }},
+        Lost{"behind_by_rot",
+             [](SimulatedStore& s) {
+               CHECK(s.disk().rot("data/index/map", s.disk().view().text("data/index/map").size() - 40));
+             }},
+        Lost{"far_behind_by_rot", [](SimulatedStore& s) { CHECK(s.disk().rot("data/index/map", 60)); }}),
+    [](const auto& one) { return one.param.name; });
+
+// An index that knows more than the log is not trusted: it is made anew.
+TEST(IndexAhead, of_the_log_is_made_anew) {
+  SimulatedStore s;
+  ASSERT_TRUE(s.open());
+  ASSERT_TRUE(s.put(sample(900, 1)));
+  s.stop();
+  const io::sim::Image before = s.disk().view();
+  ASSERT_TRUE(s.open());
+  ASSERT_TRUE(s.put(sample(900, 2)));
+  ASSERT_TRUE(s.close());
+  // The log as it was, the index as it is.
+  io::sim::Image mixed = s.disk().view();
+  const std::string path = segment_path("data/segments", 1);
+  mixed.put(path, before.text(path), 1000);
+  s.disk().load(mixed);
+  s.make_cache();
+  ASSERT_TRUE(s.open());
+  EXPECT_TRUE(s.read(address_of(sample(900, 1))));
+  EXPECT_EQ(code_of(s.read(address_of(sample(900, 2)))), ErrorCode::not_found);
+  EXPECT_EQ(s.store->status().objects, 1u);
+  EXPECT_EQ(s.list().size(), 1u);
+}
+
+TEST(SlowDisk, an_answer_that_comes_too_late_changes_nothing_of_what_is_stored) {
+  SimulatedStore s;
+  ASSERT_TRUE(s.open());
+  s.disk().stall(Duration::seconds(20));
+  const std::string bytes = sample(100);
+  EXPECT_TRUE(s.put(bytes));
+  EXPECT_TRUE(s.read(address_of(bytes)));
+  s.disk().stall(Duration::seconds(120));
+  EXPECT_EQ(code_of(s.put("beyond the log's patience")), ErrorCode::degraded);
+  s.disk().heal();
+  s.world.run_for(Duration::seconds(200));
+  s.stop();
+  ASSERT_TRUE(s.open());
+  EXPECT_TRUE(s.read(address_of(bytes)));
+  EXPECT_TRUE(s.put("more"));
+}
+
+}  // namespace
+}  // namespace cairn::store

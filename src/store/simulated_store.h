@@ -1,0 +1,207 @@
+// For tests: an object store on a simulated disk. Operations one at a time with run(), or together with
+// start().
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "crypto/outboard.h"
+#include "io/sim/memory.h"
+#include "io/sim/world.h"
+#include "store/log_kv.h"
+#include "store/object_home.h"
+#include "store/object_store.h"
+#include "store/store_port.h"
+
+namespace cairn::store {
+
+// Bytes that are the same for the same numbers, and no others.
+inline std::string sample(std::size_t size, std::uint64_t seed = 1) {
+  Random random(seed * 1'000'003 + size);
+  std::string bytes(size, '\0');
+  for (std::size_t i = 0; i < size; i += 8) {
+    const std::uint64_t word = random.next();
+    std::memcpy(bytes.data() + i, &word, std::min<std::size_t>(8, size - i));
+  }
+  return bytes;
+}
+
+inline ErrorCode code_of(const auto& result) { return result ? ErrorCode::ok : result.error().code; }
+
+class SimulatedStore {
+ public:
+  explicit SimulatedStore(std::uint64_t seed = 1, unsigned shards = 1, LogKvOptions kv_options = {})
+      : world(seed), node(world.add_node("a", shards)), maker(kv_options), shards_(shards) {
+    for (unsigned i = 0; i < shards; ++i) machines_.push_back(node.machine(i));
+    options.directory = "data";
+    options.segment_size = 16 << 20;
+    options.reserve = 0;
+    make_cache();
+  }
+  ~SimulatedStore() {
+    stop();
+    cache_.reset();
+    world.stop();
+  }
+
+  // --- running
+  template <class T>
+  static Task<> into(Task<T> task, std::shared_ptr<std::optional<T>> out) {
+    out->emplace(co_await std::move(task));
+  }
+  template <class T>
+  std::shared_ptr<std::optional<T>> start(Task<T> task, unsigned shard = 0) {
+    auto out = std::make_shared<std::optional<T>>();
+    node.scope(shard).spawn("operation", into(std::move(task), out));
+    return out;
+  }
+  template <class T>
+  T run(Task<T> task, unsigned shard = 0) {
+    auto out = start(std::move(task), shard);
+    CHECK(world.run_until([&] { return out->has_value(); }));
+    return std::move(**out);
+  }
+  Call call(unsigned shard = 0) { return node.scope(shard).call(); }
+  io::sim::SimDisk& disk() { return node.disk(); }
+  io::Machine& machine(unsigned shard = 0) { return machines_[shard]; }
+  GroupCache& cache() { return *cache_; }
+  void make_cache() {
+    constexpr std::uint64_t capacity = GroupCache::least_capacity;
+    cache_ = std::make_unique<GroupCache>(
+        std::make_unique<io::sim::SimArena>(static_cast<std::size_t>(GroupCache::arena_bytes(capacity))),
+        capacity);
+  }
+
+  // --- opening. Without the tasks nothing changes the store; reads go.
+  Result<> open(bool with_tasks = true) {
+    stop();
+    store = std::make_unique<ObjectStore>(options, maker, *cache_);
+    if (auto opened = run(store->open(call(), machines_[0], log)); !opened) {
+      store.reset();
+      return opened;
+    }
+    for (unsigned i = 0; i < shards_; ++i) ports.push_back(store->make_port(machines_[i]));
+    if (with_tasks) {
+      tasks_ = std::make_unique<Scope>(node.shard(), call());
+      tasks_->spawn("commit", store->home().commit_loop(tasks_->call()));
+    }
+    return {};
+  }
+  // As a process that is killed: nothing is flushed. Operations under way are waited for.
+  void stop() {
+    if (tasks_) {
+      tasks_->cancel(StopReason::draining);
+      CHECK(world.run_until([&] { return tasks_->empty(); }));
+      tasks_.reset();
+    }
+    ports.clear();
+    store.reset();
+  }
+  Result<> close() {
+    if (tasks_) {
+      tasks_->cancel(StopReason::draining);
+      CHECK(world.run_until([&] { return tasks_->empty(); }));
+      tasks_.reset();
+    }
+    ports.clear();
+    auto closed = run(store->close(call()));
+    store.reset();
+    return closed;
+  }
+  Scope& tasks() { return *tasks_; }
+  StorePort& port(unsigned shard = 0) { return *ports[shard]; }
+
+  // --- operations
+  Draft::Taken draft(std::string_view bytes, Address& address, std::string media_type = "text/plain") {
+    Draft made(budget, 0);
+    CHECK(made.add(as_bytes(bytes)));
+    return made.take_object(std::move(media_type), address);
+  }
+  Task<Result<Outcome>> put_task(std::string_view bytes, unsigned shard = 0) {
+    Address address;
+    Draft::Taken taken = draft(bytes, address);
+    return port(shard).put(call(shard), address, std::move(taken));
+  }
+  Result<Outcome> put(std::string_view bytes) { return run(put_task(bytes)); }
+  Result<Outcome> begin(std::uint64_t size = 0) {
+    return run(port().begin_upload(call(), size, "text/plain"));
+  }
+  Task<Result<Outcome>> part_task(Ulid token, std::uint32_t index, std::string_view bytes,
+                                  unsigned shard = 0) {
+    Draft made(budget, index);
+    CHECK(made.add(as_bytes(bytes)));
+    PartRecord part;
+    Draft::Taken taken = made.take_part(token, part);
+    return port(shard).put_part(call(shard), std::move(part), std::move(taken));
+  }
+  Result<Outcome> part(Ulid token, std::uint32_t index, std::string_view bytes) {
+    return run(part_task(token, index, bytes));
+  }
+  Result<Outcome> commit(Ulid token, std::optional<Address> address = {}) {
+    return run(port().commit_upload(call(), token, address, ""));
+  }
+  Result<Outcome> abort(Ulid token) { return run(port().abort_upload(call(), token)); }
+  Result<Outcome> remove(const Address& address) { return run(port().remove(call(), address)); }
+  Result<Outcome> pin(const Address& address, bool pinned = true) {
+    return run(port().pin(call(), address, pinned));
+  }
+  Result<std::optional<UploadState>> upload(Ulid token) { return run(port().upload_state(call(), token)); }
+
+  // All of it; `not_found` when it is not there.
+  static Task<Result<std::string>> read_task(Call call, StorePort& port, Address address) {
+    CO_TRY(const LocatedPtr object, co_await port.find(call, address));
+    if (!object) co_return fail(ErrorCode::not_found, "no such object");
+    std::string bytes;
+    for (std::uint64_t group = 0; group < crypto::group_count(object->entry.size); ++group) {
+      CO_TRY(const GroupBytes read, co_await port.read_group(call, object, group));
+      bytes.append(as_text(read.bytes()));
+    }
+    co_return bytes;
+  }
+  Result<std::string> read(const Address& address, unsigned shard = 0) {
+    return run(read_task(call(shard), port(shard), address), shard);
+  }
+  std::vector<Listed> list() {
+    auto listed = run(port().list(call(), "", std::nullopt, 1'000'000));
+    CHECK(listed);
+    return std::move(*listed);
+  }
+  // Rounds of compaction until there is nothing to do; how many did something.
+  Result<unsigned> compact() {
+    for (unsigned rounds = 0;; ++rounds) {
+      auto worked = run(store->home().compact_once(call()));
+      if (!worked) return fail(worked.error());
+      if (!*worked) return rounds;
+    }
+  }
+  // Everything the index holds.
+  std::vector<KvPair> index() {
+    auto kv = store->engine().make_port(machines_[0]);
+    auto all = run(kv->scan(call(), std::string(1, '\0'), "\x7f", 10'000'000));
+    CHECK(all);
+    return std::move(*all);
+  }
+  void forget_cached(const std::vector<Address>& addresses) {
+    for (const Address& address : addresses) cache_->erase(address);
+  }
+
+  io::sim::World world;
+  io::sim::Node& node;
+  LogKvMaker maker;
+  StoreOptions options;
+  ByteBudget budget{std::uint64_t{1} << 32};
+  observe::Logger log;
+  std::unique_ptr<ObjectStore> store;
+  std::vector<std::unique_ptr<StorePort>> ports;
+
+ private:
+  unsigned shards_;
+  std::vector<io::Machine> machines_;
+  std::unique_ptr<GroupCache> cache_;
+  std::unique_ptr<Scope> tasks_;
+};
+
+}  // namespace cairn::store
