@@ -1,5 +1,7 @@
 #include "store/object_format.h"
 
+#include <algorithm>
+
 #include "crypto/outboard.h"
 #include "store/encoding.h"
 
@@ -15,8 +17,8 @@ void write_hashes(FieldWriter& out, const std::vector<Hash>& hashes) {
 void read_hashes(FieldReader& in, std::vector<Hash>& out) {
   std::uint32_t count = 0;
   in.number(count);
-  if (!in.good() || count > in.left() / sizeof(Hash)) count = 0;  // what is left over makes it incomplete
-  out.resize(count);
+  // One more than there are makes it incomplete, without room for as many as it claims.
+  out.resize(std::min<std::size_t>(count, in.left() / sizeof(Hash) + 1));
   for (Hash& hash : out) in.bytes(hash);
 }
 void write_token(FieldWriter& out, const Ulid& token) { out.number(token.high).number(token.low); }

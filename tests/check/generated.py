@@ -7,7 +7,7 @@ import tempfile
 from tree import Problem
 
 MEND = "./dev docs regenerates it"
-PROGRAMS = ["cairn-demo"]
+PROGRAMS = ["cairn-demo", "cairn"]
 GENERATED = ["config", "concurrency"]  # directories of docs/ where nothing is written by hand
 
 

@@ -1,0 +1,54 @@
+#!/usr/bin/env python3
+"""Runs `cairn up` in the foreground and tests, as a person would, that what is put in comes out."""
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+
+def run(*command, **kwargs):
+    return subprocess.run(command, capture_output=True, timeout=30, check=False, **kwargs)
+
+
+def self_test(cairn, url, data):
+    """Each line is something a person would try; the first that fails is named."""
+    where = ["--url", url, "--data", data]
+    with tempfile.TemporaryDirectory(prefix="cairn-self-test-") as directory:
+        original, copy = Path(directory, "in"), Path(directory, "out")
+        original.write_bytes(os.urandom(3_000_000))
+        put = run(cairn, "put", "-q", str(original), *where)
+        address = put.stdout.decode().strip()
+        yield "put", put.returncode == 0 and address.startswith("b3:")
+        yield "get", run(cairn, "get", address, "-o", str(copy), *where).returncode == 0
+        yield "the same bytes", original.read_bytes() == copy.read_bytes()
+        yield "stat", json.loads(run(cairn, "stat", "--json", address, *where).stdout or "{}").get("size") == 3_000_000
+        yield "rm", run(cairn, "rm", address, *where).returncode == 0
+        yield "gone", run(cairn, "get", address, "-o", str(copy), *where).returncode == 3
+        yield "health", run(cairn, "health", *where).returncode == 0
+
+
+def main():
+    cairn, *extra = sys.argv[1:]
+    server = subprocess.Popen([cairn, "up", "--json", *extra], stdout=subprocess.PIPE, text=True)
+    signal.signal(signal.SIGTERM, lambda *_: server.terminate())
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal tells the server too
+    line = server.stdout.readline()
+    if not line:
+        return server.wait()
+    url = json.loads(line)["url"]
+    data = extra[extra.index("--data") + 1] if "--data" in extra else "cairn-data"
+    for name, fine in self_test(cairn, url, data):
+        if not fine:
+            print(f"self-test failed: {name}", file=sys.stderr)
+            server.terminate()
+            server.wait()
+            return 1
+    print(f"storage    {url}\nself-test passed; next, in another terminal: ./cairn put README.md   (Ctrl-C drains)", flush=True)
+    return server.wait()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
