@@ -35,6 +35,8 @@ Exit exit_of(const client::Failure& failure) noexcept {
     case ErrorCode::upload_gap:
     case ErrorCode::precondition_failed:
       return Exit::conflict;
+    case ErrorCode::connection_lost:
+      return Exit::unreachable;
     case ErrorCode::cancelled:
       return Exit::interrupted;
     default:

@@ -95,7 +95,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   DecodeGuard guard{.ratio = 1u + data[1] % 64, .bytes = std::uint64_t{data[2]} << (data[0] >> 4 & 7)};
 
   std::string text;
-  bool made = bits[which] != 0 || which == 4 ? (data[0] & 4) != 0 : false;
+  bool made = which != 3 && which != 5 && (data[0] & 4) != 0;
   if (made) {
     // Each byte repeated by its successor's value squared: runs and noise in turn.
     for (std::size_t i = 0; i < body.size() && text.size() < 40'000; ++i) {

@@ -1,9 +1,10 @@
 """Addresses are BLAKE3 of the bytes, whatever their size and the way they came; b3sum is the judge."""
 
+import os
 import random
-import unittest
+import tempfile
 
-from storage_server import CHUNK, GROUP, MIB, PART, StorageTest, b3sum, cairn
+from storage_server import CHUNK, GROUP, PART, StorageTest, b3sum, cairn
 
 SMALL = [0, 1, 63, 64, 65, CHUNK - 1, CHUNK, CHUNK + 1, 2 * CHUNK - 1, 2 * CHUNK, 2 * CHUNK + 1, 3 * CHUNK, 3 * CHUNK + 1,
          5 * CHUNK + 7, GROUP - CHUNK, GROUP - 1, GROUP, GROUP + 1, GROUP + CHUNK, GROUP + CHUNK + 1, 2 * GROUP - 1, 2 * GROUP,
@@ -80,8 +81,6 @@ class Addresses(StorageTest):
                 self.assert_error(self.storage.ask("GET", f"/o/{wrong}"), 400, "malformed")
 
     def test_put_and_get_by_the_command_line(self):
-        import os
-        import tempfile
         with tempfile.TemporaryDirectory(prefix="cairn-cli-") as directory:
             environment = {"CAIRN_URL": self.storage.url, "CAIRN_CAP": self.storage.token, "HOME": directory}
             for size in (0, 1, GROUP + 1, PART, 3 * PART + 5):
@@ -199,7 +198,3 @@ class Listing(StorageTest):
         self.assertEqual(self.storage.ask("DELETE", f"/o/{address}").status, 204)
         self.assert_error(self.storage.ask("DELETE", f"/o/{address}"), 404, "not_found")
         self.assert_error(self.storage.ask("PUT", f"/pins/{address}"), 404, "not_found")
-
-
-if __name__ == "__main__":
-    unittest.main()

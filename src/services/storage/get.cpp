@@ -205,7 +205,9 @@ Task<Result<>> StorageShard::proof(Call call, Exchange& exchange) {
     if (*from >= std::max<std::uint64_t>(size, 1)) {
       std::array<char, http::content_range_size_max> text;
       exchange.response.add_field("Content-Range", http::format_unsatisfied_range(size, text));
-      co_return fail(ErrorCode::range_not_satisfiable, "the range is outside of the object", Side::client);
+      serve::answer_error(
+          exchange, {ErrorCode::range_not_satisfiable, "the range is outside of the object", Side::client});
+      co_return Result<>{};
     }
     first = *from;
     last = std::min(*to, last);

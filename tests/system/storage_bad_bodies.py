@@ -1,0 +1,299 @@
+"""Bad things and their answers, of what clients send: each test carries the line it is about."""
+
+import gzip
+import os
+import random
+import re
+import subprocess
+import threading
+import time
+import unittest
+
+import wire
+from storage_server import GROUP, MIB, PART, Storage, StorageTest, b3sum
+
+CHANCE = random.Random("bad bodies")
+
+
+def peak(pid):
+    with open(f"/proc/{pid}/status") as status:
+        return int(re.search(r"VmHWM:\s+(\d+) kB", status.read())[1]) * 1024
+
+
+def packed(program, content):
+    return subprocess.run(program, input=content, capture_output=True, check=True).stdout
+
+
+class BadBodies(StorageTest):
+    settings = {"limits.max_body_bytes": "16MiB", "limits.decoded_bytes": "16MiB", "timeouts.read": "2s"}
+
+    def assert_nothing_kept(self, *contents):
+        for address in b3sum(*contents):
+            self.assert_error(self.storage.ask_openly("GET", f"/o/{address}"), 404, "not_found")
+        status = self.storage.status()
+        self.assertEqual((status["objects"], status["uploads"]), self.before)
+
+    def setUp(self):
+        super().setUp()
+        status = self.storage.status()
+        self.before = (status["objects"], status["uploads"])
+
+    def test_a_truncated_body_is_400_and_nothing_is_kept(self):
+        for size, sent in ((1000, 0), (1000, 999), (PART, GROUP + 1), (6 * PART, 3 * PART + 7)):
+            content = CHANCE.randbytes(size)
+            [address] = b3sum(content)
+            for target, method in ((f"/o/{address}", "PUT"), ("/o", "POST")):
+                with self.subTest(size=size, sent=sent, method=method), self.storage.connect() as connection:
+                    whole = wire.request(method, target, content, **self.storage.bearer())
+                    connection.send(whole[:len(whole) - size + sent]).finish_sending()
+                    self.assert_error(connection.read(), 400, "malformed")
+                    connection.expect_end()
+                    self.assert_nothing_kept(content, content[:sent])
+
+    def test_a_truncated_chunked_body_is_400_and_nothing_is_kept(self):
+        content = CHANCE.randbytes(2 * PART + 5)
+        whole = wire.head("POST /o HTTP/1.1", "Host: x", "Transfer-Encoding: chunked",
+                          f"Authorization: Bearer {self.storage.token}") + wire.chunked(content[:PART], content[PART:])
+        for cut in (5, 7, PART // 2, PART + 100):
+            with self.subTest(cut=cut), self.storage.connect() as connection:
+                connection.send(whole[:-cut]).finish_sending()
+                self.assert_error(connection.read(), 400, "malformed")
+                self.assert_nothing_kept(content, content[:PART])
+
+    def test_a_client_that_goes_away_in_the_middle_leaves_nothing(self):
+        content = CHANCE.randbytes(4 * PART)
+        whole = wire.request("POST", "/o", content, **self.storage.bearer())
+        with self.storage.connect() as connection:
+            connection.send(whole[:3 * PART])
+            wire.poll(lambda: self.storage.status()["uploads"] > self.before[1], "it is being taken in")
+        wire.poll(lambda: self.storage.status()["uploads"] == self.before[1], "it is forgotten")
+        self.assert_nothing_kept(content)
+
+    def test_a_client_that_stops_sending_is_408_and_nothing_is_kept(self):
+        content = CHANCE.randbytes(3 * PART)
+        whole = wire.request("POST", "/o", content, **self.storage.bearer())
+        with self.storage.connect() as connection:
+            connection.send(whole[:2 * PART])
+            self.assert_error(connection.read(), 408, "timeout_read")
+        self.assert_nothing_kept(content)
+
+    def test_a_truncated_part_is_400_and_is_not_there(self):
+        begun = self.storage.ask("POST", "/uploads", b'{"size":1000}').json()["id"]
+        whole = wire.request("PATCH", f"/uploads/{begun}", b"x" * 1000, Upload_Offset=0, **self.storage.bearer())
+        with self.storage.connect() as connection:
+            connection.send(whole[:-1]).finish_sending()
+            self.assert_error(connection.read(), 400, "malformed")
+        self.assertEqual(self.storage.ask("HEAD", f"/uploads/{begun}").get("Upload-Missing"), "0-999")
+        self.assertEqual(self.storage.ask("DELETE", f"/uploads/{begun}").status, 204)
+
+    def test_a_wrong_address_is_409_and_nothing_is_kept(self):
+        for size in (0, 1, 1000, PART, 3 * PART + 5):
+            content = CHANCE.randbytes(size)
+            wrong = b3sum(content + b"x")[0]
+            with self.subTest(size=size):
+                self.assert_error(self.storage.ask("PUT", f"/o/{wrong}", content), 409, "conflict")
+                self.assert_nothing_kept(content, content + b"x")
+
+    def test_encoded_bodies_are_decoded_before_they_are_hashed(self):
+        content = b"".join(b"%d %d\n" % (i, CHANCE.randrange(10**6)) for i in range(20000))
+        [address] = b3sum(content)
+        for coding, raw in (("gzip", gzip.compress(content)), ("br", packed(["brotli", "-c", "-q", "4"], content)),
+                            ("zstd", packed(["zstd", "-c", "-q"], content))):
+            with self.subTest(coding):
+                answer = self.storage.ask("PUT", f"/o/{address}", raw, Content_Encoding=coding)
+                self.assertEqual(answer.status, 201, answer)
+                self.assertTrue(self.storage.ask_openly("GET", f"/o/{address}").body == content)
+                self.assertEqual(self.storage.ask("DELETE", f"/o/{address}").status, 204)
+        self.assert_error(self.storage.ask("POST", "/o", b"x", Content_Encoding="compress"), 415, "unsupported_type")
+
+    def test_a_truncated_encoded_body_is_400_and_nothing_is_kept(self):
+        content = CHANCE.randbytes(100000)
+        for coding, raw in (("gzip", gzip.compress(content)), ("br", packed(["brotli", "-c", "-q", "1"], content)),
+                            ("zstd", packed(["zstd", "-c", "-q"], content))):
+            for cut in (1, len(raw) // 2):
+                with self.subTest(coding=coding, cut=cut):
+                    answer = self.storage.ask("POST", "/o", raw[:-cut], Content_Encoding=coding)
+                    self.assert_error(answer, 400, "malformed")
+                    self.assert_nothing_kept(content)
+
+    def test_a_zip_bomb_is_413_within_the_caps_memory(self):
+        zeros = bytes(200 * MIB)
+        bombs = {"gzip": gzip.compress(zeros), "br": packed(["brotli", "-c", "-q", "4"], zeros), "zstd": packed(["zstd", "-c", "-q"], zeros)}
+        rejected = lambda: sum(value for name, value in self.storage.metrics().items() if name.startswith("decompress_reject_total"))
+        before, counted = peak(self.storage.pid), rejected()
+        for coding, raw in bombs.items():
+            for _ in range(5):
+                with self.subTest(coding=coding, size=len(raw)):
+                    answer = self.storage.ask("POST", "/o", raw, Content_Encoding=coding)
+                    self.assertEqual(answer.status, 413, answer)
+                    self.assertIn(answer.error()["code"], ("decoded_cap", "decoded_ratio"))
+        self.assertLess(peak(self.storage.pid) - before, 64 * MIB)
+        self.assert_nothing_kept(zeros)
+        self.assertEqual(rejected(), counted + 15)
+
+    def test_a_body_that_decodes_to_too_much_is_413_decoded_cap(self):
+        line = CHANCE.randbytes(4096)
+        raw = gzip.compress(b"".join(line[:CHANCE.randrange(4000)] + CHANCE.randbytes(420) for _ in range(8000)), 6)
+        answer = self.storage.ask("POST", "/o", raw, Content_Encoding="gzip")
+        self.assert_error(answer, 413, "decoded_cap")
+
+    def test_a_body_over_the_cap_is_413(self):
+        self.assert_error(self.storage.ask("POST", "/o", bytes(17 * MIB)), 413, "body_cap")
+
+
+class Stalling(unittest.TestCase):
+    def test_a_client_that_stalls_is_cut_at_the_write_timeout_and_its_memory_comes_back(self):
+        with Storage({"limits.max_body_bytes": "64MiB", "timeouts.write": "1s", "storage.cache_bytes": "16MiB"}) as storage:
+            content = CHANCE.randbytes(40 * MIB)
+            address = storage.post(content)
+            storage.ask_openly("GET", f"/o/{address}")
+            before = storage.resident()
+            stalled = [storage.connect(receive_buffer=4096) for _ in range(40)]
+            for connection in stalled:
+                connection.send(wire.request("GET", f"/o/{address}"))
+            began = time.monotonic()
+            wire.poll(lambda: storage.metric('io_timeouts_total{op="write"}') >= 40, "all are cut")
+            self.assertLess(time.monotonic() - began, 20)
+            for connection in stalled:
+                with self.assertRaises((wire.Broken, ConnectionResetError)):
+                    connection.read()
+                connection.close()
+            self.assertLess(storage.resident() - before, 32 * MIB)
+            self.assertTrue(storage.ask_openly("GET", f"/o/{address}").body == content)
+
+
+class Writers(unittest.TestCase):
+    def together(self, count, work):
+        """`work(i)` in threads that begin at once; what each gave."""
+        gate, given = threading.Barrier(count), [None] * count
+
+        def run(i):
+            gate.wait()
+            given[i] = work(i)
+        threads = [threading.Thread(target=run, args=(i,)) for i in range(count)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        return given
+
+    def test_two_writers_of_one_address_both_succeed_and_there_is_one_copy(self):
+        with Storage({"limits.max_body_bytes": "16MiB"}) as storage:
+            for round in range(10):
+                content = CHANCE.randbytes(CHANCE.choice([0, 100, GROUP + 1, PART]))
+                [address] = b3sum(content)
+                answers = self.together(8, lambda i: storage.ask("PUT", f"/o/{address}", content) if i % 2 else storage.ask("POST", "/o", content))
+                self.assertTrue({answer.status for answer in answers} <= {200, 201}, answers)
+                self.assertTrue(storage.ask_openly("GET", f"/o/{address}").body == content)
+                listed = storage.ask("GET", f"/o?prefix={address}").json()["objects"]
+                self.assertEqual(len(listed), 1)
+                if content:
+                    self.assertEqual(self.copies(storage, content), 1)
+            large = CHANCE.randbytes(3 * PART + 9)
+            answers = self.together(4, lambda i: storage.upload(large) if i % 2 else storage.ask("POST", "/o", large))
+            self.assertTrue({answer.status for answer in answers} <= {200, 201}, answers)
+            status = storage.status()
+            self.assertEqual(status["bytes"], sum(one["size"] for one in storage.ask("GET", "/o").json()["objects"]))
+
+    def copies(self, storage, content):
+        count = 0
+        for name in os.listdir(storage.segments):
+            if name.endswith(".seg"):
+                with open(os.path.join(storage.segments, name), "rb") as file:
+                    count += file.read().count(content)
+        return count
+
+    def test_a_put_racing_a_delete_what_was_acknowledged_last_holds(self):
+        with Storage() as storage:
+            for round in range(30):
+                content = CHANCE.randbytes(2000)
+                [address] = b3sum(content)
+                answers = self.together(6, lambda i: storage.ask("DELETE" if i % 2 else "PUT", f"/o/{address}", None if i % 2 else content).status)
+                self.assertTrue(set(answers[::2]) <= {200, 201} and set(answers[1::2]) <= {204, 404}, answers)
+                found = storage.ask_openly("GET", f"/o/{address}")
+                listed = storage.ask("GET", f"/o?prefix={address}").json()["objects"]
+                self.assertEqual((found.status, len(listed)), (200, 1) if listed else (404, 0))
+                # Who comes after all of them has the last word.
+                if round % 2:
+                    storage.ask("DELETE", f"/o/{address}")
+                    self.assertEqual(storage.ask_openly("GET", f"/o/{address}").status, 404)
+                else:
+                    storage.ask("PUT", f"/o/{address}", content)
+                    self.assertTrue(storage.ask_openly("GET", f"/o/{address}").body == content)
+
+    def test_a_put_racing_the_compactor_what_was_acknowledged_last_holds(self):
+        with Storage({"storage.segment_size": "16MiB"}) as storage:
+            last, compacted = {}, lambda: storage.log().count("segment compacted")
+            contents = [[CHANCE.randbytes(CHANCE.choice([500, GROUP + 3, 600000])) for _ in range(12)] for _ in range(4)]
+            addresses = [b3sum(*some) for some in contents]
+            stop = threading.Event()
+
+            def churn(i):
+                chance, connection = random.Random(i), storage.connect()
+                while not stop.is_set():
+                    which = chance.randrange(12)
+                    address = addresses[i][which]
+                    if chance.random() < 0.55:
+                        answer = connection.ask("PUT", f"/o/{address}", contents[i][which], **storage.bearer())
+                        assert answer.status in (200, 201), answer
+                        last[address] = contents[i][which]
+                    else:
+                        answer = connection.ask("DELETE", f"/o/{address}", **storage.bearer())
+                        assert answer.status in (204, 404), answer
+                        last[address] = None
+                connection.close()
+                return True
+            timer = threading.Thread(target=lambda: (wire.poll(lambda: compacted() >= 4, "segments are compacted", 120), stop.set()))
+            timer.start()
+            try:
+                self.assertEqual(self.together(4, churn), [True] * 4)
+            finally:
+                stop.set()
+                timer.join()
+            self.assertGreaterEqual(compacted(), 4)
+
+            def check():
+                for address, content in last.items():
+                    answer = storage.ask_openly("GET", f"/o/{address}")
+                    self.assertEqual((answer.status, content is None or answer.body == content), (404 if content is None else 200, True), address)
+                listed = {one["address"] for one in storage.ask("GET", "/o").json()["objects"]}
+                self.assertEqual(listed, {address for address, content in last.items() if content is not None})
+            check()
+            storage.restart()
+            check()
+
+
+class Abandoned(unittest.TestCase):
+    def test_1000_abandoned_uploads_are_bounded_meanwhile(self):
+        with Storage() as storage:
+            before = storage.resident()
+
+            def begin(count):
+                statuses = []
+                with storage.connect() as connection:
+                    for _ in range(count):
+                        answer = connection.ask("POST", "/uploads", b"", **storage.bearer())
+                        statuses.append(answer.status)
+                        if answer.status != 201:
+                            self.assertEqual(answer.error()["code"], "busy")
+                            self.assertIsNotNone(answer.get("Retry-After"))
+                return statuses
+            statuses = sum(Writers().together(10, lambda _: begin(420)), [])
+            self.assertEqual(set(statuses), {201, 429})
+            self.assertEqual(storage.status()["uploads"], statuses.count(201))
+            self.assertLessEqual(statuses.count(201), 4096)
+            self.assertLess(storage.resident() - before, 64 * MIB)
+            # Everything else goes on.
+            self.assertEqual(storage.ask("POST", "/o", b"still").status, 201)
+
+    @unittest.skipUnless(os.environ.get("CAIRN_SOAK"), "takes two minutes: the least life of an upload is one")
+    def test_1000_abandoned_uploads_are_swept(self):
+        with Storage({"uploads.ttl": "1m"}) as storage:
+            with storage.connect() as connection:
+                for i in range(1000):
+                    begun = connection.ask("POST", "/uploads", b"", **storage.bearer()).json()["id"]
+                    if i % 10 == 0:
+                        connection.ask("PATCH", f"/uploads/{begun}", b"x" * 1000, Upload_Offset=0, **storage.bearer())
+            self.assertGreater(storage.status()["uploads"], 0)
+            wire.poll(lambda: storage.status()["uploads"] == 0, "all are swept", 150)
+            self.assertEqual(storage.ask("HEAD", f"/uploads/{begun}").status, 404)
