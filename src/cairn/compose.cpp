@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <charconv>
+#include <cstdio>
 #include <filesystem>
 
 #include "cairn/data_directory.h"
@@ -133,8 +134,10 @@ class Composition {
     if (amnesia_) {
       terminal_.line(terminal_.json() ? fmt::format("{{\"admin\":{}}}", json_string(prepared_.admin))
                                       : "CAIRN_CAP=" + prepared_.admin);
+      std::fflush(stdout);  // whoever waits for the token reads it from a pipe
       return;
     }
+    std::fflush(stdout);
     terminal_.say(fmt::format("{} {}", prepared_.made ? "made" : "data", data_));
     if (up_) terminal_.say("next: cairn put README.md");
   }

@@ -20,13 +20,24 @@ std::expected<void, std::string> make_private(const std::string& path) {
   return std::unexpected(fmt::format("cannot make {}: {}", path, std::strerror(errno)));
 }
 
-crypto::KeyRing fresh_ring() {
+crypto::RootKey fresh_key() {
   io::KernelEntropy entropy;
   std::array<std::byte, 40> seed;
   entropy.fill(seed);
-  crypto::KeyRing ring(crypto::make_root_key(seed, io::wall_clock()));
+  crypto::RootKey key = crypto::make_root_key(seed, io::wall_clock());
   crypto::wipe(seed);
-  return ring;
+  return key;
+}
+crypto::KeyRing fresh_ring() { return crypto::KeyRing(fresh_key()); }
+
+// Whether the file holds a capability whose key has not been revoked.
+bool is_good(const std::string& path, const crypto::KeyRing& ring) {
+  auto text = io::read_small_file(path, 16 << 10);
+  if (!text) return false;
+  const std::string_view token = std::string_view(*text).substr(0, text->find_last_not_of("\n\r ") + 1);
+  const bool good = crypto::authenticate(ring, token).has_value();
+  crypto::wipe(*text);
+  return good;
 }
 
 // Everything the local administrator may do; narrowed by whoever hands it on.
@@ -72,7 +83,11 @@ std::expected<Prepared, std::string> prepare_data_directory(const std::string& d
   auto opened = serve::RootKeys::open(root);
   if (!opened) return std::unexpected(fmt::format("{}: {}", root, opened.error().context));
   prepared.keys = std::move(*opened);
-  if (!io::mark_file(admin)) {
+  // All keys were revoked: without a new one nobody could do anything here again.
+  if (prepared.keys->current()->ring.find_minting() == nullptr)
+    if (auto rotated = prepared.keys->rotate(fresh_key()); !rotated)
+      return std::unexpected(fmt::format("{}: {}", root, rotated.error().context));
+  if (!is_good(admin, prepared.keys->current()->ring)) {
     std::string token = mint_admin(prepared.keys->current()->ring);
     const Result<> written = io::replace_file(admin, token + "\n");
     crypto::wipe(token);

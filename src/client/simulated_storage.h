@@ -42,6 +42,7 @@ class Shelf final : public http::Handler {
   std::size_t cut_after = 0;       // the next body of an object breaks after so many bytes; 0: it does not
   std::optional<std::size_t> rot;  // this byte of every object is sent flipped
   bool proofs_lie = false;
+  bool deaf = false;           // no body is ever read
   bool silent = false;         // no request is ever answered
   int gaps_told = 64;          // Upload-Missing names that many
   bool forget_commit = false;  // commits, then says that there is no such upload
@@ -59,6 +60,11 @@ class Shelf final : public http::Handler {
     return Next::handle;
   }
   Task<> handle(Call call, http::Exchange& exchange) override {
+    if (deaf) {
+      (void)co_await sleep_for(call, Duration::seconds(3600));
+      exchange.response.abandoned = true;
+      co_return;
+    }
     std::string body;
     for (;;) {
       auto slice = co_await exchange.body.next(call);

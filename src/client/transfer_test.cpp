@@ -184,10 +184,34 @@ TEST(Put, a_silent_server_is_left_after_the_first_byte_deadline) {
   Fixture f;
   f.shelf().silent = true;
   const Instant before = f.world.now();
-  const auto info = f.run(f.storage()->version(f.call()));
+  const auto info = f.run(f.storage()->head(f.call(), address_of("anything")));
   ASSERT_FALSE(info);
   EXPECT_EQ(info.error().code(), ErrorCode::timeout);
   EXPECT_LT((f.world.now() - before).to_seconds(), 31.0);
+}
+
+TEST(Put, a_server_that_takes_no_bytes_is_left_after_the_stall_deadline) {
+  Fixture f;
+  f.shelf().deaf = true;
+  const std::string bytes = sample_bytes(mib);
+  const Instant before = f.world.now();
+  const auto stored = f.run(f.storage()->put(f.call(), address_of(bytes), as_bytes(bytes), "text/plain"));
+  ASSERT_FALSE(stored);
+  EXPECT_EQ(stored.error().code(), ErrorCode::timeout);
+  const double waited = (f.world.now() - before).to_seconds();
+  EXPECT_GE(waited, 60.0);
+  EXPECT_LT(waited, 62.0);
+}
+
+TEST(Put, a_slow_line_is_not_a_stalled_one) {
+  Fixture f;
+  f.world.network().faults.slow_reader = 1'000'000;
+  f.world.network().faults.slow_window = 2048;  // 1 MiB takes more than a minute
+  const std::string bytes = sample_bytes(mib);
+  const Instant before = f.world.now();
+  const auto stored = f.run(f.storage()->put(f.call(), address_of(bytes), as_bytes(bytes), "text/plain"));
+  ASSERT_TRUE(stored) << stored.error().message;
+  EXPECT_GT((f.world.now() - before).to_seconds(), 62.0);
 }
 
 TEST(Get, every_size_comes_back_verified) {

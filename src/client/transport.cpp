@@ -31,11 +31,13 @@ bool may_pass(const Failure& failure) noexcept {
     case ErrorCode::degraded:
     case ErrorCode::breaker_open:
     case ErrorCode::not_ready:
-    case ErrorCode::timeout:
     case ErrorCode::timeout_read:
     case ErrorCode::upstream:
     case ErrorCode::connection_lost:
       return true;
+    case ErrorCode::timeout:
+      // The server's own: it may be faster next time. Ours: the patience is used up.
+      return failure.status != 0;
     default:
       return false;
   }

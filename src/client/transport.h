@@ -1,8 +1,9 @@
 // Transport: requests to one server on behalf of one bearer, with the patience a person has.
 //   [T-1] No wait is endless: the head of an answer comes within first_byte of the last byte sent, and no
 //         transfer stands still for longer than stall. How long a transfer takes in all is not limited.
-//   [T-2] Only what may be repeated is repeated: after a lost connection or a timeout `tries` times, after a
-//         429 or 503 as long as the waits together stay within first_byte. Retry-After is obeyed.
+//   [T-2] Only what may be repeated is repeated: after a lost connection or a server's own timeout `tries`
+//         times, after a 429 or 503 as long as the waits together stay within first_byte. Retry-After is
+//         obeyed. A silence that used up the patience is final.
 //   [T-3] The token is sent to this endpoint and nowhere else, and is in no message.
 // Answers of 2xx come back; every other one is a Failure with the server's words.
 #pragma once

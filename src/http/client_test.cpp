@@ -73,8 +73,12 @@ class Twin final : public io::Stream {
     writable.clear();
     return {io::IoStatus::would_block};
   }
-  io::Io try_send_file(io::File&, std::uint64_t, std::size_t) noexcept override {
-    return {io::IoStatus::failed};
+  io::Io try_send_file(io::File& file, std::uint64_t offset, std::size_t count) noexcept override {
+    std::vector<std::byte> bytes(std::min(count, wire_.room));
+    const iovec all{bytes.data(), bytes.size()};
+    if (bytes.empty()) return try_writev({});
+    return file.try_read_into(offset, bytes) == bytes.size() ? try_writev({&all, 1})
+                                                             : io::Io{io::IoStatus::failed};
   }
   void cork(bool) noexcept override {}
   void shutdown_send() noexcept override {}
@@ -312,6 +316,61 @@ TEST(Client, a_streamed_body_is_sent_in_chunks_or_by_its_length) {
   sized.set_source(std::make_unique<Parts>(w.slab, std::vector{"ab"s, "cde"s}), 5);
   EXPECT_EQ(w.round(std::move(sized), 0, ok), "ok");
   EXPECT_TRUE(w.wires.at[0].seen.ends_with("Content-Length: 5\r\n\r\nabcde"));
+}
+
+// Memory and a file's range in turn, each held until it was sent.
+class HeldParts : public BodySource {
+ public:
+  HeldParts(io::Arena& arena, int& held) : arena_(arena), held_(held) {}
+  std::optional<Piece> try_next() override {
+    if (at_ == 4) return Piece();
+    const std::size_t from = 5 * at_++;
+    ++held_;
+    Hold hold(&held_, [](void* held) noexcept { --*static_cast<int*>(held); });
+    if (at_ % 2 == 0) return Piece::range(arena_.file(), from, 5, std::move(hold));
+    return Piece::memory({arena_.data() + from, 5}, std::move(hold));
+  }
+  Task<Result<Piece>> next(Call) override { co_return fail(ErrorCode::internal, "all is at hand"); }
+
+ private:
+  io::Arena& arena_;
+  int& held_;
+  std::size_t at_ = 0;
+};
+
+TEST(Client, pieces_of_memory_and_files_are_sent_and_let_go) {
+  constexpr std::string_view text = "aaaaabbbbbcccccddddd";
+  for (const std::size_t room : {std::size_t{3}, std::size_t{7}, ~std::size_t{0}}) {
+    World w;
+    auto arena = std::move(*w.memory.make_arena(text.size()));
+    std::memcpy(arena->data(), text.data(), text.size());
+    int held = 0;
+    for (const bool sized : {true, false}) {
+      ClientRequest request = post("");
+      request.set_source(std::make_unique<HeldParts>(*arena, held),
+                         sized ? std::optional<std::uint64_t>(text.size()) : std::nullopt);
+      w.wires.room = room;  // of a new connection
+      for (Wire& before : w.wires.at) before.room = room;
+      Asked asked;
+      w.ask(asked, std::move(request));
+      Wire& wire = w.wires.at[0];
+      while (!wire.seen.ends_with(sized ? "ddddd" : "0\r\n\r\n")) {
+        wire.room = room;
+        wire.twin->writable.signal();
+        w.settle();
+      }
+      EXPECT_EQ(held, 0);
+      EXPECT_TRUE(wire.seen.ends_with(
+          sized ? "\r\n\r\naaaaabbbbbcccccddddd"
+                : "\r\n\r\n5\r\naaaaa\r\n5\r\nbbbbb\r\n5\r\nccccc\r\n5\r\nddddd\r\n0\r\n\r\n"));
+      wire.seen.clear();
+      wire.room = ~std::size_t{0};
+      wire.answer(ok);
+      w.settle();
+      w.read(asked);
+      EXPECT_EQ(asked.text(), "ok");
+    }
+  }
 }
 
 TEST(Client, a_source_that_breaks_its_promise_breaks_the_connection) {

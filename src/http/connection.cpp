@@ -185,13 +185,16 @@ Task<> Connection::run_handler(Call call) {
   Exchange& exchange = *exchange_;
   CancelSource stop(server_.machine_.shard, &call.cancel());
   // The peer's end of the stream, seen while we work, stops the work. A client that only closes its sending
-  // side cannot be told from one that left; by far the most have left.
+  // side cannot be told from one that left; by far the most have left. While its body is still being read
+  // the end is the body's, and reading it tells whether it came whole.
   struct Watch {
     CancelSource& stop;
+    const RequestBody& body;
     static void peer_gone(void* self) noexcept {
-      static_cast<Watch*>(self)->stop.cancel(StopReason::client_gone);
+      auto& watch = *static_cast<Watch*>(self);
+      if (!watch.body.is_reading()) watch.stop.cancel(StopReason::client_gone);
     }
-  } watch{stop};
+  } watch{stop, exchange.body};
   stream_->on_peer_gone(&Watch::peer_gone, &watch);
   bool threw = false;
   try {

@@ -6,6 +6,16 @@
 #include "http/connection.h"
 
 namespace cairn::http {
+namespace {
+
+// A peer that ended its side may still read what became of its half body; one that broke the connection not.
+Error cut_off(io::IoStatus status) noexcept {
+  return status == io::IoStatus::eof
+             ? Error{ErrorCode::malformed, "the body ended before its length", Side::client}
+             : Error{ErrorCode::connection_lost, "the body was cut off", Side::client};
+}
+
+}  // namespace
 
 void RequestBody::start(Connection& connection, const RequestHead& head) noexcept {
   connection_ = &connection;
@@ -21,6 +31,7 @@ void RequestBody::clear() noexcept {
   kind_ = BodyKind::none;
   done_ = true;
   expects_continue_ = false;
+  reading_ = false;
   left_ = received_ = 0;
   cap_ = ~std::uint64_t{0};
   chunks_.reset();
@@ -34,8 +45,10 @@ Task<Result<Buffer>> RequestBody::next(Call call) {
     expects_continue_ = false;
     CO_TRY_VOID(co_await connection_->send_continue(call));
   }
+  reading_ = true;
   auto slice = co_await (kind_ == BodyKind::chunked ? connection_->next_chunked(call, *this)
                                                     : connection_->next_length(call, *this));
+  reading_ = false;
   if (!slice) co_return slice;
   received_ += slice->size();
   window_bytes_ += slice->size();
@@ -103,8 +116,7 @@ Task<Result<Buffer>> Connection::next_length(Call call, RequestBody& body) {
         body.done_ = body.left_ == 0;
         co_return slice;
       }
-      if (got.status != io::IoStatus::would_block)
-        co_return fail(ErrorCode::connection_lost, "the body was cut off", Side::client);
+      if (got.status != io::IoStatus::would_block) co_return fail(cut_off(got.status));
     }
     slice.reset();  // a slow client holds no buffer
     CO_TRY_VOID(co_await wait_body(call, body));
@@ -149,7 +161,7 @@ Task<Result<Buffer>> Connection::next_chunked(Call call, RequestBody& body) {
     if (got.status == io::IoStatus::done)
       chunks_.fill(got.count);
     else if (got.status != io::IoStatus::would_block)
-      co_return fail(ErrorCode::connection_lost, "the body was cut off", Side::client);
+      co_return fail(cut_off(got.status));
   }
 }
 

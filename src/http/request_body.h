@@ -24,6 +24,8 @@ class RequestBody {
 
   // Everything up to the end was pulled (true at once for a request without a body).
   bool done() const noexcept { return done_; }
+  // Somebody waits in next().
+  bool is_reading() const noexcept { return reading_; }
   std::uint64_t received() const noexcept { return received_; }
   void set_cap(std::uint64_t bytes) noexcept { cap_ = bytes; }
 
@@ -40,6 +42,7 @@ class RequestBody {
   BodyKind kind_ = BodyKind::none;
   bool done_ = true;
   bool expects_continue_ = false;
+  bool reading_ = false;
   std::uint64_t left_ = 0;
   std::uint64_t received_ = 0;
   std::uint64_t cap_ = ~std::uint64_t{0};

@@ -10,7 +10,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "io/process.h"
+#include "io/small_file.h"
 
 namespace cairn::io {
 namespace {
@@ -67,7 +67,8 @@ TEST(LockFile, it_is_free_again_when_its_holder_has_ended_however_that_ended) {
 
 TEST(LockFile, what_a_former_holder_left_behind_is_no_lock) {
   Directory directory;
-  std::ofstream(directory.path + "/storage.lock") << "1 1999-01-01T00:00:00Z\nand a long rest of something else\n";
+  std::ofstream(directory.path + "/storage.lock")
+      << "1 1999-01-01T00:00:00Z\nand a long rest of something else\n";
   auto held = LockFile::take(directory.path, "storage.lock", start);
   ASSERT_TRUE(held.has_value()) << held.error();
   auto text = read_small_file(directory.path + "/storage.lock", 1000);

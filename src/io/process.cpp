@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdio>
 
 namespace cairn::io {
 namespace {
@@ -89,18 +88,6 @@ WallTime wall_clock() noexcept {
   timespec t{};
   clock_gettime(CLOCK_REALTIME, &t);
   return {t.tv_sec * 1000 + t.tv_nsec / 1'000'000};
-}
-
-Result<std::string> read_small_file(const std::string& path, std::size_t most) {
-  std::FILE* file = std::fopen(path.c_str(), "rb");
-  if (file == nullptr) return fail(ErrorCode::not_found, "cannot be read");
-  std::string text(most + 1, '\0');
-  text.resize(std::fread(text.data(), 1, text.size(), file));
-  const bool broken = std::ferror(file) != 0;
-  std::fclose(file);
-  if (broken) return fail(ErrorCode::io_failed, "cannot be read");
-  if (text.size() > most) return fail(ErrorCode::invalid, "is too large");
-  return text;
 }
 
 void leave_now(int code) noexcept { _exit(code); }

@@ -12,6 +12,7 @@
 #include "io/entropy.h"
 #include "io/loop.h"
 #include "io/machine.h"
+#include "io/small_file.h"
 #include "io/tcp.h"
 
 namespace cairn::io {
@@ -64,7 +65,6 @@ class Process {
 // Facts and acts of the process that start-up code needs; never used by services.
 unsigned core_count() noexcept;
 WallTime wall_clock() noexcept;
-Result<std::string> read_small_file(const std::string& path, std::size_t most);
 [[noreturn]] void leave_now(int code) noexcept;  // without taking anything down
 
 }  // namespace cairn::io

@@ -46,6 +46,19 @@ Result<> sync_parent(const std::string& path) {
 
 }  // namespace
 
+Result<std::string> read_small_file(const std::string& path, std::size_t most) {
+  std::FILE* file = std::fopen(path.c_str(), "rb");
+  if (file == nullptr) return fail(ErrorCode::not_found, "cannot be read");
+  std::setvbuf(file, nullptr, _IONBF, 0);  // what may be a secret leaves no copy behind
+  std::string text(most + 1, '\0');
+  text.resize(std::fread(text.data(), 1, text.size(), file));
+  const bool broken = std::ferror(file) != 0;
+  std::fclose(file);
+  if (broken) return fail(ErrorCode::io_failed, "cannot be read");
+  if (text.size() > most) return fail(ErrorCode::invalid, "is too large");
+  return text;
+}
+
 Result<FileMark> mark_file(const std::string& path) {
   struct stat about{};
   if (stat(path.c_str(), &about) != 0) return fail(ErrorCode::not_found, "the file is not there");

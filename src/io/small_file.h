@@ -2,6 +2,7 @@
 // never on a shard.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -9,6 +10,9 @@
 #include "base/result.h"
 
 namespace cairn::io {
+
+// `not_found` when it cannot be opened, `invalid` when it is larger than `most`.
+Result<std::string> read_small_file(const std::string& path, std::size_t most);
 
 // What differs when a file was replaced or written to: to look at now and then.
 struct FileMark {

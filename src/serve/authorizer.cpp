@@ -54,7 +54,10 @@ Result<> Authorizer::authorize(const http::Fields& fields, const crypto::Capabil
     known.token = token;
     known.macaroon = std::move(macaroon);
   }
-  return crypto::check_caveats(known.macaroon, request);
+  // Where a service has no tenants of its own, the request is the one's the token is bound to.
+  crypto::CapabilityRequest asked = request;
+  if (asked.tenant.empty()) asked.tenant = crypto::find_tenant(known.macaroon).value_or("");
+  return crypto::check_caveats(known.macaroon, asked);
 }
 
 }  // namespace cairn::serve

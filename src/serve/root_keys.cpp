@@ -2,7 +2,6 @@
 
 #include "crypto/secret_bytes.h"
 #include "io/lock_file.h"
-#include "io/process.h"
 
 namespace cairn::serve {
 namespace {

@@ -30,11 +30,12 @@ struct Recorded : SimulatedStore {
 // Opens every state of every moment and shows it to `check`; how many there were.
 template <class Check>
 std::size_t for_each_crash(const Recorded& recorded, const StoreOptions& options,
-                           const std::vector<Address>& addresses, Check check, std::size_t random = 4) {
+                           const std::vector<Address>& addresses, Check check, std::size_t exhaustive = 3,
+                           std::size_t random = 4) {
   SimulatedStore s(7);
   s.options = options;
   io::sim::CrashOptions states;
-  states.exhaustive = 3;
+  states.exhaustive = exhaustive;
   states.random = random;
   std::size_t count = 0;
   for (const DiskSnapshot& moment : recorded.moments)
@@ -90,7 +91,7 @@ TEST(ObjectCrash, an_upload_of_several_parts_is_whole_or_not_there) {
         EXPECT_TRUE(s.commit(token, address_of(bytes)));
         EXPECT_TRUE(s.read(address_of(bytes)) == Result<std::string>(bytes));
       },
-      1);
+      0, 0);
   EXPECT_GT(whole, 0u);
   EXPECT_GT(absent, 0u);
 }
@@ -156,8 +157,27 @@ TEST(ObjectCrash, an_index_that_is_being_made_anew_is_complete_in_the_end) {
         for (const KvPair& pair : s.index()) now[pair.key] = pair.value;
         EXPECT_TRUE(now == kept);
       },
-      2);
+      1, 2);
   EXPECT_GT(count, 5u);
+}
+
+TEST(ObjectCrash, a_segment_that_could_not_be_begun_does_not_make_a_torn_write_look_like_rot) {
+  Recorded r;
+  r.options.segment_size = 16 << 10;
+  ASSERT_TRUE(r.open());
+  ASSERT_TRUE(r.put(sample(6000, 1)));
+  r.disk().fail_call(io::sim::DiskCall::write, 1, io::sim::DiskFailure::full);
+  ASSERT_EQ(code_of(r.put(sample(7000, 2))), ErrorCode::storage_full);
+  r.disk().heal();
+  r.record();
+  ASSERT_TRUE(r.put(sample(600, 3)));
+  r.end();
+  for_each_crash(r, r.options, {address_of(sample(6000, 1)), address_of(sample(600, 3))},
+                 [&](SimulatedStore& s) {
+                   EXPECT_EQ(s.store->status().damage, 0u);
+                   EXPECT_TRUE(s.read(address_of(sample(6000, 1))));
+                   EXPECT_NE(code_of(s.read(address_of(sample(600, 3)))), ErrorCode::integrity);
+                 });
 }
 
 TEST(ObjectCrash, changes_of_several_shards_survive_power_loss_when_they_were_answered) {

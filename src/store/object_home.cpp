@@ -41,8 +41,9 @@ struct ObjectHome::Group {
   std::map<std::string, Touch> touched;
   std::size_t bytes = 0;
   std::size_t bytes_max = group_bytes_max;
-  bool closed = false;  // takes no more members
-  bool frees = false;   // its members free space
+  std::uint64_t begun = 0;  // uploads
+  bool closed = false;      // takes no more members
+  bool frees = false;       // its members free space
 
   bool full() const noexcept {
     return closed || records.size() >= group_records_max || bytes >= bytes_max ||
@@ -74,6 +75,11 @@ ObjectHome::~ObjectHome() {
 
 Task<Result<>> ObjectHome::open(Call call) {
   auto opened = co_await store_.kv_maker_.open(call, machine_, store_.index_directory());
+  if (!opened && opened.error().code == ErrorCode::storage_full) {
+    // Reads go on with a full disk: what is kept free for that makes room for the index.
+    (void)co_await machine_.disk.unlink(call, store_.segment_directory() + "/reserve");
+    opened = co_await store_.kv_maker_.open(call, machine_, store_.index_directory());
+  }
   if (!opened && opened.error().code == ErrorCode::integrity) {
     log_.warn("the index is damaged: it is made anew from the log");
     CO_TRY_VOID(co_await store_.kv_maker_.destroy(call, machine_, store_.index_directory()));
@@ -488,8 +494,9 @@ Task<Result<ObjectHome::Planned>> ObjectHome::plan_abort(Call call, Mutation& mu
   const Ulid token = mutation.token;
   if (group.is_taken(key_of(token), Group::Touch::alone)) co_return Planned::deferred;
   if (mutation.kind == Mutation::Kind::begin) {
-    if (indexer_->totals().uploads >= store_.options_.uploads_max)
+    if (indexer_->totals().uploads + group.begun >= store_.options_.uploads_max)
       co_return fail(ErrorCode::busy, "too many open uploads");
+    ++group.begun;
     mutation.result = Outcome{
         .address = {}, .size = mutation.size, .existed = false, .token = token, .expires = mutation.expires};
     group.add(control(RecordKind::upload,
@@ -542,6 +549,10 @@ Task<Result<ObjectHome::Planned>> ObjectHome::plan_quarantine(Call call, Mutatio
   CO_TRY(const auto now, co_await indexer_->object(call, address));
   mutation.result = Outcome{.address = address, .size = 0, .existed = true, .token = {}, .expires = {}};
   if (!now || now->origin != mutation.origin || now->quarantine_origin != 0) co_return Planned::answered;
+  log_.error("stored bytes do not match their address", {{"address", format_address(address)},
+                                                         {"segment", mutation.at.segment},
+                                                         {"offset", mutation.at.offset}});
+  damaged_[mutation.at.segment] = true;
   group.add(control(RecordKind::quarantine, QuarantineRecord{address, mutation.origin, mutation.at}, true));
   co_return Planned::joined;
 }
@@ -589,8 +600,6 @@ Task<Result<>> ObjectHome::quarantine(Call call, Address address, std::uint64_t 
   mutation->origin = origin;
   mutation->at = at;
   damaged_[at.segment] = true;
-  log_.error("stored bytes do not match their address",
-             {{"address", format_address(address)}, {"segment", at.segment}, {"offset", at.offset}});
   CO_TRY_VOID(co_await submit(call, std::move(mutation)));
   co_return Result<>{};
 }

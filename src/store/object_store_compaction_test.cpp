@@ -191,6 +191,45 @@ TEST(Compaction, a_pin_of_an_earlier_life_does_not_come_back) {
   for (const Listed& one : s.list()) EXPECT_FALSE(one.pinned);
 }
 
+TEST(Compaction, a_pin_of_an_earlier_life_does_not_come_back_when_the_removal_is_moved_last) {
+  SimulatedStore s;
+  ASSERT_TRUE(s.open());
+  const Address address = s.put(sample(3000, 1))->address;
+  ASSERT_TRUE(s.pin(address));
+  for (std::uint64_t i = 0; i < 5; ++i) ASSERT_TRUE(s.put(sample(9000, i + 10)));
+  roll(s);  // stays, with the pin in it
+  ASSERT_TRUE(s.pin(address, false));
+  ASSERT_TRUE(s.remove(address));
+  ASSERT_TRUE(s.put(sample(2000, 2)));
+  roll(s);  // two thirds are dead
+  ASSERT_TRUE(s.put(sample(3000, 1)));
+  ASSERT_TRUE(s.put(sample(20'000, 3)));
+  ASSERT_TRUE(s.remove(address_of(sample(20'000, 3))));
+  roll(s);  // nearly all is dead: it is moved first
+  ASSERT_EQ(*s.compact(), 2u);
+  const Pairs kept = pairs_of(s);
+  EXPECT_EQ(difference(kept, made_anew(s)), "");
+  for (const Listed& one : s.list()) EXPECT_FALSE(one.pinned);
+}
+
+TEST(Compaction, parts_of_an_upload_that_the_log_no_longer_knows_are_dropped) {
+  SimulatedStore s;
+  s.options.upload_ttl = Duration::seconds(3600);
+  ASSERT_TRUE(s.open());
+  const Ulid token = s.begin()->token;
+  roll(s);
+  ASSERT_TRUE(s.part(token, 0, sample(3000, 1)));
+  for (std::uint64_t i = 0; i < 5; ++i) ASSERT_TRUE(s.put(sample(9000, i + 10)));
+  roll(s);  // stays, with the part in it
+  ASSERT_TRUE(s.abort(token));
+  roll(s);
+  s.world.run_for(Duration::seconds(3601));
+  ASSERT_EQ(*s.compact(), 2u);
+  const Pairs kept = pairs_of(s);
+  EXPECT_EQ(count_of(kept, part_prefix), 0u);
+  EXPECT_EQ(difference(kept, made_anew(s)), "");
+}
+
 TEST(Compaction, an_aborted_upload_does_not_come_back) {
   SimulatedStore s;
   ASSERT_TRUE(s.open());

@@ -87,8 +87,10 @@ TEST(ObjectStore, a_removed_object_is_gone_and_can_be_stored_again) {
   SimulatedStore s;
   ASSERT_TRUE(s.open());
   const Address address = s.put("bytes")->address;
-  ASSERT_TRUE(s.read(address));  // it is in the cache now
+  ASSERT_TRUE(s.read(address));
+  ASSERT_TRUE(s.cache().find(address, 0));
   ASSERT_TRUE(s.remove(address));
+  EXPECT_FALSE(s.cache().find(address, 0));
   EXPECT_EQ(code_of(s.read(address)), ErrorCode::not_found);
   EXPECT_EQ(s.store->status().objects, 0u);
   EXPECT_EQ(s.store->status().bytes, 0u);
@@ -97,6 +99,52 @@ TEST(ObjectStore, a_removed_object_is_gone_and_can_be_stored_again) {
   EXPECT_EQ(code_of(s.read(address)), ErrorCode::not_found);
   EXPECT_FALSE(s.put("bytes")->existed);
   EXPECT_EQ(*s.read(address), "bytes");
+}
+
+// Changes that arrive while another is being written are decided together.
+std::vector<Result<Outcome>> behind_another(SimulatedStore& s, std::vector<Task<Result<Outcome>>> changes,
+                                            bool failing = false) {
+  const std::uint64_t writes = s.disk().calls(io::sim::DiskCall::write);
+  auto first = s.start(s.put_task("in the way"));
+  CHECK(s.world.run_until([&] { return s.disk().calls(io::sim::DiskCall::write) > writes; }));
+  std::vector<std::shared_ptr<std::optional<Result<Outcome>>>> started;
+  for (auto& change : changes) started.push_back(s.start(std::move(change)));
+  // The write of the first, then that of its index.
+  if (failing) s.disk().fail_call(io::sim::DiskCall::write, 2);
+  CHECK(s.world.run_until([&] {
+    return first->has_value() &&
+           std::all_of(started.begin(), started.end(), [](auto& one) { return one->has_value(); });
+  }));
+  std::vector<Result<Outcome>> results;
+  for (auto& one : started) results.push_back(std::move(**one));
+  return results;
+}
+
+TEST(ObjectStore, of_two_removals_at_once_one_finds_nothing) {
+  for (std::uint64_t seed = 1; seed <= 10; ++seed) {
+    SimulatedStore s(seed);
+    ASSERT_TRUE(s.open());
+    const Address address = s.put("bytes")->address;
+    std::vector<Task<Result<Outcome>>> removals;
+    removals.push_back(s.port().remove(s.call(), address));
+    removals.push_back(s.port().remove(s.call(), address));
+    const auto results = behind_another(s, std::move(removals));
+    EXPECT_NE(results[0].has_value(), results[1].has_value());
+    EXPECT_EQ(code_of(results[0] ? results[1] : results[0]), ErrorCode::not_found);
+    EXPECT_EQ(s.store->status().objects, 1u);
+  }
+}
+
+TEST(ObjectStore, a_put_that_fails_fails_for_everybody_who_wrote_the_same) {
+  for (std::uint64_t seed = 1; seed <= 10; ++seed) {
+    SimulatedStore s(seed);
+    ASSERT_TRUE(s.open());
+    std::vector<Task<Result<Outcome>>> puts;
+    for (int i = 0; i < 3; ++i) puts.push_back(s.put_task("bytes"));
+    for (const auto& result : behind_another(s, std::move(puts), true))
+      EXPECT_EQ(code_of(result), ErrorCode::degraded);
+    EXPECT_EQ(code_of(s.read(address_of("bytes"))), ErrorCode::not_found);
+  }
 }
 
 TEST(ObjectStore, a_pinned_object_is_not_removed_until_it_is_unpinned) {

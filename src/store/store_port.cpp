@@ -134,13 +134,14 @@ Task<Result<std::shared_ptr<const std::vector<crypto::Hash>>>> StorePort::part_h
   }
   for (int attempt = 0;; ++attempt) {
     auto meta = co_await read_meta(call, object->entry.place);
-    if (!meta && meta.error().code == ErrorCode::not_found && attempt < tries) {
+    const bool gone = !meta && meta.error().code == ErrorCode::not_found;
+    if (gone) {
       CO_TRY(object, co_await find_again(call, object));
-      continue;
+      if (attempt < tries) continue;
     }
-    if (!meta) co_return fail(meta.error());
+    if (!meta && !gone) co_return fail(meta.error());
     CommitRecord record;
-    if (!decode(as_bytes(*meta), record) || record.address != object->address ||
+    if (gone || !decode(as_bytes(*meta), record) || record.address != object->address ||
         (record.parts.size() > 1 && crypto::merge_all(record.parts, true) != object->address.bytes)) {
       CO_TRY_VOID(co_await report_rot(call, object, object->entry.place.at));
       co_return rotten();
@@ -163,8 +164,12 @@ Task<Result<std::shared_ptr<const PartMap>>> StorePort::part_map(Call call, Loca
       maps_->put(key, *loaded);
       co_return loaded;
     }
-    if (loaded.error().code != ErrorCode::not_found || attempt == tries) co_return loaded;
+    if (loaded.error().code != ErrorCode::not_found) co_return loaded;
     CO_TRY(object, co_await find_again(call, object));
+    if (attempt < tries) continue;
+    // It is not that compaction moved it: the log has lost it.
+    CO_TRY_VOID(co_await report_rot(call, object, object->entry.place.at));
+    co_return rotten();
   }
 }
 

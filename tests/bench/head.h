@@ -56,3 +56,12 @@ inline Parsed parse_head(std::string_view in, Head& out) {
   }
   return Parsed::head;
 }
+
+// redis says in five bytes that a SET is done.
+inline Parsed parse_redis_ok(std::string_view in, Head& out) {
+  constexpr std::string_view ok = "+OK\r\n";
+  if (in.size() < ok.size() && ok.starts_with(in)) return Parsed::partial;
+  if (!in.starts_with(ok)) return Parsed::bad;
+  out = {.bytes = ok.size(), .status = 200, .length = 0, .close = false};
+  return Parsed::head;
+}

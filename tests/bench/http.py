@@ -72,7 +72,6 @@ def answer_headers(server, path):
 
 
 def against_nginx(bench, case, folder, size, sendfile, request_id=None):
-    """Ratios above 1 say that ours is better: peer / ours for CPU, ours / peer for requests per second."""
     options = {"paths": bench.paths(folder), "expect-bytes": size}
     corr_id = "$request_id"
     if request_id is not None:
@@ -84,28 +83,7 @@ def against_nginx(bench, case, folder, size, sendfile, request_id=None):
         peer = stack.enter_context(bench.nginx(sendfile, set(headers), corr_id))
         peer_headers = answer_headers(peer, f"/{folder}/{NAMES[0]}")
         runs, peer_runs = bench.load.rounds([(ours, options), (peer, options)])
-    cpu_ratio, spread = measure.summary(measure.ratios(peer_runs, runs, "server_cpu_ns_per_request"))
-    req_s_ratio, req_s_spread = measure.summary(measure.ratios(runs, peer_runs, "req_s"))
-    return [{
-        "case": case, "peer": peer.name, "cpu_ratio": cpu_ratio, "spread": spread,
-        "req_s_ratio": req_s_ratio, "req_s_spread": req_s_spread,
-        **side_figures("ours", runs, headers), **side_figures("peer", peer_runs, peer_headers),
-    }]
-
-
-def side_figures(side, runs, headers=None):
-    figures = {
-        f"{side}_cpu_ns": measure.median_of(runs, "server_cpu_ns_per_request"),
-        f"{side}_req_s": measure.median_of(runs, "req_s"),
-        f"{side}_head_bytes": runs[-1]["head_bytes"],
-        f"{side}_load_share": measure.median_of(runs, "load_cpu_share"),
-        f"{side}_server_share": measure.median_of(runs, "server_cpu_share"),
-        f"{side}_wait_share": measure.median_of(runs, "server_wait_share"),
-        f"{side}_runs": runs,
-    }
-    if headers is not None:
-        figures[f"{side}_headers"] = headers
-    return figures
+    return [measure.compared(case, peer.name, runs, peer_runs, headers, peer_headers)]
 
 
 def mem_1k(bench):
@@ -142,9 +120,11 @@ def reject_429(bench):
         cpu_ratio, spread = measure.summary(measure.ratios(runs, reference, "server_cpu_ns_per_request"))
         req_s_ratio, _ = measure.summary(measure.ratios(runs, reference, "req_s"))
         rows.append({"case": case, "peer": "served 1 KiB", "cpu_ratio": cpu_ratio, "spread": spread,
-                     "req_s_ratio": req_s_ratio, **side_figures("ours", runs), **side_figures("peer", reference)})
+                     "req_s_ratio": req_s_ratio, **measure.side_figures("ours", runs),
+                     **measure.side_figures("peer", reference)})
     fresh_ratio, fresh_spread = measure.summary(measure.ratios(body, fresh, "server_cpu_ns_per_request"))
-    rows[1].update({"fresh_cpu_ratio": fresh_ratio, "fresh_spread": fresh_spread, **side_figures("fresh", fresh)})
+    rows[1].update({"fresh_cpu_ratio": fresh_ratio, "fresh_spread": fresh_spread,
+                    **measure.side_figures("fresh", fresh)})
     return rows
 
 

@@ -1,6 +1,7 @@
-// A closed-loop HTTP/1.1 load generator that costs less CPU per request than the server it drives, so that
-// the server saturates first and the figures are the server's.
-//   [B-1] One thread, one request in flight per connection; heads are rendered before the clock starts.
+// A closed-loop HTTP/1.1 (and redis SET) load generator that costs less CPU per request than the server it
+// drives, so that the server saturates first and the figures are the server's.
+//   [B-1] One thread, one request in flight per connection; heads are rendered before the clock starts, and
+//         of a distinct request only its digits are written later.
 //   [B-2] Every response is checked: status, framing and (with --expect-bytes) length. One that fails is an
 //         error, and any error makes the exit code 1: a fast wrong answer must never look like a good figure.
 //   [B-3] Requests, wall time and the CPU time of the watched processes are taken at the same two instants.
@@ -10,6 +11,7 @@
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/epoll.h>
+#include <sys/random.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -32,7 +34,7 @@
 namespace {
 
 constexpr uint64_t ns_per_second = 1'000'000'000;
-constexpr uint64_t stall_limit_ns = 5 * ns_per_second;
+constexpr uint64_t stall_limit_ns = 20 * ns_per_second;  // a slow disk may take long over a flush
 constexpr int sweep_ms = 100;
 constexpr size_t read_bytes = 2048;      // a head and a small body in one read; the rest is truncated away
 constexpr uint32_t opening_limit = 128;  // connections being made at once in idle mode: below any backlog
@@ -58,21 +60,32 @@ struct Connection {
   uint64_t body_left = 0;
   uint64_t began = 0;   // 0: this request's latency is not sampled
   std::string partial;  // a head that came in pieces
+  std::string own;      // the head of a distinct request
+};
+
+// A request up to where the body begins that all requests share.
+struct Rendered {
+  std::string bytes;
+  std::vector<size_t> tags;  // where the digits of a distinct request go
 };
 
 class Load {
  public:
-  explicit Load(Options options) : options_(std::move(options)), body_(options_.body_bytes, 'b') {
-    for (const std::string& path : options_.paths) {
-      std::string head = options_.method + " " + path + " HTTP/1.1\r\nHost: " + options_.host + "\r\n";
-      for (const std::string& h : options_.headers) head += h + "\r\n";
-      if (options_.body_bytes > 0 || options_.method == "POST" || options_.method == "PUT")
-        head += "Content-Length: " + std::to_string(options_.body_bytes) + "\r\n";
-      heads_.push_back(head + "\r\n");
+  explicit Load(Options options) : options_(std::move(options)) {
+    tag_ = random_number();
+    for (const Target& target : options_.targets) heads_.push_back(render(target));
+    body_.resize(options_.body_bytes - (options_.distinct ? tag_digits : 0));
+    uint64_t state = random_number() | 1;
+    for (char& c : body_) {
+      state ^= state << 13;
+      state ^= state >> 7;
+      state ^= state << 17;
+      c = static_cast<char>(state);
     }
+    if (options_.redis_set) body_ += "\r\n";
     status_counts_.resize(options_.statuses.size());
     connections_.resize(options_.connections);
-    for (size_t i = 0; i < connections_.size(); ++i) connections_[i].request = i % heads_.size();
+    for (Connection& c : connections_) c.request = next_request();
     for (pid_t pid : options_.watched) {
       clockid_t id{};
       if (clock_getcpuclockid(pid, &id) != 0) die("no such process to watch: " + std::to_string(pid));
@@ -85,6 +98,56 @@ class Load {
   int run() { return options_.idle_after_one ? run_idle() : run_timed(); }
 
  private:
+  static uint64_t random_number() {
+    uint64_t n = 0;
+    if (getrandom(&n, sizeof n, 0) != sizeof n) die_errno("getrandom");
+    return n;
+  }
+
+  Rendered render(const Target& target) const {
+    Rendered out;
+    const auto add_tag = [&] {
+      out.tags.push_back(out.bytes.size());
+      out.bytes.append(tag_digits, '0');
+    };
+    if (options_.redis_set) {
+      out.bytes = "*3\r\n$3\r\nSET\r\n$" + std::to_string(tag_digits) + "\r\n";
+      add_tag();
+      out.bytes += "\r\n$" + std::to_string(options_.body_bytes) + "\r\n";
+      add_tag();
+      return out;
+    }
+    out.bytes = options_.method + " " + target.path;
+    if (options_.distinct && target.path.ends_with('=')) add_tag();
+    out.bytes += " HTTP/1.1\r\nHost: " + options_.host + "\r\n";
+    for (const std::string& h : options_.headers) out.bytes += h + "\r\n";
+    if (!target.header.empty()) out.bytes += target.header + "\r\n";
+    if (options_.body_bytes > 0 || options_.method == "POST" || options_.method == "PUT")
+      out.bytes += "Content-Length: " + std::to_string(options_.body_bytes) + "\r\n";
+    out.bytes += "\r\n";
+    if (options_.distinct) add_tag();
+    return out;
+  }
+
+  size_t next_request() {
+    const size_t taken = next_;
+    next_ = next_ + 1 == heads_.size() ? 0 : next_ + 1;
+    return taken;
+  }
+
+  const std::string& head_of(const Connection& c) const {
+    return options_.distinct ? c.own : heads_[c.request].bytes;
+  }
+
+  void make_distinct(Connection& c) {
+    const Rendered& head = heads_[c.request];
+    c.own = head.bytes;
+    ++tag_;
+    for (const size_t at : head.tags)
+      for (size_t i = 0; i < tag_digits; ++i)
+        c.own[at + i] = "0123456789abcdef"[tag_ >> (4 * (tag_digits - 1 - i)) & 15];
+  }
+
   struct Mark {
     uint64_t wall = 0;
     uint64_t own = 0;
@@ -171,7 +234,7 @@ class Load {
     }
     const uint64_t now = clock_ns(CLOCK_MONOTONIC);
     if (n > 0) last_progress_ = now;
-    if (last_progress_ != 0 && now - last_progress_ > stall_limit_ns) die("no answer for 5 s");
+    if (last_progress_ != 0 && now - last_progress_ > stall_limit_ns) die("no answer for 20 s");
     if (last_progress_ == 0) last_progress_ = now;
     return now;
   }
@@ -212,12 +275,13 @@ class Load {
     c.sent = 0;
     c.close = false;
     c.partial.clear();
+    if (options_.distinct) make_distinct(c);
     c.began = ++started_ % latency_sample == 0 ? clock_ns(CLOCK_MONOTONIC) : 0;
     send_request(c);
   }
 
   void send_request(Connection& c) {
-    const std::string& head = heads_[c.request];
+    const std::string& head = head_of(c);
     const uint64_t total = head.size() + body_.size();
     while (c.sent < total) {
       std::array<iovec, 2> parts{};
@@ -279,7 +343,7 @@ class Load {
     std::string_view in(buffer_.data(), static_cast<size_t>(n));
     if (!c.partial.empty()) in = c.partial.append(in);
     Head head;
-    switch (parse_head(in, head)) {
+    switch (options_.redis_set ? parse_redis_ok(in, head) : parse_head(in, head)) {
       case Parsed::partial:
         if (c.partial.empty()) c.partial = in;
         return receive_head(c);
@@ -322,7 +386,7 @@ class Load {
   void complete(Connection& c) {
     ++completed_;
     if (c.began != 0) latencies_.add(clock_ns(CLOCK_MONOTONIC) - c.began);
-    c.request = c.request + 1 == heads_.size() ? 0 : c.request + 1;
+    c.request = next_request();
     if (options_.idle_after_one) {
       if (c.close) return fail(c, "closed after one request");
       c.phase = Phase::idle;
@@ -378,7 +442,7 @@ class Load {
 
   Options options_;
   std::string body_;
-  std::vector<std::string> heads_;
+  std::vector<Rendered> heads_;
   std::vector<Connection> connections_;
   std::vector<uint64_t> status_counts_;  // beside options_.statuses
   std::vector<clockid_t> watched_clocks_;
@@ -386,6 +450,8 @@ class Load {
   Histogram latencies_;
   std::string first_error_;
   int epoll_ = -1;
+  size_t next_ = 0;
+  uint64_t tag_ = 0;
   uint64_t started_ = 0;
   uint64_t completed_ = 0;
   uint64_t reconnects_ = 0;

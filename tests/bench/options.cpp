@@ -52,13 +52,16 @@ void parse_statuses(std::string_view text, std::vector<int>& out) {
   if (out.empty()) die("--expect-status: empty");
 }
 
-std::vector<std::string> read_paths(const char* file) {
+std::vector<Target> read_targets(const char* file) {
   std::ifstream in(file);
-  std::vector<std::string> paths;
-  for (std::string line; std::getline(in, line);)
-    if (!line.empty()) paths.push_back(line);
-  if (paths.empty()) die(std::string("--paths: nothing in ") + file);
-  return paths;
+  std::vector<Target> targets;
+  for (std::string line; std::getline(in, line);) {
+    if (line.empty()) continue;
+    const size_t tab = std::min(line.find('\t'), line.size());
+    targets.push_back({line.substr(0, tab), tab < line.size() ? line.substr(tab + 1) : ""});
+  }
+  if (targets.empty()) die(std::string("--paths: nothing in ") + file);
+  return targets;
 }
 
 constexpr const char* usage =
@@ -66,10 +69,16 @@ constexpr const char* usage =
     "  --connections N       kept-alive connections, one request in flight on each (64)\n"
     "  --sources N           spread over the addresses 127.0.0.1 .. 127.0.0.N (1)\n"
     "  --warmup S            load before the figures start (0)\n"
-    "  --paths FILE          request targets, one a line, cycled (/)\n"
+    "  --paths FILE          request targets, one a line, taken in turn by whichever connection is free "
+    "(/);\n"
+    "                        after a tab a line may have a header of its own\n"
     "  --method M            (GET)\n"
     "  --header 'K: V'       a further request header; repeatable\n"
     "  --body-bytes N        a request body (0)\n"
+    "  --distinct            no two requests alike, in any run: 16 digits begin the body and end the path "
+    "where\n"
+    "                        that ends in '='\n"
+    "  --redis-set           speak to redis: SET of a distinct key to --body-bytes\n"
     "  --expect-status C,C   statuses that are no error (200)\n"
     "  --expect-bytes N      the Content-Length every answer must have\n"
     "  --gather-us N         spin this long between rounds so that answers are taken in batches (0)\n"
@@ -93,6 +102,8 @@ Options parse_options(int argc, char** argv) {
                                             {"expect-bytes", required_argument, nullptr, 'l'},
                                             {"gather-us", required_argument, nullptr, 'g'},
                                             {"watch-pid", required_argument, nullptr, 'P'},
+                                            {"distinct", no_argument, nullptr, 'd'},
+                                            {"redis-set", no_argument, nullptr, 'R'},
                                             {"idle-after-one", no_argument, nullptr, 'i'},
                                             {"help", no_argument, nullptr, 'h'},
                                             {nullptr, 0, nullptr, 0}};
@@ -118,7 +129,7 @@ Options parse_options(int argc, char** argv) {
         o.warmup = parse_seconds(optarg, "warmup");
         break;
       case 'p':
-        o.paths = read_paths(optarg);
+        o.targets = read_targets(optarg);
         break;
       case 'm':
         o.method = optarg;
@@ -141,6 +152,12 @@ Options parse_options(int argc, char** argv) {
       case 'g':
         o.gather_us = parse_number(optarg, "gather-us");
         break;
+      case 'd':
+        o.distinct = true;
+        break;
+      case 'R':
+        o.redis_set = o.distinct = true;
+        break;
       case 'i':
         o.idle_after_one = true;
         break;
@@ -153,6 +170,7 @@ Options parse_options(int argc, char** argv) {
   }
   if (o.target.sin_port == 0) die("--target is needed; see --help");
   if (o.connections == 0 || o.sources == 0 || o.sources > 250) die("--connections or --sources out of range");
+  if (o.distinct && o.body_bytes < tag_digits) die("--distinct needs --body-bytes of at least 16");
   if (o.gather_us > 100'000) die("--gather-us: at most 100000");
   if (!o.idle_after_one && o.seconds <= 0 && o.requests == 0) die("--seconds or --requests is needed");
   return o;

@@ -11,9 +11,9 @@ namespace {
 using io::sim::DiskCall;
 using io::sim::DiskFailure;
 
-constexpr std::array calls = {DiskCall::open,          DiskCall::read,   DiskCall::write,
-                              DiskCall::sync_data,     DiskCall::rename, DiskCall::truncate,
-                              DiskCall::unlink,        DiskCall::list,   DiskCall::make_directory,
+constexpr std::array calls = {DiskCall::open,           DiskCall::read,      DiskCall::write,
+                              DiskCall::sync_data,      DiskCall::rename,    DiskCall::truncate,
+                              DiskCall::unlink,         DiskCall::list,      DiskCall::make_directory,
                               DiskCall::sync_directory, DiskCall::free_space};
 
 struct Fault {
@@ -24,8 +24,8 @@ struct Fault {
 };
 
 // False: the call was never made, so there is nothing more to fail.
-std::optional<Finding> run(const Universe& universe, std::string_view word, const Fault& fault, bool at_opening,
-                           Reopener& reopener, bool& hit) {
+std::optional<Finding> run(const Universe& universe, std::string_view word, const Fault& fault,
+                           bool at_opening, Reopener& reopener, bool& hit) {
   Workload workload(universe, options_for(word));
   workload.tolerant = true;
   io::sim::SimDisk& disk = workload.store().disk();
@@ -48,11 +48,13 @@ std::optional<Finding> run(const Universe& universe, std::string_view word, cons
     image.prune([](std::uint64_t) { return false; });
     if (auto finding = reopener.check(image, workload.possible(), workload.tokens())) return finding;
   }
-  if (auto finding = reopener.check_continued(disk.durable(), workload.possible(), workload.tokens())) return finding;
+  if (auto finding = reopener.check_continued(disk.durable(), workload.possible(), workload.tokens()))
+    return finding;
   return std::nullopt;
 }
 
-std::optional<Found> run_word(const Universe& universe, std::string_view word, Reopener& reopener, Totals& totals) {
+std::optional<Found> run_word(const Universe& universe, std::string_view word, Reopener& reopener,
+                              Totals& totals) {
   for (const bool at_opening : {false, true}) {
     if (at_opening && word.size() > 1) continue;
     for (const DiskCall call : calls)
@@ -64,8 +66,8 @@ std::optional<Found> run_word(const Universe& universe, std::string_view word, R
           for (std::uint64_t nth = 1; hit; ++nth) {
             ++totals.failures;
             if (auto finding = run(universe, word, {call, nth, how, sticky}, at_opening, reopener, hit))
-              return Found{*finding, fmt::format("failure:{}:call{}#{}:{}{}{}", word, static_cast<int>(call), nth,
-                                                 static_cast<int>(how), sticky ? ":sticky" : "",
+              return Found{*finding, fmt::format("failure:{}:call{}#{}:{}{}{}", word, static_cast<int>(call),
+                                                 nth, static_cast<int>(how), sticky ? ":sticky" : "",
                                                  at_opening ? ":opening" : "")};
           }
         }
@@ -84,7 +86,7 @@ std::optional<Found> explore_failures(const Universe& universe, const Settings& 
   for (std::size_t i = 0; i < length; ++i) {
     std::vector<std::string> longer;
     for (const std::string& word : words)
-      for (const char letter : std::string_view("abuxdnkwo")) longer.push_back(word + letter);
+      for (const char letter : std::string_view("abuxdnkwyo")) longer.push_back(word + letter);
     words = std::move(longer);
     chosen.insert(chosen.end(), words.begin(), words.end());
   }

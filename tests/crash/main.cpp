@@ -25,7 +25,7 @@ int end_with(const Found& found) {
 
 int main(int count, char** arguments) {
   Settings settings;
-  settings.most = 210'000;
+  settings.most = 250'000;
   std::string word, phase;
   std::size_t failure_length = 2;
   bool one_word = false;
@@ -33,7 +33,7 @@ int main(int count, char** arguments) {
     const std::string_view argument = arguments[i];
     const auto next = [&] { return i + 1 < count ? arguments[++i] : "0"; };
     if (argument == "--soak") {
-      settings.most = 2'100'000;
+      settings.most = 2'500'000;
       settings.exhaustive = 7;
       settings.random = 96;
       settings.sequences = 30000;
@@ -76,7 +76,8 @@ int main(int count, char** arguments) {
     states_seconds = seconds_since(states_start);
   }
   fmt::print(
-      "crash: {} distinct states ({} checked, {} stores opened, {} rebuilt, {} continued, {} inside a recovery) "
+      "crash: {} distinct states ({} checked, {} stores opened, {} rebuilt, {} continued, {} inside a "
+      "recovery) "
       "of {} moments in {} words, {:.0f} states/s; {} runs with a failing call; {} sequences; {:.0f} s\n",
       totals.images.size(), totals.checked.size(), totals.counts.reopened, totals.counts.rebuilt,
       totals.counts.continued, totals.counts.again, totals.moments, totals.words,

@@ -24,8 +24,8 @@ struct Op {
 
 struct Model {
   struct Upload {
-    std::map<int, int> parts;     // index → content
-    std::optional<int> made;      // committed: the content
+    std::map<int, int> parts;  // index → content
+    std::optional<int> made;   // committed: the content
     friend bool operator==(const Upload&, const Upload&) = default;
   };
   struct Answer {

@@ -69,7 +69,8 @@ std::uint64_t Possible::hash() const {
 }
 
 Universe::Universe() {
-  for (const std::size_t size : {300u, 6000u, 65537u, 700u, 150u, 0u}) contents.push_back(store::sample(size));
+  for (const std::size_t size : {300u, 6000u, 65537u, 700u, 150u, 0u})
+    contents.push_back(store::sample(size));
   for (const std::string& content : contents) addresses.push_back(crypto::hash_object(as_bytes(content)));
 }
 
@@ -128,8 +129,8 @@ std::optional<Finding> Reopener::compare(const Possible& possible, const Tokens&
   Seen& seen = *shared;
   auto looked = place_->start(look(place_->call(), tokens, shared));
   if (!place_->world.run_until([&] { return looked->has_value(); })) {
-    // Somebody found bad bytes and waits for them to be quarantined, which nobody does here. What waits is left
-    // behind as it is: there is no way to end it.
+    // Somebody found bad bytes and waits for them to be quarantined, which nobody does here. What waits is
+    // left behind as it is: there is no way to end it.
     const store::StoreOptions options = place_->options;
     (void)place_.release();
     place_ = std::make_unique<store::SimulatedStore>();
@@ -167,8 +168,9 @@ std::optional<Finding> Reopener::compare(const Possible& possible, const Tokens&
       fits = fits && state.committed == made;
       if (upload.made) continue;
       const auto first = upload.parts.find(0);
-      const std::uint64_t size =
-          first == upload.parts.end() ? 0 : universe_.contents[static_cast<std::size_t>(first->second)].size();
+      const std::uint64_t size = first == upload.parts.end()
+                                     ? 0
+                                     : universe_.contents[static_cast<std::size_t>(first->second)].size();
       fits = fits && state.contiguous == size;
     }
     for (const auto& [number, state] : seen.uploads) {
@@ -192,12 +194,14 @@ std::optional<Finding> Reopener::check(const Image& image, const Possible& possi
   return compare(possible, tokens, false);
 }
 
-std::optional<Finding> Reopener::check_rebuilt(const Image& image, const Possible& possible, const Tokens& tokens) {
+std::optional<Finding> Reopener::check_rebuilt(const Image& image, const Possible& possible,
+                                               const Tokens& tokens) {
   ++counts.rebuilt;
   if (auto finding = open(image, false)) return finding;
   const std::vector<KvPair> kept = place_->index();
   if (auto finding = open(without_index(image), false)) return finding;
-  if (auto finding = compare(possible, tokens, true)) return Finding{"rebuilt_" + finding->oracle, finding->detail};
+  if (auto finding = compare(possible, tokens, true))
+    return Finding{"rebuilt_" + finding->oracle, finding->detail};
   const std::vector<KvPair> anew = place_->index();
   // Uploads that were committed and what is counted with them are known only while the log still says it.
   bool ended = false;
@@ -214,7 +218,8 @@ std::optional<Finding> Reopener::check_rebuilt(const Image& image, const Possibl
   if (left == right) return std::nullopt;
   for (const auto& [key, value] : left)
     if (!right.contains(key) || right[key] != value)
-      return Finding{"rebuilt_equal", fmt::format("{} {}", readable(key), right.contains(key) ? "differs" : "is lost")};
+      return Finding{"rebuilt_equal",
+                     fmt::format("{} {}", readable(key), right.contains(key) ? "differs" : "is lost")};
   for (const auto& [key, value] : right)
     if (!left.contains(key)) return Finding{"rebuilt_equal", readable(key) + " is new"};
   return std::nullopt;
@@ -242,7 +247,8 @@ std::optional<Finding> Reopener::check_continued(const Image& image, const Possi
   return std::nullopt;
 }
 
-std::optional<Finding> Reopener::check_again(const Image& image, const Possible& possible, const Tokens& tokens) {
+std::optional<Finding> Reopener::check_again(const Image& image, const Possible& possible,
+                                             const Tokens& tokens) {
   std::vector<io::sim::DiskSnapshot> snapshots;
   place_->stop();
   place_->forget_cached(universe_.addresses);

@@ -45,11 +45,14 @@ class Reopener {
   // Is what `image` holds one of the possible?
   std::optional<Finding> check(const io::sim::Image& image, const Possible& possible, const Tokens& tokens);
   // The same without its index, which must come out equal to the one that was kept.
-  std::optional<Finding> check_rebuilt(const io::sim::Image& image, const Possible& possible, const Tokens& tokens);
+  std::optional<Finding> check_rebuilt(const io::sim::Image& image, const Possible& possible,
+                                       const Tokens& tokens);
   // Goes on with it: what is written after the recovery must be there after the next.
-  std::optional<Finding> check_continued(const io::sim::Image& image, const Possible& possible, const Tokens& tokens);
+  std::optional<Finding> check_continued(const io::sim::Image& image, const Possible& possible,
+                                         const Tokens& tokens);
   // Crashes inside the recovery, everywhere.
-  std::optional<Finding> check_again(const io::sim::Image& image, const Possible& possible, const Tokens& tokens);
+  std::optional<Finding> check_again(const io::sim::Image& image, const Possible& possible,
+                                     const Tokens& tokens);
 
   Counts counts;
 

@@ -59,8 +59,8 @@ std::optional<Finding> check_moment(const Moment& moment, const Settings& settin
   return found;
 }
 
-std::optional<Found> explore(const Universe& universe, const Settings& settings, std::string_view word, bool whole,
-                             Reopeners& reopeners, Totals& totals) {
+std::optional<Found> explore(const Universe& universe, const Settings& settings, std::string_view word,
+                             bool whole, Reopeners& reopeners, Totals& totals) {
   ++totals.words;
   Workload workload(universe, options_for(word));
   const auto told = [&](Finding finding) { return Found{std::move(finding), "word:" + std::string(word)}; };

@@ -16,8 +16,8 @@ namespace cairn::crash {
 struct Settings {
   std::size_t length = 3;      // of words
   std::uint64_t most = 0;      // states, then it ends; 0: all
-  std::size_t exhaustive = 4;  // pending changes of which every subset is tried
-  std::size_t random = 8;      // subsets, of more
+  std::size_t exhaustive = 5;  // pending changes of which every subset is tried
+  std::size_t random = 16;     // subsets, of more
   std::uint64_t rebuild_every = 4;
   std::uint64_t continue_every = 16;
   std::uint64_t again_every = 64;
@@ -31,7 +31,7 @@ struct Totals {
   std::uint64_t failures = 0;  // runs with a call of the disk that failed
   std::uint64_t sequences = 0;
   Counts counts;
-  std::unordered_set<std::uint64_t> images;  // distinct ones, by hash
+  std::unordered_set<std::uint64_t> images;   // distinct ones, by hash
   std::unordered_set<std::uint64_t> checked;  // image and what may be there
 };
 

@@ -80,8 +80,9 @@ std::optional<Finding> Workload::answered(const Op& op, const Result<store::Outc
   const Model::Answer answer{store::code_of(result), result && result->existed};
   const Possible before = possible_;
   if (possible_.answered(op, answer)) return std::nullopt;
-  return Finding{"answers", fmt::format("{} was answered {}{} in {}", describe(op), static_cast<int>(answer.code),
-                                        answer.existed ? " (existed)" : "", before.models.empty() ? "nothing" : describe(before.models.front()))};
+  return Finding{"answers", fmt::format("{} was answered {}{} in {}", describe(op),
+                                        static_cast<int>(answer.code), answer.existed ? " (existed)" : "",
+                                        before.models.empty() ? "nothing" : describe(before.models.front()))};
 }
 
 std::optional<Finding> Workload::apply(const Op& op) { return apply_all({op}); }
@@ -105,9 +106,8 @@ std::optional<Finding> Workload::apply_all(const std::vector<Op>& ops) {
         done = done && pending[j]->has_value();
       }
       if (!done) continue;
-      std::partition(equal.begin(), equal.end(), [&](std::size_t j) {
-        return !pending[j]->value() || !pending[j]->value()->existed;
-      });
+      std::partition(equal.begin(), equal.end(),
+                     [&](std::size_t j) { return !pending[j]->value() || !pending[j]->value()->existed; });
       for (const std::size_t j : equal) {
         told[j] = true;
         under_way_.erase(std::find(under_way_.begin(), under_way_.end(), ops[j]));
@@ -138,7 +138,8 @@ std::optional<Finding> Workload::look() {
       if (tolerant && is_disk_error(read.error().code)) continue;
       return Finding{"reads", fmt::format("content {}: {}", content, read.error().context)};
     }
-    if (read && *read != universe_.contents[at]) return Finding{"reads", fmt::format("content {}: other bytes", content)};
+    if (read && *read != universe_.contents[at])
+      return Finding{"reads", fmt::format("content {}: other bytes", content)};
     const bool may = std::any_of(possible_.models.begin(), possible_.models.end(), [&](const Model& model) {
       return model.objects.contains(content) == read.has_value();
     });

@@ -101,9 +101,10 @@ class Storage:
             code = self.process.wait(wire.PATIENCE)
             raise AssertionError(f"did not start ({code}): {line!r} {self.log()[-2000:]}")
         self.address = (match[1], int(match[2]))
-        admin = os.path.join(self.data, "keys", "admin.cap")
-        if os.path.exists(admin):
-            with open(admin) as file:
+        if self.settings.get("amnesia.enabled") == "true":
+            self.token = self.process.stdout.readline().decode().strip().removeprefix("CAIRN_CAP=")
+        else:
+            with open(os.path.join(self.data, "keys", "admin.cap")) as file:
                 self.token = file.read().strip()
         return self
 

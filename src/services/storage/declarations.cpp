@@ -66,7 +66,11 @@ constexpr LockDeclaration locks[] = {
     {"addresses", 10, "connections counted per address (16 stripes)"},
     {"ports", 18, "the shards' ports of a store, to tell them of a segment that is gone"},
     {"cache-stripe", 20, "verified groups by address (striped)"},
-    {"cache-slots", 22, "free slots of the cache"},
+    {"cache-slots", 21, "free slots of the cache"},
+    {"index-map", 22, "the index, when it is kept in memory"},
+    {"index-files", 23, "the index's engine, while it is opened and closed"},
+    {"ram-names", 24, "names of the disk in memory (amnesia)"},
+    {"ram-bytes", 25, "bytes of its files"},
 };
 
 constexpr WriterDeclaration writers[] = {

@@ -68,8 +68,12 @@ Task<Result<http::Piece>> ObjectSource::next(Call call) {
     if (found_.port == nullptr) co_return fail(ErrorCode::not_found, "the object was removed meanwhile");
   }
   const std::uint64_t group = steps_[step_].at / crypto::group_size;
-  CO_TRY(store::GroupBytes bytes, co_await found_.port->read_group(call, found_.object, group));
-  co_return cut(std::move(bytes));
+  auto bytes = co_await found_.port->read_group(call, found_.object, group);
+  if (!bytes) {
+    if (bytes.error().code == ErrorCode::integrity) library_.integrity.add(library_.slot);
+    co_return fail(bytes.error());
+  }
+  co_return cut(std::move(*bytes));
 }
 
 ProofSource::ProofSource(store::SetPort::Found found, Slab& slab, std::uint64_t first, std::uint64_t last,

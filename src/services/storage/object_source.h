@@ -9,6 +9,7 @@
 #include "crypto/outboard.h"
 #include "http/piece.h"
 #include "http/range.h"
+#include "observe/metric.h"
 #include "store/store_set.h"
 
 namespace cairn::storage {
@@ -17,6 +18,8 @@ namespace cairn::storage {
 struct Library {
   store::SetPort& ports;
   store::GroupCache& cache;
+  observe::Counter integrity;  // answers that ended because stored bytes did not match
+  observe::Slot slot;
 };
 
 // A piece of bytes [from, from + count) of a verified group.

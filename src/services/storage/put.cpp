@@ -29,7 +29,20 @@ std::string media_type_of(const Exchange& exchange) {
   return std::string(given);
 }
 
+void StorageShard::count_refused_body(const Exchange& exchange, const Error& error) {
+  if (!exchange.request().fields.has(FieldName::content_encoding)) return;
+  if (error.code == ErrorCode::decoded_ratio) shared_.metrics.decompress.at(0).add(slot_);
+  if (error.code == ErrorCode::decoded_cap) shared_.metrics.decompress.at(1).add(slot_);
+  if (error.code == ErrorCode::malformed) shared_.metrics.decompress.at(2).add(slot_);
+}
+
 Task<Result<>> StorageShard::stage(Call call, Exchange& exchange) {
+  const Result<> staged = co_await stage_body(call, exchange);
+  if (!staged) count_refused_body(exchange, staged.error());
+  co_return staged;
+}
+
+Task<Result<>> StorageShard::stage_body(Call call, Exchange& exchange) {
   auto state = std::make_unique<Incoming>();
   Incoming& incoming = *state;
   exchange.state = std::move(state);

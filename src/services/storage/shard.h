@@ -57,6 +57,7 @@ class StorageShard final : public serve::ServiceShard {
   Task<Result<>> list(Call call, http::Exchange& exchange);
 
   // --- put.cpp
+  Task<Result<>> stage_body(Call call, http::Exchange& exchange);
   Task<Result<>> take_body(Call call, http::Exchange& exchange, Incoming& incoming);
   Task<Result<>> flush_part(Call call, Incoming& incoming, std::string media_type);
   Task<Result<>> put(Call call, http::Exchange& exchange);
@@ -77,7 +78,8 @@ class StorageShard final : public serve::ServiceShard {
   Task<Result<>> scrub(http::Exchange& exchange);
   Task<> watch_gates(Call call);
 
-  Library library() noexcept { return {*ports_, *shared_.cache}; }
+  Library library() noexcept { return {*ports_, *shared_.cache, shared_.metrics.integrity.at(0), slot_}; }
+  void count_refused_body(const http::Exchange& exchange, const Error& error);
 
   Shared& shared_;
   serve::ShardContext context_;

@@ -1,0 +1,90 @@
+#!/usr/bin/env python3
+"""mutants.py --build DIR [--only ID…] [--json FILE]: are the mistakes planted in the store found?
+
+Runs the crash suite in a small configuration over the mutated store once for each mutant, until the first finding,
+and the store's own tests with the same mutant. A mutant is killed by a named oracle of the suite, by a test, by a
+CHECK of the code, by a crash, or by going on without end. Fails unless the code without mutants has no finding and
+every mutant is killed by one of both.
+"""
+import argparse
+import concurrent.futures
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import time
+import tomllib
+
+HERE = pathlib.Path(__file__).parent
+LIMIT_SECONDS = 120
+
+
+def run(binary, arguments, mutant):
+    """(status, output): status None when the limit was reached."""
+    environment = dict(os.environ, CAIRN_MUTANT=str(mutant))
+    try:
+        done = subprocess.run([binary, *arguments], env=environment, timeout=LIMIT_SECONDS, capture_output=True,
+                              text=True, errors="replace")
+        return done.returncode, done.stdout + done.stderr
+    except subprocess.TimeoutExpired as expired:
+        return None, (expired.stdout or b"").decode(errors="replace")
+
+
+def verdict(status, output, pattern, tell):
+    """What killed it, or None."""
+    found = re.search(pattern, output)
+    if found:
+        return tell(found)
+    check = re.search(r"CHECK failed: (.*)", output)
+    if check:
+        return f"CHECK {check.group(1)}"
+    if status is None:
+        return "hang"
+    return f"crash {status}" if status != 0 else None
+
+
+def try_suite(build, mutant):
+    return verdict(*run(build / "crash_mutants", ["--quick"], mutant), r"FOUND in (\S+): oracle (\w+): (.*)",
+                   lambda found: f"{found.group(2)} ({found.group(1)[:40]})")
+
+
+def try_tests(build, mutant):
+    return verdict(*run(build / "store_mutants", ["--gtest_brief=1", "--gtest_fail_fast"], mutant),
+                   r"\[  FAILED  \] (\S+\.\S+)", lambda found: found.group(1).rstrip(","))
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--build", type=pathlib.Path, required=True)
+    parser.add_argument("--only", type=int, nargs="*")
+    parser.add_argument("--json", type=pathlib.Path)
+    arguments = parser.parse_args()
+    build = arguments.build.resolve()
+    mutants = tomllib.loads((HERE / "mutants.toml").read_text())["mutant"]
+    if arguments.only:
+        mutants = [m for m in mutants if m["id"] in arguments.only]
+    start = time.monotonic()
+
+    clean = try_suite(build, 0), try_tests(build, 0)
+    print(f"   0  {'(no mutant)':60} suite: {clean[0] or 'no finding'}  tests: {clean[1] or 'pass'}", flush=True)
+    rows = []
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        jobs = [(m, pool.submit(try_suite, build, m["id"]), pool.submit(try_tests, build, m["id"])) for m in mutants]
+        for mutant, suite, tests in jobs:
+            killed = suite.result(), tests.result()
+            rows.append({"id": mutant["id"], "name": mutant["name"], "suite": killed[0], "tests": killed[1]})
+            print(f"{mutant['id']:4}  {mutant['name']:60} suite: {killed[0] or 'survives':52.52} "
+                  f"tests: {killed[1] or 'survives'}", flush=True)
+
+    killed = sum(row["suite"] is not None or row["tests"] is not None for row in rows)
+    by_suite = sum(row["suite"] is not None for row in rows)
+    if arguments.json:
+        arguments.json.write_text(json.dumps(rows, indent=1) + "\n")
+    print(f"{killed}/{len(rows)} killed, {by_suite} by the crash suite; {time.monotonic() - start:.0f} s")
+    return 0 if clean == (None, None) and killed == len(rows) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
