@@ -135,8 +135,7 @@ class RamFile final : public File {
 
 }  // namespace
 
-RamDisk::RamDisk(std::uint64_t capacity)
-    : room_(std::make_shared<Room>(capacity)) {}
+RamDisk::RamDisk(std::uint64_t capacity) : room_(std::make_shared<Room>(capacity)) {}
 RamDisk::~RamDisk() = default;
 
 Task<Result<std::unique_ptr<File>>> RamDisk::open(Call, std::string path, OpenMode mode) {

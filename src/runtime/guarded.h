@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "runtime/condition.h"
 #include "runtime/shard.h"
 
 namespace cairn {
@@ -75,6 +76,15 @@ class Guarded {
     CHECK(current_shard() == nullptr);
     std::unique_lock<std::mutex> lock(mutex_);
     changed.wait(lock, [&] { return ready(value_); });
+    return std::forward<F>(f)(value_);
+  }
+  // The same for whoever may not have a condition variable of its own.
+  template <class Ready, class F>
+    requires GuardedAccess<F, T>
+  auto wait(Condition& changed, Ready ready, F&& f) {
+    CHECK(current_shard() == nullptr);
+    std::unique_lock<std::mutex> lock(mutex_);
+    while (!ready(value_)) changed.wait(lock);
     return std::forward<F>(f)(value_);
   }
 

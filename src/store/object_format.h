@@ -164,7 +164,8 @@ std::string word_key(const Address& address, RecordKind kind);
 // Everything with this first letter is in [prefix, prefix_end(prefix)).
 std::string prefix_end(std::string prefix);
 inline constexpr char object_prefix = 'o', part_prefix = 'p', upload_prefix = 'u', token_prefix = 'k',
-                      tombstone_prefix = 't', quarantine_prefix = 'q', segment_prefix = 's', word_prefix = 'w';
+                      tombstone_prefix = 't', quarantine_prefix = 'q', segment_prefix = 's',
+                      word_prefix = 'w';
 
 std::string encode(const LogPoint& point);
 bool decode(ByteView value, LogPoint& out);

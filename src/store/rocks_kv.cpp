@@ -7,8 +7,6 @@
 #include <rocksdb/table.h>
 #include <rocksdb/write_batch.h>
 
-#include <condition_variable>
-
 #include "runtime/guarded.h"
 #include "runtime/pool.h"
 #include "runtime/semaphore.h"
@@ -150,7 +148,7 @@ class Database {
   rocksdb::DB* here_;
   Caches caches_;
   Guarded<State, database_rank> state_;
-  std::condition_variable left_;
+  Condition left_;
 };
 using SharedDatabase = std::shared_ptr<Database>;
 

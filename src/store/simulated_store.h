@@ -55,7 +55,8 @@ class SimulatedStore {
   template <class T>
   std::shared_ptr<std::optional<T>> start(Task<T> task, unsigned shard = 0) {
     auto out = std::make_shared<std::optional<T>>();
-    node.scope(shard).spawn("operation", into(std::move(task), out));
+    Scope& scope = shard == 0 && operations_ ? *operations_ : node.scope(shard);
+    scope.spawn("operation", into(std::move(task), out));
     return out;
   }
   template <class T>
@@ -64,7 +65,9 @@ class SimulatedStore {
     CHECK(world.run_until([&] { return out->has_value(); }));
     return std::move(**out);
   }
-  Call call(unsigned shard = 0) { return node.scope(shard).call(); }
+  Call call(unsigned shard = 0) {
+    return shard == 0 && operations_ ? operations_->call() : node.scope(shard).call();
+  }
   io::sim::SimDisk& disk() { return node.disk(); }
   io::Machine& machine(unsigned shard = 0) { return machines_[shard]; }
   GroupCache& cache() { return *cache_; }
@@ -84,13 +87,22 @@ class SimulatedStore {
       return opened;
     }
     for (unsigned i = 0; i < shards_; ++i) ports.push_back(store->make_port(machines_[i]));
+    operations_ = std::make_unique<Scope>(node.shard(), node.scope().call());
     if (with_tasks) {
-      tasks_ = std::make_unique<Scope>(node.shard(), call());
+      tasks_ = std::make_unique<Scope>(node.shard(), node.scope().call());
       tasks_->spawn("commit", store->home().commit_loop(tasks_->call()));
     }
     return {};
   }
-  // As a process that is killed: nothing is flushed. Operations under way are waited for.
+  // A process that is killed, now: what it was about to do is not done, the page cache stays. For one shard.
+  void kill() {
+    for (Scope* scope : {operations_.get(), tasks_.get()})
+      if (scope != nullptr) scope->abort();
+    CHECK(world.run_until([&] { return operations_->empty() && (!tasks_ || tasks_->empty()); }));
+    disk().abandon_operations();
+    stop();
+  }
+  // The same when it was doing nothing: nothing is flushed. Operations under way are waited for.
   void stop() {
     if (tasks_) {
       tasks_->cancel(StopReason::draining);
@@ -99,6 +111,8 @@ class SimulatedStore {
     }
     ports.clear();
     store.reset();
+    if (operations_) CHECK(world.run_until([&] { return operations_->empty(); }));
+    operations_.reset();
   }
   Result<> close() {
     if (tasks_) {
@@ -108,7 +122,7 @@ class SimulatedStore {
     }
     ports.clear();
     auto closed = run(store->close(call()));
-    store.reset();
+    stop();
     return closed;
   }
   Scope& tasks() { return *tasks_; }
@@ -201,6 +215,7 @@ class SimulatedStore {
   unsigned shards_;
   std::vector<io::Machine> machines_;
   std::unique_ptr<GroupCache> cache_;
+  std::unique_ptr<Scope> operations_;  // on the first shard, while it is open
   std::unique_ptr<Scope> tasks_;
 };
 

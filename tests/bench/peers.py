@@ -1,4 +1,5 @@
-"""The servers that are measured: cairn-demo, cairn storage, nginx and redis, each a child process pinned to the server core.
+"""The servers that are measured: cairn-demo, cairn storage, nginx and redis, each a child process pinned to the server
+core.
 
 A server is a context manager; leaving it ends the process by its id and waits for it. Should the harness itself be
 killed, the kernel ends the children (PR_SET_PDEATHSIG).

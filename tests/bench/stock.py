@@ -58,7 +58,7 @@ def verify(server, root, paths, times=1):
         for path in paths * times:
             status, _, body = client.get(path)
             if status != 200 or body != (root / path[1:]).read_bytes():
-                raise RuntimeError(f"{server.name}: {path} answered {status} with {len(body)} bytes that are not its own")
+                raise RuntimeError(f"{server.name}: {path} answered {status} with {len(body)} other bytes")
 
 
 def verify_ranges(server, root, path, ranges, times=1):
@@ -101,3 +101,31 @@ def object_count(server):
     if status != 200:
         raise RuntimeError(f"/admin/status answered {status}: {body[:300]!r}")
     return json.loads(body)["objects"]
+
+
+def redis_count(server):
+    with measure.Client(server) as client:
+        client.socket.sendall(b"DBSIZE\r\n")
+        answer = client.stream.readline()
+    if not answer.startswith(b":"):
+        raise RuntimeError(f"DBSIZE answered {answer!r}")
+    return int(answer[1:])
+
+
+def listed(server, count):
+    """The paths of the first `count` objects."""
+    paths, after = [], ""
+    with measure.Client(server) as client:
+        while len(paths) < count:
+            status, _, body = client.ask("GET", f"/o?limit=1000&after={after}" if after else "/o?limit=1000",
+                                         Authorization=server.bearer)
+            if status != 200:
+                raise RuntimeError(f"GET /o answered {status}: {body[:300]!r}")
+            page = json.loads(body)
+            paths += ["/o/" + one["address"] for one in page["objects"]]
+            after = page.get("next")
+            if not after:
+                break
+    if len(paths) < count:
+        raise RuntimeError(f"only {len(paths)} of {count} objects are listed")
+    return paths[:count]

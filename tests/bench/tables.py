@@ -36,6 +36,8 @@ def meets(row, key):
 
 
 def show(rows, markdown):
+    if any(row["quick"] for row in rows):
+        print("From a quick run, with smaller sizes: it shows that the cases run, and no more.")
     if markdown:
         print_markdown(rows)
     else:
@@ -54,8 +56,8 @@ def print_plain(rows):
                 goal = row["goals"].get(key, "")
                 verdict = "" if not goal else "ok" if meets(row, key) else "MISSED"
                 spread = {"cpu_ratio": row["spread"], "req_s_ratio": row["req_s_spread"]}.get(key, "")
-                print(f"{row['case']:<12} {row['peer']:<19} {key:<12} {row[key]:>8} {spread:>7}  {goal:<8} {verdict:<7} "
-                      f"{sides(row, key)}")
+                print(f"{row['case']:<12} {row['peer']:<19} {key:<12} {row[key]:>8} {spread:>7}  {goal:<8} "
+                      f"{verdict:<7} {sides(row, key)}")
     for row in rows:
         if "ours_load_share" in row:
             print(f"{row['case']}, {row['peer']}: load core busy {row['ours_load_share']:.0%} / "
@@ -101,18 +103,24 @@ def print_markdown(rows):
 def million_lines(row):
     if row["case"] != "million":
         return []
-    mib = 1 << 20
-    memory, disk = row["memory_after_put"], row["disk_bytes"]
+    disk = row["disk_bytes"]
     return [
         ("objects of 1 KiB", f"{row['objects']:,}"),
         ("durable PUTs, 64 clients", f"{row['put_req_s']:,.0f} /s, {row['put_cpu_ns'] / 1000:.1f} µs of CPU each"),
-        ("memory after it (cache of 64 MiB and all else)", f"{memory['total'] / mib:.0f} MiB, of it "
-         f"{memory['memfd'] / mib:.0f} cache, {memory['anonymous'] / mib:.0f} heap, {memory['files'] / mib:.0f} program"),
-        ("memory of the same empty", f"{row['memory_empty']['total'] / mib:.0f} MiB"),
+        ("memory of the empty server", memory(row["memory_empty"])),
+        ("memory after the PUTs", memory(row["memory_after_put"])),
+        (f"memory after GETs, {row['cached_bytes'] / (1 << 20):.0f} MiB of them in a cache of 64",
+         memory(row["memory_after_get"])),
         ("on the disk, an object", f"{disk['segments'] / row['objects']:,.0f} bytes of log, "
          f"{disk['index'] / row['objects']:,.0f} of index"),
-        ("`kill -9`, start: ready after", f"{row['ready_seconds_after_kill']:.2f} s, "
-         f"{row['memory_after_kill']['total'] / mib:.0f} MiB"),
-        ("clean stop, start: ready after", f"{row['ready_seconds_after_stop']:.2f} s, "
-         f"{row['memory_after_stop']['total'] / mib:.0f} MiB"),
+        ("`kill -9`, start: ready after", f"{row['ready_seconds_after_kill']:.2f} s"),
+        ("its memory then", memory(row["memory_after_kill"])),
+        ("clean stop, start: ready after", f"{row['ready_seconds_after_stop']:.2f} s"),
+        ("its memory then", memory(row["memory_after_stop"])),
     ]
+
+
+def memory(of):
+    mib = 1 << 20
+    return (f"{of['total'] / mib:.0f} MiB ({of['memfd'] / mib:.0f} memfd, {of['anonymous'] / mib:.0f} heap, "
+            f"{of['files'] / mib:.0f} program)")

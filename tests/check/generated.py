@@ -7,7 +7,7 @@ import tempfile
 from tree import Problem
 
 MEND = "./dev docs regenerates it"
-PROGRAMS = ["cairn-demo", "cairn"]
+PROGRAMS = {"cairn-demo": {"demo": ["topology"]}, "cairn": {"storage": ["topology", "storage"]}}  # the drawings of each
 GENERATED = ["config", "concurrency"]  # directories of docs/ where nothing is written by hand
 
 
@@ -27,8 +27,9 @@ def docs(tree):
                 yield Problem(tree.rel(binary), 1, f"'docs' failed: {done.stderr.strip()}")
                 return
         yield from differences(tree, made)
-    for program in PROGRAMS:
-        yield from drawing(tree, program)
+    for program, drawings in PROGRAMS.items():
+        for name, verb in drawings.items():
+            yield from drawing(tree, program, name, verb)
 
 
 def differences(tree, made):
@@ -55,14 +56,14 @@ def first_difference(old, new):
     return next((number for number, (a, b) in enumerate(pairs, 1) if a != b), 1 + min(old.count(b"\n"), new.count(b"\n")))
 
 
-def drawing(tree, program):
+def drawing(tree, program, name, verb):
     """The drawing that the program prints is the one in its page."""
-    page = tree.root / "docs" / "concurrency" / f"{program.removeprefix('cairn-')}.md"
+    page = tree.root / "docs" / "concurrency" / f"{name}.md"
     if not page.exists():
         return
-    command = [tree.build / program, "topology", "--mermaid"]
+    command = [tree.build / program, *verb, "--mermaid"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0 or not done.stdout.strip():
-        yield Problem(tree.rel(page), 1, f"'{program} topology --mermaid' failed: {done.stderr.strip()}")
+        yield Problem(tree.rel(page), 1, f"'{program} {' '.join(verb)} --mermaid' failed: {done.stderr.strip()}")
     elif done.stdout.strip() not in page.read_text():
-        yield Problem(tree.rel(page), 1, f"does not hold what '{program} topology --mermaid' prints", MEND)
+        yield Problem(tree.rel(page), 1, f"does not hold what '{program} {' '.join(verb)} --mermaid' prints", MEND)

@@ -1,4 +1,5 @@
-// crash [--soak] [--quick] [--word W] [--most N] [--length N] [--phase states|failures|sequences] [--seed N]
+// crash [--soak] [--quick] [--word W] [--most N] [--length N] [--phase failures|sequences|kills|states]
+// [--seed N]
 #include <fmt/format.h>
 
 #include <cstdio>
@@ -70,6 +71,8 @@ int main(int count, char** arguments) {
       if (auto found = explore_failures(universe, settings, failure_length, totals)) return end_with(*found);
     if (phase.empty() || phase == "sequences")
       if (auto found = explore_sequences(universe, settings, totals)) return end_with(*found);
+    if (phase.empty() || phase == "kills")
+      if (auto found = explore_kills(universe, settings, totals)) return end_with(*found);
     const auto states_start = std::chrono::steady_clock::now();
     if (phase.empty() || phase == "states")
       if (auto found = explore_words(universe, settings, totals)) return end_with(*found);
@@ -81,7 +84,8 @@ int main(int count, char** arguments) {
       "of {} moments in {} words, {:.0f} states/s; {} runs with a failing call; {} sequences; {:.0f} s\n",
       totals.images.size(), totals.checked.size(), totals.counts.reopened, totals.counts.rebuilt,
       totals.counts.continued, totals.counts.again, totals.moments, totals.words,
-      states_seconds > 0 ? static_cast<double>(totals.images.size()) / states_seconds : 0.0, totals.failures,
-      totals.sequences, seconds_since(start));
+      totals.words > 0 && states_seconds > 0 ? static_cast<double>(totals.images.size()) / states_seconds
+                                             : 0.0,
+      totals.failures, totals.sequences, seconds_since(start));
   return 0;
 }

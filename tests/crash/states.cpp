@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+
 #include <map>
 
 #include "crash/suite.h"
@@ -84,6 +86,32 @@ std::optional<Found> explore_word(const Universe& universe, const Settings& sett
                                   bool whole, Totals& totals) {
   Reopeners reopeners(universe);
   return explore(universe, settings, word, whole, reopeners, totals);
+}
+
+std::optional<Found> explore_kills(const Universe& universe, const Settings& settings, Totals& totals) {
+  Reopeners reopeners(universe);
+  for (const std::string_view word : {"", "a", "ar", "bk"})
+    for (std::uint32_t steps = 0; steps < 60; ++steps) {
+      const auto told = [&](Finding finding) {
+        return Found{std::move(finding), fmt::format("kill:{}:{}", word, steps)};
+      };
+      Workload workload(universe, options_for(word));
+      if (auto finding = workload.open()) return told(*finding);
+      for (const char letter : word)
+        if (auto finding = workload.step(letter)) return told(*finding);
+      if (auto finding = workload.kill_putting(steps)) return told(*finding);
+      if (auto finding = workload.open()) return told(*finding);
+      workload.record();
+      if (auto finding = workload.step('b')) return told(*finding);
+      // What is on the disk after the answer, also when nothing had to be written for it.
+      const Moment last{workload.store().disk().snapshot(), workload.possible(), workload.tokens()};
+      workload.close();
+      Reopener& reopener = reopeners.get(options_for(word));
+      for (const Moment& moment : workload.moments())
+        if (auto finding = check_moment(moment, settings, reopener, totals)) return told(*finding);
+      if (auto finding = check_moment(last, settings, reopener, totals)) return told(*finding);
+    }
+  return std::nullopt;
 }
 
 std::optional<Found> explore_words(const Universe& universe, const Settings& settings, Totals& totals) {

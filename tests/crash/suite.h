@@ -45,6 +45,8 @@ std::optional<Found> explore_words(const Universe& universe, const Settings& set
 // One word, all of its steps.
 std::optional<Found> explore_word(const Universe& universe, const Settings& settings, std::string_view word,
                                   bool whole, Totals& totals);
+// A process is killed at every step of a put, the next one repeats it, then the power goes.
+std::optional<Found> explore_kills(const Universe& universe, const Settings& settings, Totals& totals);
 // Every call of the disk fails once, and from then on, in every way.
 std::optional<Found> explore_failures(const Universe& universe, const Settings& settings, std::size_t length,
                                       Totals& totals);

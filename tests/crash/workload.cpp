@@ -148,6 +148,22 @@ std::optional<Finding> Workload::look() {
   return std::nullopt;
 }
 
+// The process ends after so many steps; its page cache does not.
+std::optional<Finding> Workload::kill_putting(std::uint32_t steps) {
+  const Op op{Op::Act::put, medium, 0, 0};
+  under_way_ = {op};
+  const Pending pending = start(op);
+  store_->world.run_until([&] { return pending->has_value() || steps-- == 0; });
+  under_way_.clear();
+  std::optional<Finding> finding;
+  if (pending->has_value())
+    finding = answered(op, **pending);
+  else
+    possible_ = possible_.with({op});
+  store_->kill();
+  return finding;
+}
+
 std::optional<Finding> Workload::step(char letter) {
   using Act = Op::Act;
   switch (letter) {
@@ -201,7 +217,9 @@ std::optional<Finding> Workload::step(char letter) {
     if (!swept && !tolerant) return Finding{"sweeps", std::string(swept.error().context)};
     return look();
   }
-  if (letter == 'o') {
+  if (letter == 'K') {
+    if (auto finding = kill_putting(store_->world.choices().pick(40, "crash.kill"))) return finding;
+  } else if (letter == 'o') {
     if (auto closed = store_->close(); !closed && !tolerant)
       return Finding{"closes", std::string(closed.error().context)};
   } else {

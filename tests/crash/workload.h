@@ -6,6 +6,7 @@
 //   d remove small         e remove other         h remove two groups     n pin small       m unpin small
 //   r end the segment      k end it, and compact  w several at once       y the same, two of one address
 //   o close and open       q kill and open        s sweep
+//   K kill in the middle of putting medium, and open
 #pragma once
 
 #include <memory>
@@ -44,6 +45,7 @@ class Workload {
   std::optional<Finding> open();
   std::optional<Finding> step(char letter);
   std::optional<Finding> apply(const Op& op);
+  std::optional<Finding> kill_putting(std::uint32_t steps);
   std::optional<Finding> look();  // everything reads as one of the models says
   void close();                   // ends the tasks; nothing is flushed
 

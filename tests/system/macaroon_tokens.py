@@ -98,6 +98,17 @@ class Tokens(StorageTest):
         for target in ("/healthz", "/readyz", "/version", "/metrics"):
             self.assertEqual(self.ask(None, "GET", target).status, 200)
 
+    def test_who_may_not_write_is_told_before_the_body_is_sent(self):
+        for token, status in ((None, 401), (narrow(self.minted, "op = storage.get"), 403), (self.minted, 201)):
+            lines = [f"Authorization: Bearer {token}"] if token else []
+            with self.storage.connect() as connection:
+                connection.send(wire.head("POST /o HTTP/1.1", "Host: x", "Content-Length: 12", "Expect: 100-continue", *lines))
+                if status == 201:
+                    self.assertTrue(connection.socket.recv(1000).startswith(b"HTTP/1.1 100"))
+                    connection.send(b"a new object")
+                answer = connection.read()
+                self.assertEqual((answer.status, answer.interim), (status, []))
+
     def test_reads_that_are_in_memory_are_guarded_too(self):
         for _ in range(3):
             self.assertEqual(self.ask(self.minted, "GET", f"/o/{self.address}").body, self.content)

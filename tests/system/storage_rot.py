@@ -271,3 +271,34 @@ class FullDisk(unittest.TestCase):
             self.assertIn(answer.status, (201, 507))
             os.remove(os.path.join(self.mount, "filler"))
             wire.poll(lambda: storage.ask("POST", "/o", b"room").status in (200, 201), "there is room again")
+
+
+@unittest.skipUnless(os.geteuid() == 0, "mounts a small disk")
+class SeveralDirectories(unittest.TestCase):
+    def test_when_one_is_full_the_others_take_the_writes(self):
+        mount = tempfile.mkdtemp(prefix="cairn-full-")
+        self.addCleanup(os.rmdir, mount)
+        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=48m", "tmpfs", mount], check=True)
+        self.addCleanup(subprocess.run, ["umount", mount], check=True)
+        roomy = tempfile.mkdtemp(prefix="cairn-roomy-")
+        self.addCleanup(shutil.rmtree, roomy, True)
+        places = [os.path.join(mount, "a"), os.path.join(roomy, "b")]
+        with Storage({"storage.segment_size": "16MiB", "storage.data_dirs": ",".join(places)}) as storage:
+            kept = {}
+            for _ in range(120):
+                content = CHANCE.randbytes(900000)
+                # The one that finds out may be refused, and is asked to come again.
+                refused = storage.ask("POST", "/o", content)
+                self.assertIn(refused.status, (201, 507))
+                kept[storage.post(content)] = content
+            used = [one["objects"] for one in storage.status()["data_dirs"]]
+            self.assertTrue(all(count > 5 for count in used), used)
+            self.assertEqual(sum(used), 120)
+            storage.restart()
+            for address, content in kept.items():
+                self.assertTrue(storage.ask_openly("GET", f"/o/{address}").body == content)
+                self.assertEqual(storage.ask("PUT", f"/o/{address}", content).status, 200)
+            self.assertEqual({one["address"] for one in storage.ask("GET", "/o").json()["objects"]}, set(kept))
+            for address in kept:
+                self.assertEqual(storage.ask("DELETE", f"/o/{address}").status, 204)
+                self.assertEqual(storage.ask_openly("GET", f"/o/{address}").status, 404)

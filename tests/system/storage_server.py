@@ -2,6 +2,7 @@
 
 import os
 import re
+import select
 import shutil
 import signal
 import socket
@@ -71,6 +72,7 @@ class Storage:
         self.data = directory or os.path.join(self.home, "data")
         self.settings = {**(ROOMY if roomy else {"server.shards": 2}), **(settings or {})}
         self.arguments = arguments
+        self.bind = "127.0.0.1:0"
         self.process, self.code, self.address, self.token = None, None, None, None
         if started:
             try:
@@ -86,23 +88,32 @@ class Storage:
 
     def spawn(self):
         """Starts the process and does not wait for it."""
-        arguments = [binary(), "storage", "--data", self.data, "--bind", "127.0.0.1:0", *self.arguments]
+        arguments = [binary(), "storage", "--data", self.data, "--bind", self.bind, *self.arguments]
         for key, value in self.settings.items():
             arguments += ["--set", f"{key}={value}"]
         self.code = None
         with open(self.log_path, "ab") as log:
-            self.process = subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=log, env=demo.clean_environment())
+            self.process = subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=log, bufsize=0,
+                                            env=demo.clean_environment())
         return self
 
+    def line(self):
+        """The next one on its stdout; nothing when it ended or says nothing."""
+        ready, _, _ = select.select([self.process.stdout], [], [], wire.PATIENCE)
+        return self.process.stdout.readline().decode() if ready else ""
+
     def await_ready(self):
-        line = self.process.stdout.readline().decode()
+        line = self.line()
         match = re.fullmatch(r"storage +http://([0-9.]+):([0-9]+)\n", line)
         if not match:
-            code = self.process.wait(wire.PATIENCE)
-            raise AssertionError(f"did not start ({code}): {line!r} {self.log()[-2000:]}")
+            self.process.kill()
+            raise AssertionError(f"did not start ({self.process.wait()}): {line!r} {self.log()[-2000:]}")
         self.address = (match[1], int(match[2]))
         if self.settings.get("amnesia.enabled") == "true":
-            self.token = self.process.stdout.readline().decode().strip().removeprefix("CAIRN_CAP=")
+            said = self.line()
+            if not said.startswith("CAIRN_CAP="):
+                raise AssertionError(f"no token with amnesia: {said!r}")
+            self.token = said.strip().removeprefix("CAIRN_CAP=")
         else:
             with open(os.path.join(self.data, "keys", "admin.cap")) as file:
                 self.token = file.read().strip()
@@ -217,9 +228,17 @@ class Storage:
         return samples[name]
 
     def resident(self):
-        """Memory it really has: its own, and what it shares with nobody but itself (memfd), in bytes."""
+        """The memory it has, in bytes: what is mapped, and what its memory files hold whether mapped or not."""
+        held = 0
+        for name in os.listdir(f"/proc/{self.pid}/fd"):
+            path = f"/proc/{self.pid}/fd/{name}"
+            if os.readlink(path).startswith("/memfd:"):
+                held += os.stat(path).st_blocks * 512
         with open(f"/proc/{self.pid}/smaps_rollup") as file:
-            return int(re.search(r"^Rss:\s+(\d+) kB", file.read(), re.M)[1]) * 1024
+            rss = int(re.search(r"^Rss:\s+(\d+) kB", file.read(), re.M)[1]) * 1024
+        with open(f"/proc/{self.pid}/status") as file:
+            shared = int(re.search(r"^RssShmem:\s+(\d+) kB", file.read(), re.M)[1]) * 1024
+        return rss - shared + max(held, shared)
 
 
 class StorageTest(unittest.TestCase):

@@ -156,6 +156,31 @@ class Up(unittest.TestCase):
                 self.assertEqual(self.stop(process, number), 0)
         self.assertFalse(os.path.exists(os.path.join(self.data, "cairn.sock")))
 
+    def test_a_put_under_way_when_the_end_begins_is_finished(self):
+        process = self.start()
+        with open(os.path.join(self.keys, "admin.cap")) as file:
+            whole = wire.request("POST", "/o", b"x" * 100000, Authorization=f"Bearer {file.read().strip()}")
+        with Connection(self.address) as connection, Connection(self.address) as other:
+            connection.send(whole[:50000])
+            wire.poll(lambda: 'inflight_requests{route="/o"} 1' in other.ask("GET", "/metrics").body.decode(), "it is under way")
+            process.send_signal(signal.SIGTERM)
+            wire.poll(lambda: other.ask("GET", "/readyz").status == 503, "the end has begun")
+            answer = connection.send(whole[50000:]).read()
+            self.assertEqual((answer.status, answer.closes()), (201, True))
+        self.assertEqual(process.wait(wire.PATIENCE), 0)
+        process = self.start()
+        self.assertEqual(self.ask("GET", f"/o/{answer.json()['address']}").body, b"x" * 100000)
+        self.assertEqual(self.stop(process), 0)
+
+    def test_a_body_that_does_not_come_is_aborted_at_the_end_and_said(self):
+        process = self.start("--set", "storage.timeouts.drain=1s")
+        with open(os.path.join(self.keys, "admin.cap")) as file:
+            whole = wire.request("POST", "/o", b"x" * 100000, Authorization=f"Bearer {file.read().strip()}")
+        with Connection(self.address) as connection, Connection(self.address) as other:
+            connection.send(whole[:50000])
+            wire.poll(lambda: 'inflight_requests{route="/o"} 1' in other.ask("GET", "/metrics").body.decode(), "it is under way")
+            self.assertEqual(self.stop(process), 10)
+
     def test_bad_configuration_is_78_and_nothing_is_made(self):
         config = os.path.join(self.top, "cairn.toml")
         with open(config, "w") as file:

@@ -1,0 +1,26 @@
+// Condition: what a thread of the pool waits on beside a Guarded value. Never on a shard.
+#pragma once
+
+#include <condition_variable>
+#include <mutex>
+
+namespace cairn {
+
+class Condition {
+ public:
+  Condition();
+  ~Condition();
+  Condition(const Condition&) = delete;
+  Condition& operator=(const Condition&) = delete;
+
+  void notify_all() noexcept;
+
+ private:
+  template <class T, auto rank>
+  friend class Guarded;
+  void wait(std::unique_lock<std::mutex>& lock);
+
+  std::condition_variable changed_;
+};
+
+}  // namespace cairn
