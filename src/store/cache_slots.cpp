@@ -8,7 +8,6 @@
 namespace cairn::store {
 namespace {
 
-constexpr std::size_t least_arena_group = GroupCache::group_bytes / 2;
 constexpr std::size_t least_class = 1024;
 constexpr std::align_val_t alignment{alignof(CacheSlot)};
 
@@ -60,7 +59,7 @@ SlotPool::~SlotPool() {
 
 SlotPool::Taken SlotPool::take(std::size_t size) noexcept {
   CHECK(size <= GroupCache::group_bytes);
-  Taken taken = size >= least_arena_group ? take_arena() : take_heap(size);
+  Taken taken = kind_for(size) == SlotKind::arena ? take_arena() : take_heap(size);
   if (taken.slot == nullptr) return taken;
   taken.slot->size = static_cast<std::uint32_t>(size);
   taken.slot->frequency = 0;

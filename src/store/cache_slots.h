@@ -22,6 +22,9 @@ inline constexpr unsigned cache_stripe_rank = 20;
 inline constexpr unsigned cache_slots_rank = 21;
 
 enum class SlotKind : std::uint8_t { arena, heap };
+constexpr SlotKind kind_for(std::size_t size) noexcept {
+  return size >= GroupCache::group_bytes / 2 ? SlotKind::arena : SlotKind::heap;
+}
 struct CachedObject;
 
 struct QueueLink : Link {};

@@ -11,8 +11,10 @@ std::uint64_t buckets_for(std::uint64_t entries) noexcept {
   return std::bit_ceil(std::max<std::uint64_t>(entries, 16));
 }
 
-// The ghost remembers twice as many groups as the table is made for.
-std::uint64_t ghosts_for(std::uint64_t entries) noexcept { return 2 * entries; }
+// A ghost remembers twice as many groups as there may be of its kind; the table is made for groups of 4 KiB.
+std::uint64_t ghosts_for(std::uint64_t entries, SlotKind kind) noexcept {
+  return kind == SlotKind::arena ? std::max<std::uint64_t>(2 * entries / 16, 16) : 2 * entries;
+}
 
 // Takes `item` out of the chain that starts at `at`.
 template <class T>
@@ -28,14 +30,16 @@ CacheStripe::~CacheStripe() { CHECK(count_ == 0); }
 
 std::uint64_t CacheStripe::bytes_for(std::uint64_t entries) noexcept {
   return sizeof(CacheStripe) + buckets_for(entries) * (sizeof(CacheSlot*) + sizeof(CachedObject*)) +
-         Ghost::bytes_for(ghosts_for(entries));
+         Ghost::bytes_for(ghosts_for(entries, SlotKind::arena)) +
+         Ghost::bytes_for(ghosts_for(entries, SlotKind::heap));
 }
 
 void CacheStripe::prepare(std::uint64_t entries) {
   groups_.resize(buckets_for(entries));
   objects_.resize(buckets_for(entries));
   mask_ = groups_.size() - 1;
-  ghost.prepare(ghosts_for(entries));
+  for (const SlotKind kind : {SlotKind::arena, SlotKind::heap})
+    ghost(kind).prepare(ghosts_for(entries, kind));
 }
 
 void CacheStripe::insert(CacheSlot& slot, std::uint64_t object_hash, std::uint64_t as_of) noexcept {
@@ -53,13 +57,13 @@ void CacheStripe::insert(CacheSlot& slot, std::uint64_t object_hash, std::uint64
   slot.chain = bucket;
   bucket = &slot;
   slot.refs.fetch_add(1, std::memory_order_relaxed);
-  queue(slot.kind).add(slot, ghost.was_evicted(slot.hash));
+  queue(slot.kind).add(slot, ghost(slot.kind).was_evicted(slot.hash));
   ++count_;
 }
 
 CacheSlot* CacheStripe::evict(SlotKind kind, std::uint64_t least, unsigned& looks) noexcept {
   if (queue(kind).bytes() < least) return nullptr;
-  CacheSlot* slot = queue(kind).evict(ghost, looks);
+  CacheSlot* slot = queue(kind).evict(ghost(kind), looks);
   if (slot != nullptr) leave(*slot);
   return slot;
 }

@@ -56,7 +56,8 @@ class CacheStripe {
   // One group of any object, with the table's reference.
   CacheSlot* take_any() noexcept;
 
-  Ghost ghost;
+  // Large groups are few, so the memory of those that were missed is short: twice what the arena holds.
+  Ghost& ghost(SlotKind kind) noexcept { return ghosts_[static_cast<std::size_t>(kind)]; }
   std::uint64_t epoch = 0;
 
  private:
@@ -69,6 +70,7 @@ class CacheStripe {
   std::vector<CacheSlot*> groups_;
   std::vector<CachedObject*> objects_;
   std::array<GroupQueue, 2> queues_;
+  std::array<Ghost, 2> ghosts_;
   std::uint64_t count_ = 0;
 };
 

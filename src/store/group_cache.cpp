@@ -128,12 +128,12 @@ std::shared_ptr<const ObjectFacts> GroupCache::find_facts(const Address& address
       [&](CacheStripe& stripe) { return stripe.find_facts(object, address); });
 }
 
-bool GroupCache::wants(const Address& address, std::uint64_t group) noexcept {
+bool GroupCache::wants(const Address& address, std::uint64_t group, std::size_t size) noexcept {
   if (bytes() < capacity() / 2) return true;
   const std::uint64_t object = state_->object_hash(address);
   const std::uint64_t hash = State::group_hash(object, group);
   return state_->stripe_of(object).with(
-      [&](CacheStripe& stripe) { return stripe.ghost.remember_missed(hash); });
+      [&](CacheStripe& stripe) { return stripe.ghost(kind_for(size)).remember_missed(hash); });
 }
 
 GroupCache::Reservation GroupCache::reserve(const Address& address, std::uint64_t group,

@@ -76,7 +76,7 @@ class GroupCache {
   std::shared_ptr<const ObjectFacts> find_facts(const Address& address) noexcept;
   // Whether a miss of this group is worth a slot: it was missed before, not long ago, or less than half of
   // the capacity is in use. Remembers the miss.
-  bool wants(const Address& address, std::uint64_t group) noexcept;
+  bool wants(const Address& address, std::uint64_t group, std::size_t size = group_bytes) noexcept;
 
   // Memory to read into and verify; published when it was found right, given back when dropped: an operation
   // that may write there after its waiter left keeps the Reservation itself (io::Region::owner). Empty when

@@ -69,7 +69,7 @@ struct Fixture {
   // What a reader does: a hit, or a miss that is brought in when it is worth it. Whether it was a hit.
   bool read(std::uint64_t object, std::uint64_t group, std::size_t size) {
     if (cache.find(address_of(object), group)) return true;
-    if (cache.wants(address_of(object), group)) put(object, group, size);
+    if (cache.wants(address_of(object), group, size)) put(object, group, size);
     return false;
   }
   bool has(std::uint64_t object, std::uint64_t group) {

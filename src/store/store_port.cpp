@@ -244,7 +244,7 @@ Task<Result<GroupBytes>> StorePort::read_group(Call call, LocatedPtr object, std
   for (int attempt = 0;; ++attempt) {
     CO_TRY(auto map, co_await part_map(call, object, part));
     Result<> read;
-    if (store_.cache_.wants(object->address, group)) {
+    if (store_.cache_.wants(object->address, group, size)) {
       auto slot =
           std::make_shared<GroupCache::Reservation>(store_.cache_.reserve(object->address, group, size));
       if (*slot) {

@@ -35,8 +35,9 @@ int main(int count, char** arguments) {
     const auto next = [&] { return i + 1 < count ? arguments[++i] : "0"; };
     if (argument == "--soak") {
       settings.most = 2'500'000;
-      settings.exhaustive = 7;
-      settings.random = 96;
+      settings.length = 4;
+      settings.exhaustive = 6;
+      settings.random = 32;
       settings.sequences = 30000;
       failure_length = 3;
     } else if (argument == "--quick") {
