@@ -115,7 +115,8 @@ class Composition {
       options.process_schema = &process_schema_;
       options.process_keys = process_keys_;
     }
-    options.root_keys = [this, services]() -> std::expected<serve::RootKeys*, std::string> {
+    options.root_keys = [this, services](bool amnesia) -> std::expected<serve::RootKeys*, std::string> {
+      amnesia_ = amnesia;
       auto prepared = amnesia_ ? prepare_amnesia() : prepare_data_directory(data_, services);
       if (!prepared) return std::unexpected(prepared.error());
       prepared_ = std::move(*prepared);

@@ -346,7 +346,10 @@ int run_host(std::vector<HostedService> services, const HostOptions& options) {
   }
   RootKeys* root_keys = nullptr;
   if (options.root_keys) {
-    auto opened = options.root_keys();
+    bool amnesia = false;
+    for (std::size_t i = 0; i < services.size(); ++i)
+      amnesia = amnesia || loaded->services[i]->get(services[i].keys.amnesia);
+    auto opened = options.root_keys(amnesia);
     if (!opened) {
       options.complain(opened.error());
       return exit_failed;

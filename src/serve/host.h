@@ -43,7 +43,8 @@ struct HostOptions {
   config::ProcessKeys process_keys = {};
   // The capabilities' root keys, for every service; they outlive the host. Made for the configuration that
   // was accepted, before any service; none: only for services that ask for no capability or are open.
-  std::function<std::expected<RootKeys*, std::string>()> root_keys = {};
+  // `amnesia`: some service may leave nothing on disk, so neither may they.
+  std::function<std::expected<RootKeys*, std::string>(bool amnesia)> root_keys = {};
   // Called once everything has started, in the order of the services.
   std::function<void(std::span<const Served>)> ready;
   // Text for people: problems of the configuration, why it cannot start.
