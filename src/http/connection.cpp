@@ -189,12 +189,13 @@ Task<> Connection::run_handler(Call call) {
   // the end is the body's, and reading it tells whether it came whole.
   struct Watch {
     CancelSource& stop;
-    const RequestBody& body;
+    const Exchange& exchange;
     static void peer_gone(void* self) noexcept {
       auto& watch = *static_cast<Watch*>(self);
-      if (!watch.body.is_reading()) watch.stop.cancel(StopReason::client_gone);
+      if (watch.exchange.taking_body && !watch.exchange.body.done()) return;
+      if (!watch.exchange.body.is_reading()) watch.stop.cancel(StopReason::client_gone);
     }
-  } watch{stop, exchange.body};
+  } watch{stop, exchange};
   stream_->on_peer_gone(&Watch::peer_gone, &watch);
   bool threw = false;
   try {

@@ -44,6 +44,7 @@ void Response::clear() noexcept {
 }
 
 void Exchange::clear() noexcept {
+  taking_body = false;
   parser.reset();
   reserved = false;
   route.outcome = RouteMatch::Outcome::not_found;

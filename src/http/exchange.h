@@ -142,6 +142,8 @@ struct Exchange {
   CallContext context;    // of a request that a worker runs
   std::unique_ptr<RequestState> state;
   std::string_view corr() const noexcept { return {corr_text.data(), corr_size}; }
+  // The body is being taken in: that the peer ended its side is for whoever reads it to find.
+  bool taking_body = false;
   // For the layer above, from begin to finished: what it has counted for this request.
   std::uint32_t counted = 0;
 

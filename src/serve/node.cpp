@@ -311,8 +311,6 @@ Task<> Node::drain_shard(Call call, ShardPart& part, std::function<void(DrainRes
   part.pipeline.close();
   part.bus.events.close();
   co_await end_tasks(call, part.background, result);
-  part.tasks.drain(StopReason::draining);
-  co_await end_tasks(call, part.tasks, result);
   done(std::move(result));
 }
 
@@ -330,7 +328,10 @@ Task<> Node::run_stop(Call call, ShardPart& part) {
 // NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): parts outlive their tasks
 Task<> Node::stop_shard(Call call, ShardPart& part, std::function<void(DrainResult)> done) {
   DrainResult result;
-  if (std::exchange(part.started, false)) {
+  // Only now: requests of other shards may have needed them to the last.
+  part.tasks.drain(StopReason::draining);
+  co_await end_tasks(call, part.tasks, result);
+  if (std::exchange(part.started, false) && result.still_alive.empty()) {
     part.stopping.spawn("stop", run_stop(part.stopping.call().by(call.deadline()), part));
     if (!co_await part.stopping.join(call)) {
       result.aborted = 1;

@@ -332,12 +332,14 @@ Task<bool> Pipeline::stage(Call call, http::Exchange& exchange) {
     co_return false;
   }
   Result<> outcome;
+  exchange.taking_body = true;
   try {
     outcome = co_await service_->stage(call, exchange);
   } catch (...) {
     log_exception(exchange);
     outcome = fail(ErrorCode::internal, "internal error");
   }
+  exchange.taking_body = false;
   if (outcome) co_return true;
   exchange.response.clear();
   answer_error(exchange, outcome.error());

@@ -81,8 +81,8 @@ struct ShardContext {
   Health& health;
   Bus& bus;
   const Settings& settings;  // the newest, between steps
-  // For the service's declared background tasks. They are cancelled when the last request has ended, and have
-  // a second to return; stop() comes after them.
+  // For the service's declared background tasks. They are cancelled when the last request of every shard has
+  // ended, and have a second to return; stop() comes after them.
   Supervisor& tasks;
   observe::Slot slot;  // of this shard in the service's metrics
 };

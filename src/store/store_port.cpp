@@ -401,7 +401,8 @@ Task<Result<Outcome>> StorePort::put(Call call, Address address, Draft::Taken ta
   return submit(call, std::move(mutation));
 }
 
-Task<Result<Outcome>> StorePort::begin_upload(Call call, std::uint64_t size, std::string media_type) {
+Task<Result<Outcome>> StorePort::begin_upload(Call call, std::uint64_t size, std::string media_type,
+                                              std::optional<Duration> ttl) {
   auto mutation = std::make_unique<Mutation>(Mutation::Kind::begin);
   // Not to be guessed: whoever knows it may write to it.
   std::array<std::uint64_t, 2> random{};
@@ -409,7 +410,8 @@ Task<Result<Outcome>> StorePort::begin_upload(Call call, std::uint64_t size, std
   mutation->token = make_ulid(machine_.shard.wall(), random[0], random[1]);
   mutation->size = size;
   mutation->media_type = std::move(media_type);
-  mutation->expires = WallTime{machine_.shard.wall().ms + store_.options_.upload_ttl.to_millis()};
+  mutation->expires =
+      WallTime{machine_.shard.wall().ms + ttl.value_or(store_.options_.upload_ttl).to_millis()};
   return submit(call, std::move(mutation));
 }
 

@@ -81,7 +81,8 @@ class StorePort {
 
   // --- changes. Answered when durable. Cancel: partial — one that was begun may still be done.
   Task<Result<Outcome>> put(Call call, Address address, Draft::Taken taken);
-  Task<Result<Outcome>> begin_upload(Call call, std::uint64_t size, std::string media_type);
+  Task<Result<Outcome>> begin_upload(Call call, std::uint64_t size, std::string media_type,
+                                     std::optional<Duration> ttl = {});
   Task<Result<Outcome>> put_part(Call call, PartRecord part, Draft::Taken taken);
   Task<Result<Outcome>> commit_upload(Call call, Ulid token, std::optional<Address> address,
                                       std::string media_type);

@@ -67,7 +67,6 @@ class Storage:
     """A server over a data directory. `start` and `stop` as often as wanted; the directory goes at the end."""
 
     def __init__(self, settings=None, directory=None, roomy=True, started=True, arguments=()):
-        self.own = directory is None
         self.home = tempfile.mkdtemp(prefix="cairn-storage-")
         self.data = directory or os.path.join(self.home, "data")
         self.settings = {**(ROOMY if roomy else {"server.shards": 2}), **(settings or {})}

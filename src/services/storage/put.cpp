@@ -13,6 +13,8 @@ using http::Exchange;
 using http::FieldName;
 
 constexpr std::size_t document_max = 4096;
+// A body that is kept as an upload and never ended is forgotten after so long: no request takes longer.
+constexpr Duration body_ttl = Duration::seconds(600);
 // How long ending an upload that failed may take after its request is over.
 constexpr Duration clean_up = Duration::seconds(5);
 
@@ -91,7 +93,8 @@ Task<Result<>> StorageShard::take_body(Call call, Exchange& exchange, Incoming& 
 Task<Result<>> StorageShard::flush_part(Call call, Incoming& incoming, std::string media_type) {
   if (incoming.port == nullptr) {
     CO_TRY(store::StorePort * port, ports_->for_upload(machine_.shard.random().next()));
-    CO_TRY(const store::Outcome began, co_await port->begin_upload(call, 0, std::move(media_type)));
+    CO_TRY(const store::Outcome began,
+           co_await port->begin_upload(call.shield(), 0, std::move(media_type), body_ttl));
     incoming.port = port;
     incoming.token = began.token;
   }
