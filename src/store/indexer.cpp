@@ -210,6 +210,7 @@ void Indexer::remember_stale(TombstoneEntry& shadow, std::uint32_t segment) {
   if (at == shadow.stale.end() || *at != segment) shadow.stale.insert(at, segment);
 }
 
+// NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the caller waits
 Task<Result<>> Indexer::retire(Call call, Address address, ObjectEntry entry, TombstoneEntry& shadow) {
   count(entry.place, false);
   remember_stale(shadow, entry.place.at.segment);
@@ -403,6 +404,7 @@ Task<Result<>> Indexer::apply_quarantine(Call call, RecordHeader header, Quarant
   co_return Result<>{};
 }
 
+// NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the caller waits
 Task<Result<bool>> Indexer::is_needed(Call call, const Entry& entry, WallTime wall) {
   const ByteView meta = as_bytes(entry.meta);
   const auto here = [&](const Place& place) { return place.at == entry.at; };

@@ -282,6 +282,7 @@ std::size_t ObjectHome::batch_max(std::size_t wanted) const noexcept {
   return std::min<std::size_t>(wanted, (store_.options_.segment_size - 2 * segment_header_size) / 4);
 }
 
+// NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the committer waits for it
 Task<Result<>> ObjectHome::write_group(Call call, Group& group) {
   struct Written {
     RecordHeader header;
@@ -385,6 +386,7 @@ Task<Result<ObjectHome::Planned>> ObjectHome::plan(Call call, Mutation& mutation
   return plan_segment_gone(call, mutation, group);
 }
 
+// NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the committer waits for it
 Task<Result<ObjectHome::Planned>> ObjectHome::plan_put(Call call, Mutation& mutation, Group& group) {
   const Address address = *mutation.address;
   std::uint64_t size = 0;
@@ -413,6 +415,7 @@ Task<Result<ObjectHome::Planned>> ObjectHome::plan_put(Call call, Mutation& muta
   co_return Planned::joined;
 }
 
+// NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the committer waits for it
 Task<Result<ObjectHome::Planned>> ObjectHome::plan_part(Call call, Mutation& mutation, Group& group) {
   const Ulid token = mutation.part.token;
   if (group.is_taken(key_of(token), Group::Touch::part)) co_return Planned::deferred;
@@ -437,6 +440,7 @@ Task<Result<ObjectHome::Planned>> ObjectHome::plan_part(Call call, Mutation& mut
   co_return Planned::joined;
 }
 
+// NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the committer waits for it
 Task<Result<ObjectHome::Planned>> ObjectHome::plan_commit(Call call, Mutation& mutation, Group& group) {
   const Ulid token = mutation.token;
   if (!group.members.empty()) co_return Planned::deferred;  // it may be large: a group of its own
@@ -490,6 +494,7 @@ Task<Result<ObjectHome::Planned>> ObjectHome::plan_commit(Call call, Mutation& m
 }
 
 // Uploads begin and end here.
+// NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the committer waits for it
 Task<Result<ObjectHome::Planned>> ObjectHome::plan_abort(Call call, Mutation& mutation, Group& group) {
   const Ulid token = mutation.token;
   if (group.is_taken(key_of(token), Group::Touch::alone)) co_return Planned::deferred;
@@ -519,6 +524,7 @@ Task<Result<ObjectHome::Planned>> ObjectHome::plan_abort(Call call, Mutation& mu
   co_return Planned::joined;
 }
 
+// NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the committer waits for it
 Task<Result<ObjectHome::Planned>> ObjectHome::plan_remove(Call call, Mutation& mutation, Group& group) {
   const Address address = *mutation.address;
   if (group.is_taken(key_of(address), Group::Touch::alone)) co_return Planned::deferred;
@@ -531,6 +537,7 @@ Task<Result<ObjectHome::Planned>> ObjectHome::plan_remove(Call call, Mutation& m
   co_return Planned::joined;
 }
 
+// NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the committer waits for it
 Task<Result<ObjectHome::Planned>> ObjectHome::plan_pin(Call call, Mutation& mutation, Group& group) {
   const Address address = *mutation.address;
   if (group.is_taken(key_of(address), Group::Touch::alone)) co_return Planned::deferred;
@@ -543,6 +550,7 @@ Task<Result<ObjectHome::Planned>> ObjectHome::plan_pin(Call call, Mutation& muta
   co_return Planned::joined;
 }
 
+// NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the committer waits for it
 Task<Result<ObjectHome::Planned>> ObjectHome::plan_quarantine(Call call, Mutation& mutation, Group& group) {
   const Address address = *mutation.address;
   if (group.is_taken(key_of(address), Group::Touch::alone)) co_return Planned::deferred;
@@ -557,6 +565,7 @@ Task<Result<ObjectHome::Planned>> ObjectHome::plan_quarantine(Call call, Mutatio
   co_return Planned::joined;
 }
 
+// NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the committer waits for it
 Task<Result<ObjectHome::Planned>> ObjectHome::plan_relocate(Call call, Mutation& mutation, Group& group) {
   // Alone, so that nothing of what it moves changes in the same group.
   if (!group.members.empty()) co_return Planned::deferred;
@@ -569,6 +578,7 @@ Task<Result<ObjectHome::Planned>> ObjectHome::plan_relocate(Call call, Mutation&
   co_return group.records.empty() ? Planned::answered : Planned::joined;
 }
 
+// NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the committer waits for it
 Task<Result<ObjectHome::Planned>> ObjectHome::plan_segment_gone(Call, Mutation& mutation, Group& group) {
   if (!group.members.empty()) co_return Planned::deferred;
   group.closed = true;

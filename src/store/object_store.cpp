@@ -9,6 +9,7 @@ ObjectStore::ObjectStore(StoreOptions options, KvMaker& kv, GroupCache& cache)
     : options_(std::move(options)), kv_maker_(kv), cache_(cache), pending_(options_.pending_max) {}
 ObjectStore::~ObjectStore() = default;
 
+// NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): machines outlive the store
 Task<Result<>> ObjectStore::open(Call call, io::Machine& machine, observe::Logger log) {
   home_mailbox_ = &machine.mailbox;
   // The directory may be there or not; making the two below it tells if it cannot be used.

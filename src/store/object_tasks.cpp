@@ -16,6 +16,7 @@ constexpr Duration after_failure = Duration::seconds(10);
 
 }  // namespace
 
+// NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the caller waits
 Task<Result<std::vector<HeapBytes>>> ObjectHome::read_data(Call call, const Entry& entry) {
   const std::uint64_t from = entry.data_at();
   const std::uint32_t size = entry.header.data_size;

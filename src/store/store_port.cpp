@@ -103,6 +103,7 @@ Task<Result<LocatedPtr>> StorePort::find(Call call, Address address) {
 }
 
 // The object as it is now, after compaction took away what it was made of.
+// NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the caller waits
 Task<Result<LocatedPtr>> StorePort::find_again(Call call, const LocatedPtr& object) {
   CO_TRY(LocatedPtr now, co_await find(call, object->address));
   if (!now) co_return fail(ErrorCode::not_found, "the object was removed meanwhile");

@@ -103,9 +103,12 @@ class Tree:
 
 def flags_of(arguments):
     """What decides the meaning of the code: not the compiler, the file, the output or the optimisation."""
-    flags, skip = [], False
+    flags, skip, keep = [], False, False
     for argument in arguments[1:]:
-        if skip or argument in ("-o", "-c", "-MF", "-MT", "-MQ"):
+        if keep or argument == "-isystem":  # a directory follows
+            keep = not keep
+            flags.append(argument)
+        elif skip or argument in ("-o", "-c", "-MF", "-MT", "-MQ"):
             skip = not skip and argument != "-c"
         elif argument.startswith("-") and not re.match(r"-(O|g|M)", argument):
             flags.append(argument)

@@ -68,6 +68,7 @@ Task<Result<>> StorageShard::stage_body(Call call, Exchange& exchange) {
 }
 
 // Hashes and keeps what arrives. More than one part goes to the store part by part, as an upload.
+// NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the request's state outlives it
 Task<Result<>> StorageShard::take_body(Call call, Exchange& exchange, Incoming& incoming) {
   serve::Body body(exchange, machine_.slab, context_.settings.decode);
   const auto& fields = exchange.request().fields;
@@ -90,6 +91,7 @@ Task<Result<>> StorageShard::take_body(Call call, Exchange& exchange, Incoming& 
   co_return Result<>{};
 }
 
+// NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the request's state outlives it
 Task<Result<>> StorageShard::flush_part(Call call, Incoming& incoming, std::string media_type) {
   if (incoming.port == nullptr) {
     CO_TRY(store::StorePort * port, ports_->for_upload(machine_.shard.random().next()));

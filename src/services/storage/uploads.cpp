@@ -56,6 +56,7 @@ Task<Result<>> StorageShard::begin(Call call, Exchange& exchange) {
   co_return Result<>{};
 }
 
+// NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the request's state outlives it
 Task<Result<>> StorageShard::take_part(Call call, Exchange& exchange, Incoming& incoming) {
   CO_TRY(incoming.token, token_of(exchange));
   const auto offset = exchange.request().fields.find(FieldName::upload_offset);
