@@ -20,6 +20,8 @@ constexpr TaskDeclaration tasks[] = {
      "verifies everything at a pace, quarantines what is bad", "supervisor"},
     {"sweeper", "sweeper", "one per data directory", Criticality::degrading,
      "ends uploads whose time is over", "supervisor"},
+    {"gates", "observer", "one", Criticality::degrading, "opens and closes readiness as the stores say",
+     "supervisor"},
     {"event-log", "observer", "one per shard", Criticality::degrading,
      "writes events to the log, counts what it missed", "supervisor"},
 };
@@ -64,6 +66,7 @@ constexpr QueueDeclaration queues[] = {
 
 constexpr LockDeclaration locks[] = {
     {"addresses", 10, "connections counted per address (16 stripes)"},
+    {"root-keys", 11, "the root keys of capabilities, as last read from their file"},
     {"ports", 18, "the shards' ports of a store, to tell them of a segment that is gone"},
     {"cache-stripe", 20, "verified groups by address (striped)"},
     {"cache-slots", 21, "free slots of the cache"},
