@@ -13,12 +13,20 @@ constexpr Flag common[] = {
     {"color", 0, "WHEN", "Colour in messages.", Completes::nothing, "auto|always|never"},
     {"help", 'h', "", "This text."},
 };
-constexpr Flag daemon[] = {
+constexpr Flag daemon_data{"data", 0, "DIR",
+                           "The data directory, for its socket and its admin capability (./cairn-data).",
+                           Completes::directory};
+constexpr Flag storage_daemon[] = {
     {"url", 0, "URL",
      "The server: http://HOST:PORT or unix:PATH. Else CAIRN_URL, the data directory's socket, "
      "port 7400, port 7410."},
-    {"data", 0, "DIR", "The data directory, for its socket and its admin capability (./cairn-data).",
-     Completes::directory},
+    daemon_data,
+};
+constexpr Flag registry_daemon[] = {
+    {"url", 0, "URL",
+     "The registry: http://HOST:PORT or unix:PATH. Else CAIRN_URL, the data directory's registry.sock, "
+     "port 7430."},
+    daemon_data,
 };
 
 const Command* find_command(std::span<const Command> commands, std::string_view name) noexcept {
@@ -81,6 +89,12 @@ class Parser {
       return;
     }
     invocation_.command = next;
+    const std::vector<Flag> flags = flags_of(*next);
+    for (const auto& [name, value] : invocation_.flags)
+      if (std::ranges::find(flags, name, &Flag::name) == flags.end()) {
+        invocation_.verb += (invocation_.verb.empty() ? "" : " ") + word;
+        return refuse("`" + invocation_.verb + "` has no option `--" + std::string(name) + "`");
+      }
     invocation_.verb += (invocation_.verb.empty() ? "" : " ") + word;
   }
 
@@ -152,7 +166,7 @@ class Parser {
 
   void check_count() {
     const Command& command = *invocation_.command;
-    if (!command.commands.empty()) return refuse(invocation_.verb.empty() ? "which verb?" : "which one?");
+    if (command.run == nullptr) return refuse(invocation_.verb.empty() ? "which verb?" : "which one?");
     std::size_t least = 0, most = 0;
     for (const Argument& one : command.arguments) {
       if (one.count == Count::one || one.count == Count::some) ++least;
@@ -179,7 +193,10 @@ class Parser {
 }  // namespace
 
 std::span<const Flag> common_flags() noexcept { return common; }
-std::span<const Flag> daemon_flags() noexcept { return daemon; }
+std::span<const Flag> daemon_flags(Asks asks) noexcept {
+  if (asks == Asks::nobody) return {};
+  return asks == Asks::registry ? std::span<const Flag>(registry_daemon) : storage_daemon;
+}
 
 std::vector<Flag> flags_of(const Command& command) {
   std::vector<Flag> flags(command.flags.begin(), command.flags.end());
@@ -187,7 +204,7 @@ std::vector<Flag> flags_of(const Command& command) {
     for (const Flag& flag : more)
       if (std::ranges::find(flags, flag.name, &Flag::name) == flags.end()) flags.push_back(flag);
   };
-  if (command.asks_daemon) add(daemon);
+  add(daemon_flags(command.asks));
   add(common);
   return flags;
 }

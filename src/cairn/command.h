@@ -37,6 +37,9 @@ struct Argument {
 
 class Invocation;
 
+// Which server a verb asks. It then takes the flags that say where that is, and on whose behalf.
+enum class Asks : std::uint8_t { nobody, storage, registry };
+
 struct Command {
   std::string_view name;
   std::string_view summary;  // one line
@@ -44,15 +47,15 @@ struct Command {
   std::span<const Argument> arguments = {};
   std::span<const Flag> flags = {};
   std::span<const std::string_view> examples = {};
-  std::span<const Command> commands = {};  // verbs below this one; then it has no run of its own
-  int (*run)(const Invocation&) = nullptr;
-  bool asks_daemon = false;  // takes the flags that say which server, and on whose behalf
-  bool hidden = false;       // for the build, not for people
+  std::span<const Command> commands = {};   // verbs below this one
+  int (*run)(const Invocation&) = nullptr;  // without: one of the verbs below it must be named
+  Asks asks = Asks::nobody;
+  bool hidden = false;  // for the build, not for people
 };
 
 // Flags of every verb, and of those that ask a server.
 std::span<const Flag> common_flags() noexcept;
-std::span<const Flag> daemon_flags() noexcept;
+std::span<const Flag> daemon_flags(Asks asks) noexcept;
 // Every flag of the command: its own, then those.
 std::vector<Flag> flags_of(const Command& command);
 
@@ -84,7 +87,7 @@ struct UsageProblem {
 std::expected<Invocation, UsageProblem> parse_command_line(const Command& root,
                                                            std::span<const std::string> words);
 
-// `cairn cap mint [OPTION]…`
+// `cairn cap mint [OPTION]…`; two lines for a verb that does something by itself and has others below it.
 std::string synopsis(const Command& command, std::string_view verb);
 std::string help_text(const Command& command, std::string_view verb);
 // docs/cli.md, whole.

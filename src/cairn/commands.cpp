@@ -1,5 +1,6 @@
 // Every verb, declared once.
 #include "cairn/command.h"
+#include "cairn/registry_commands.h"
 #include "cairn/verbs.h"
 
 namespace cairn::cli {
@@ -86,7 +87,7 @@ constexpr Command cap_commands[] = {
      .text = "In the data directory, or by a server with --url. Revoking the last good key makes a new one.",
      .arguments = revoke_arguments,
      .run = cap_revoke_verb,
-     .asks_daemon = true},
+     .asks = Asks::storage},
 };
 
 // --- about
@@ -129,6 +130,10 @@ constexpr Flag amnesia_flag{"amnesia", 0, "", "Keep everything in memory; write 
 constexpr Flag up_flags[] = {data_flag, port_base_flag, amnesia_flag, config_flag, set_flag};
 constexpr Flag serve_flags[] = {data_flag, bind_flag, config_flag, set_flag};
 constexpr Example up_examples[] = {"cairn up", "cairn up --data /srv/cairn --port-base 8400"};
+constexpr Flag registry_flags[] = {data_flag, bind_flag, config_flag, set_flag, amnesia_flag};
+constexpr Example registry_examples[] = {"cairn registry init --data /srv/cairn --m 2 --signers a,b,c",
+                                         "cairn registry --data /srv/cairn --bind 127.0.0.1:7430",
+                                         "cairn registry head"};
 constexpr Example storage_examples[] = {"cairn storage --data /srv/cairn --bind 127.0.0.1:7410"};
 
 constexpr Command verbs[] = {
@@ -144,6 +149,13 @@ constexpr Command verbs[] = {
      .flags = serve_flags,
      .examples = storage_examples,
      .run = storage_verb},
+    {.name = "registry",
+     .summary = "The registry: start it alone, or ask it (see the verbs below it).",
+     .text = "Without a verb, serves the registry of the data directory. With one, speaks to a registry.",
+     .flags = registry_flags,
+     .examples = registry_examples,
+     .commands = {registry_commands, registry_command_count},
+     .run = registry_verb},
     {.name = "put",
      .summary = "Store files, directories or stdin; print their addresses.",
      .text =
@@ -153,7 +165,7 @@ constexpr Command verbs[] = {
      .flags = put_flags,
      .examples = put_examples,
      .run = put_verb,
-     .asks_daemon = true},
+     .asks = Asks::storage},
     {.name = "get",
      .summary = "Fetch an object or a directory, verified as it arrives.",
      .text = "Every 64 KiB are checked against the address before they are kept. An unfinished file is "
@@ -163,47 +175,52 @@ constexpr Command verbs[] = {
      .flags = get_flags,
      .examples = get_examples,
      .run = get_verb,
-     .asks_daemon = true},
+     .asks = Asks::storage},
     {.name = "cat",
      .summary = "Write objects to stdout, verified.",
      .arguments = objects,
      .flags = cat_flags,
      .examples = cat_examples,
      .run = cat_verb,
-     .asks_daemon = true},
+     .asks = Asks::storage},
     {.name = "ls",
      .summary = "List objects, or what is in a directory.",
      .arguments = ls_arguments,
      .flags = ls_flags,
      .examples = ls_examples,
      .run = ls_verb,
-     .asks_daemon = true},
+     .asks = Asks::storage},
     {.name = "stat",
      .summary = "Say what an object is.",
      .arguments = objects,
      .run = stat_verb,
-     .asks_daemon = true},
-    {.name = "rm", .summary = "Delete objects.", .arguments = addresses, .run = rm_verb, .asks_daemon = true},
+     .asks = Asks::storage},
+    {.name = "rm",
+     .summary = "Delete objects.",
+     .arguments = addresses,
+     .run = rm_verb,
+     .asks = Asks::storage},
     {.name = "pin",
      .summary = "Keep objects from being deleted.",
      .arguments = addresses,
      .run = pin_verb,
-     .asks_daemon = true},
+     .asks = Asks::storage},
     {.name = "unpin",
      .summary = "Allow objects to be deleted again.",
      .arguments = addresses,
      .run = unpin_verb,
-     .asks_daemon = true},
+     .asks = Asks::storage},
     {.name = "cap", .summary = "Capabilities: who may do what.", .commands = cap_commands},
-    {.name = "status", .summary = "How the server is.", .run = status_verb, .asks_daemon = true},
+    {.name = "key", .summary = "Keys that sign.", .commands = {key_commands, key_command_count}},
+    {.name = "status", .summary = "How the server is.", .run = status_verb, .asks = Asks::storage},
     {.name = "health",
      .summary = "Whether the server is ready (exit 0 or not).",
      .run = health_verb,
-     .asks_daemon = true},
+     .asks = Asks::storage},
     {.name = "doctor",
      .summary = "What is wrong here, and what to do about it.",
      .run = doctor_verb,
-     .asks_daemon = true},
+     .asks = Asks::storage},
     {.name = "config", .summary = "The configuration of a service.", .commands = config_commands},
     {.name = "topology",
      .summary = "The tasks, queues, locks and writers of a service.",

@@ -130,10 +130,12 @@ std::string fish(const Command& root) {
       if (!one.hidden)
         out += fmt::format("complete -c cairn -n {} -a {} -d {}\n",
                            quoted(fmt::format("__cairn_at '{}'", verb)), one.name, quoted(one.summary));
-    if (!command.commands.empty()) return;
-    const std::string inside = quoted(fmt::format("__cairn_in '{}'", verb));
+    if (command.run == nullptr) return;
+    // Of a verb with others below it, only what stands behind the verb itself.
+    const std::string inside =
+        quoted(fmt::format("{} '{}'", command.commands.empty() ? "__cairn_in" : "__cairn_at", verb));
     if (completes_files(command)) out += fmt::format("complete -c cairn -n {} -F\n", inside);
-    const std::string words = words_below(command);
+    const std::string words = command.commands.empty() ? words_below(command) : std::string();
     if (!words.empty()) out += fmt::format("complete -c cairn -n {} -a {}\n", inside, quoted(words));
     for (const Flag& flag : flags_of(command)) {
       out += fmt::format("complete -c cairn -n {} -l {}", inside, flag.name);

@@ -8,13 +8,18 @@
 #include <filesystem>
 
 #include "cairn/data_directory.h"
+#include "cairn/genesis.h"
+#include "cairn/key_file.h"
+#include "cairn/register_node.h"
 #include "cairn/services.h"
 #include "cairn/session.h"
 #include "cairn/terminal.h"
 #include "cairn/verbs.h"
 #include "crypto/blake3.h"
 #include "io/process.h"
+#include "io/small_file.h"
 #include "serve/host.h"
+#include "services/registry/service.h"
 #include "services/storage/service.h"
 #include "store/memory_kv.h"
 #include "store/rocks_kv.h"
@@ -24,43 +29,31 @@ extern char** environ;
 namespace cairn::cli {
 namespace {
 
-constexpr int default_port_base = 7400, storage_offset = 10;
+constexpr int default_port_base = 7400, storage_offset = 10, registry_offset = 30;
 constexpr ServiceEntry all_services[] = {
     {"storage", &storage::declaration, [](config::Schema& schema) { (void)storage::declare_keys(schema); }},
+    {"registry", &registry::declaration,
+     [](config::Schema& schema) { (void)registry::declare_keys(schema); }},
 };
+// Who approves in a registry that nobody asked for by name.
+constexpr std::string_view operator_name = "operator";
 
 class Composition {
  public:
-  Composition(const Invocation& invocation, bool up)
+  // All services, or one.
+  Composition(const Invocation& invocation, std::vector<std::string> services)
       : invocation_(invocation),
         terminal_(invocation),
-        up_(up),
+        names_(std::move(services)),
+        up_(names_.size() > 1),
         amnesia_(invocation.has("amnesia")),
         data_(data_directory(invocation)) {}
 
-  int serve_storage() {
-    storage::Defaults where;
-    where.alone = !up_;
-    if (up_) {
-      where.bind = fmt::format("127.0.0.1:{}", port_base_ + storage_offset);
-      where.uds_path = socket_path();
-    }
-    storage::Keys keys = storage::declare_keys(storage_schema_, where);
-    serve::HostedService storage;
-    storage.prefix = up_ ? "storage" : "";
-    storage.schema = &storage_schema_;
-    storage.keys = keys.server;
-    storage.workers = storage::workers_per_shard;
-    storage.make =
-        [this, keys](
-            const config::Snapshot& snapshot) -> std::expected<std::unique_ptr<serve::Service>, std::string> {
-      storage::Options options = storage::read_options(snapshot, keys, data_ + "/storage");
-      store::KvMaker& kv = options.amnesia ? static_cast<store::KvMaker&>(memory_kv_) : rocks_kv_;
-      return storage::make_service(std::move(options), kv, keys);
-    };
+  int serve() {
     std::vector<serve::HostedService> hosted;
-    hosted.push_back(std::move(storage));
-    return serve::run_host(std::move(hosted), host_options({"storage"}));
+    for (const std::string& name : names_)
+      hosted.push_back(name == "storage" ? host_storage() : host_registry());
+    return serve::run_host(std::move(hosted), host_options());
   }
 
   bool take_port_base() {
@@ -72,11 +65,96 @@ class Composition {
   }
 
  private:
-  // A socket's path has little room; without it clients use the port.
-  std::string socket_path() const {
+  serve::HostedService host_storage() {
+    storage::Defaults where;
+    where.alone = !up_;
+    if (up_) {
+      where.bind = fmt::format("127.0.0.1:{}", port_base_ + storage_offset);
+      where.uds_path = socket_path("cairn.sock");
+    }
+    storage::Keys keys = storage::declare_keys(storage_schema_, where);
+    serve::HostedService hosted;
+    hosted.prefix = up_ ? "storage" : "";
+    hosted.schema = &storage_schema_;
+    hosted.keys = keys.server;
+    hosted.workers = storage::workers_per_shard;
+    hosted.make =
+        [this, keys](
+            const config::Snapshot& snapshot) -> std::expected<std::unique_ptr<serve::Service>, std::string> {
+      storage::Options options = storage::read_options(snapshot, keys, data_ + "/storage");
+      store::KvMaker& kv = options.amnesia ? static_cast<store::KvMaker&>(memory_kv_) : rocks_kv_;
+      return storage::make_service(std::move(options), kv, keys);
+    };
+    return hosted;
+  }
+
+  serve::HostedService host_registry() {
+    registry::Defaults where;
+    where.alone = !up_;
+    if (up_) where.bind = fmt::format("127.0.0.1:{}", port_base_ + registry_offset);
+    where.uds_path = socket_path("registry.sock");
+    registry::Keys keys = registry::declare_keys(registry_schema_, where);
+    serve::HostedService hosted;
+    hosted.prefix = up_ ? "registry" : "";
+    hosted.schema = &registry_schema_;
+    hosted.keys = keys.server;
+    hosted.workers = registry::workers_per_shard;
+    hosted.make =
+        [this, keys](
+            const config::Snapshot& snapshot) -> std::expected<std::unique_ptr<serve::Service>, std::string> {
+      registry::Options options = registry::read_options(snapshot, keys, data_ + "/registry");
+      auto genesis = find_genesis(options.ram);
+      if (!genesis) return std::unexpected(genesis.error());
+      if (auto pinned = check_trust_roots(snapshot, keys, genesis->roots); !pinned)
+        return std::unexpected(pinned.error());
+      options.registry.genesis = std::move(genesis->genesis);
+      options.registry.log_key = std::make_shared<const crypto::Ed25519Key>(std::move(genesis->log_key));
+      return registry::make_service(std::move(options), keys);
+    };
+    return hosted;
+  }
+
+  // The registry's beginning: of the data directory, made for it by the first `up`, or made up for a process
+  // that leaves nothing behind.
+  std::expected<LoadedGenesis, std::string> find_genesis(bool ram) {
+    if (ram && !has_registry(data_)) {
+      GenesisInMemory made = make_registry_in_memory(std::string(operator_name));
+      operator_key_ = std::move(made.signer_key);
+      return std::move(made.loaded);
+    }
+    if (up_ && !has_registry(data_))
+      if (auto made = make_registry(data_, 1, {std::string(operator_name)}); !made)
+        return std::unexpected(made.error());
+    return load_registry(data_);
+  }
+
+  static std::expected<void, std::string> check_trust_roots(const config::Snapshot& snapshot,
+                                                            const registry::Keys& keys,
+                                                            const client::TrustRoots& roots) {
+    const std::string& path = snapshot.get(keys.trust_roots_path);
+    const std::string& hash = snapshot.get(keys.trust_roots_hash);
+    if (path.empty() && hash.empty()) return {};
+    const std::string text =
+        path.empty() ? client::format_trust_roots(roots) : io::read_small_file(path, 64 << 10).value_or("");
+    std::string why;
+    const auto pinned = client::parse_trust_roots(text, why);
+    if (!pinned) return std::unexpected(fmt::format("{}: no trust roots: {}", path, why));
+    if (!hash.empty() && parse_address(hash) != crypto::hash_object(as_bytes(text)))
+      return std::unexpected(fmt::format("bootstrap.trust_roots_hash: the trust roots are {}, not {}",
+                                         format_address(crypto::hash_object(as_bytes(text))), hash));
+    if (*pinned != roots)
+      return std::unexpected(fmt::format("{}: these trust roots are another registry's", path));
+    return {};
+  }
+
+  // A socket's path has little room, and its directory must be private; without it clients use the port.
+  std::string socket_path(std::string_view name) const {
     if (amnesia_) return "";
     std::error_code problem;
-    std::string path = std::filesystem::absolute(data_, problem).string() + "/cairn.sock";
+    const auto is = std::filesystem::status(data_, problem);
+    constexpr auto others = std::filesystem::perms::group_all | std::filesystem::perms::others_all;
+    if (std::filesystem::exists(is) && (is.permissions() & others) != std::filesystem::perms::none) return "";
+    std::string path = std::filesystem::absolute(data_, problem).string() + "/" + std::string(name);
     return problem || path.size() > 100 ? "" : path;
   }
 
@@ -94,10 +172,11 @@ class Composition {
         sources.environment.emplace_back(entry.substr(0, equals), entry.substr(equals + 1));
     }
     sources.other_variables = {"CAIRN_URL", "CAIRN_CAP"};
-    const std::string table = up_ ? "storage." : "";
     if (const auto bind = invocation_.find("bind"))
-      sources.settings.push_back({table + "server.bind", std::string(*bind), "--bind"});
-    if (amnesia_) sources.settings.push_back({table + "amnesia.enabled", "true", "--amnesia"});
+      sources.settings.push_back({"server.bind", std::string(*bind), "--bind"});
+    for (const std::string& name : names_)
+      if (amnesia_)
+        sources.settings.push_back({(up_ ? name + "." : "") + "amnesia.enabled", "true", "--amnesia"});
     for (const std::string& text : invocation_.all("set")) {
       auto setting = config::parse_setting(text);
       if (!setting) return std::unexpected(fmt::format("--set {}: must be KEY=VALUE", text));
@@ -106,7 +185,7 @@ class Composition {
     return sources;
   }
 
-  serve::HostOptions host_options(std::vector<std::string> services) {
+  serve::HostOptions host_options() {
     if (up_) process_keys_ = config::declare_process_keys(process_schema_);
     serve::HostOptions options;
     options.sources = [this] { return sources(); };
@@ -115,14 +194,18 @@ class Composition {
       options.process_schema = &process_schema_;
       options.process_keys = process_keys_;
     }
-    options.root_keys = [this, services](bool amnesia) -> std::expected<serve::RootKeys*, std::string> {
+    options.root_keys = [this](bool amnesia) -> std::expected<serve::RootKeys*, std::string> {
       amnesia_ = amnesia;
-      auto prepared = amnesia_ ? prepare_amnesia() : prepare_data_directory(data_, services);
+      auto prepared = amnesia_ ? prepare_amnesia() : prepare_data_directory(data_, names_);
       if (!prepared) return std::unexpected(prepared.error());
       prepared_ = std::move(*prepared);
       return prepared_.keys.get();
     };
     options.ready = [this](std::span<const serve::Served> served) { tell(served); };
+    if (up_)
+      options.afterwards = [this](Call call, io::Machine* machine, std::vector<serve::Served> served) {
+        return register_services(call, machine, std::move(served));
+      };
     options.complain = [this](const std::string& line) { terminal_.complain("failed", line, {}, {}); };
     return options;
   }
@@ -143,17 +226,39 @@ class Composition {
     if (up_) terminal_.say("next: cairn put README.md");
   }
 
+  // Storage is a node of the registry: a commit only when its descriptor differs from what is there.
+  Task<> register_services(Call call, io::Machine* machine, std::vector<serve::Served> served) {
+    NodeRegistration wanted;
+    for (const serve::Served& one : served) {
+      if (one.service == "storage") wanted.addr = one.address;
+      if (one.service == "registry") wanted.registry = one.address;
+    }
+    if (!operator_key_) {
+      auto key = load_key(data_, operator_name);
+      if (key) operator_key_ = std::move(*key);
+    }
+    wanted.roles = {"storage"};
+    wanted.signer = operator_name;
+    wanted.key = operator_key_ ? &*operator_key_ : nullptr;
+    wanted.token = amnesia_ ? prepared_.admin : read_token_file(data_ + "/keys/admin.cap");
+    auto outcome = co_await register_node(call, machine, std::move(wanted));
+    if (!outcome && !call.stopped())
+      terminal_.say(fmt::format("storage is not registered: {}", outcome.error().message));
+  }
+
   const Invocation& invocation_;
   Terminal terminal_;
+  std::vector<std::string> names_;
   bool up_;
   bool amnesia_;
   std::string data_;
   int port_base_ = default_port_base;
-  config::Schema storage_schema_, process_schema_;
+  config::Schema storage_schema_, registry_schema_, process_schema_;
   config::ProcessKeys process_keys_;
   store::RocksKvMaker rocks_kv_;
   store::MemoryKvMaker memory_kv_;
   Prepared prepared_;
+  std::optional<crypto::Ed25519Key> operator_key_;
 };
 
 }  // namespace
@@ -162,15 +267,15 @@ std::span<const ServiceEntry> services() noexcept { return all_services; }
 
 int serve_up(const Invocation& invocation) {
   crypto::warm_up();
-  Composition composition(invocation, true);
+  Composition composition(invocation, {"registry", "storage"});
   if (!composition.take_port_base())
     return complain_usage(invocation, "--port-base must be a port below 65496");
-  return composition.serve_storage();
+  return composition.serve();
 }
 
-int serve_alone(const Invocation& invocation, std::string_view) {
+int serve_alone(const Invocation& invocation, std::string_view service) {
   crypto::warm_up();
-  return Composition(invocation, false).serve_storage();
+  return Composition(invocation, {std::string(service)}).serve();
 }
 
 }  // namespace cairn::cli

@@ -78,7 +78,7 @@ std::string table_row(const Flag& flag) {
 
 void append_reference(std::string& out, const Command& command, const std::string& verb) {
   if (command.hidden) return;
-  if (command.commands.empty()) {
+  if (command.run != nullptr) {
     out +=
         fmt::format("\n## {}\n\n{}\n\n```\n{}\n```\n", full(verb), command.summary, synopsis(command, verb));
     if (!command.text.empty()) out += fmt::format("\n{}\n", command.text);
@@ -86,7 +86,9 @@ void append_reference(std::string& out, const Command& command, const std::strin
     if (!command.arguments.empty() || !flags.empty()) out += "\n| | |\n|---|---|\n";
     for (const Argument& one : command.arguments) out += fmt::format("| `{}` | {} |\n", one.name, one.text);
     for (const Flag& one : flags) out += table_row(one);
-    if (command.asks_daemon) out += "\nTakes the options that name the server.\n";
+    if (command.asks != Asks::nobody)
+      out += fmt::format("\nTakes the options that name the {}.\n",
+                         command.asks == Asks::registry ? "registry" : "server");
     if (!command.examples.empty()) {
       out += "\n```sh\n";
       for (const std::string_view example : command.examples) out += fmt::format("{}\n", example);
@@ -107,18 +109,22 @@ constexpr std::string_view exit_codes =
 
 std::string synopsis(const Command& command, std::string_view verb) {
   std::string out = full(verb);
-  if (!command.commands.empty()) return out + " VERB";
+  if (command.run == nullptr) return out + " VERB";
   for (const Flag& flag : command.flags)
     if (!flag.value.empty()) out += fmt::format(" [{}]{}", flag_form(flag), flag.repeated ? "…" : "");
   if (std::ranges::any_of(command.flags, [](const Flag& flag) { return flag.value.empty(); }) ||
-      command.asks_daemon)
+      command.asks != Asks::nobody)
     out += " [OPTION]…";
   for (const Argument& argument : command.arguments) out += " " + argument_form(argument);
+  if (!command.commands.empty()) out += fmt::format("\n{} VERB", full(verb));
   return out;
 }
 
 std::string help_text(const Command& command, std::string_view verb) {
-  std::string out = fmt::format("{}\n\n  {}\n", command.summary, synopsis(command, verb));
+  std::string forms = synopsis(command, verb);
+  for (std::size_t at = forms.find('\n'); at != forms.npos; at = forms.find('\n', at + 1))
+    forms.insert(at + 1, "  ");
+  std::string out = fmt::format("{}\n\n  {}\n", command.summary, forms);
   if (!command.text.empty()) out += "\n" + filled(command.text, 0) + "\n";
   if (!command.commands.empty()) {
     out += "\n";
@@ -128,7 +134,14 @@ std::string help_text(const Command& command, std::string_view verb) {
   if (!command.arguments.empty()) out += "\n";
   for (const Argument& one : command.arguments) out += row(one.name, one.text);
   if (!command.flags.empty()) out += "\nOptions\n" + flag_rows(command.flags);
-  if (command.asks_daemon) out += "\nWhich server\n" + flag_rows(daemon_flags());
+  if (command.asks != Asks::nobody) {
+    // A verb's own text about a flag is the better one.
+    std::vector<Flag> flags;
+    for (const Flag& flag : daemon_flags(command.asks))
+      if (std::ranges::find(command.flags, flag.name, &Flag::name) == command.flags.end())
+        flags.push_back(flag);
+    out += "\nWhich server\n" + flag_rows(flags);
+  }
   out += "\nOf every verb\n" + flag_rows(common_flags());
   if (!command.examples.empty()) out += "\nExamples\n";
   for (const std::string_view example : command.examples) out += fmt::format("  {}\n", example);
@@ -148,7 +161,9 @@ std::string reference_page(const Command& root) {
   out +=
       "\nOf verbs that ask a server; its capability is `CAIRN_CAP`, else, for a server on this machine, the "
       "data directory's `keys/admin.cap`:\n\n| | |\n|---|---|\n";
-  for (const Flag& one : daemon_flags()) out += table_row(one);
+  for (const Flag& one : daemon_flags(Asks::storage)) out += table_row(one);
+  out += "\nThose that ask the registry look elsewhere for it:\n\n| | |\n|---|---|\n";
+  out += table_row(daemon_flags(Asks::registry).front());
   append_reference(out, root, "");
   return out;
 }

@@ -45,11 +45,14 @@ Search where_to_look(const Invocation& invocation, const std::string& data) {
       search.wrong = told;
     return search;
   }
-  const std::string socket = data + "/cairn.sock";
+  const bool registry = invocation.command->asks == Asks::registry;
+  const std::string socket = data + (registry ? "/registry.sock" : "/cairn.sock");
   struct stat is{};
   if (stat(socket.c_str(), &is) == 0 && S_ISSOCK(is.st_mode))
     search.candidates.push_back({{.host = {}, .port = 0, .path = socket}, socket});
-  for (const std::uint16_t port : {std::uint16_t{7400}, std::uint16_t{7410}})
+  std::vector<std::uint16_t> ports{7400, 7410};
+  if (registry) ports = {7430};
+  for (const std::uint16_t port : ports)
     search.candidates.push_back({{.host = "127.0.0.1", .port = port}, fmt::format("127.0.0.1:{}", port)});
   return search;
 }
@@ -76,15 +79,23 @@ struct Run {
 Task<Exit> use(Call call, Run* run, client::Transport* transport, client::ServerVersion version,
                std::string where) {
   client::StorageClient storage(*transport);
+  client::RegistryClient registry(*transport);
   Session session{.machine = run->process.machine(0),
                   .invocation = run->invocation,
                   .terminal = run->terminal,
                   .data = run->data,
                   .storage = &storage,
+                  .registry = &registry,
                   .server = std::move(version),
                   .where = std::move(where),
                   .unreachable = {}};
   co_return co_await run->work(call, &session);
+}
+
+// A service that is known not to have the registry's routes. Every service has those of status and health.
+bool is_another(const Invocation& invocation, std::string_view service) {
+  return invocation.command->asks == Asks::registry &&
+         (service == "storage" || service == "index" || service == "edge");
 }
 
 Task<std::optional<Exit>> try_candidate(Call call, Run* run, Candidate candidate, client::Failure* why) {
@@ -96,7 +107,10 @@ Task<std::optional<Exit>> try_candidate(Call call, Run* run, Candidate candidate
   {
     client::StorageClient storage(transport);
     auto version = co_await storage.version(call.within(probe_patience));
-    if (version)
+    if (version && is_another(run->invocation, version->service))
+      *why = client::Failure(ErrorCode::connection_lost,
+                             fmt::format("there is {} at {}", printable(version->service), candidate.named));
+    else if (version)
       exit = co_await use(call, run, &transport, std::move(*version), format_url(candidate.endpoint));
     else
       *why = std::move(version.error());
@@ -105,7 +119,28 @@ Task<std::optional<Exit>> try_candidate(Call call, Run* run, Candidate candidate
   co_return exit;
 }
 
+Task<Exit> work_alone(Call call, Run* run, std::optional<client::Failure> unreachable) {
+  Session session{.machine = run->process.machine(0),
+                  .invocation = run->invocation,
+                  .terminal = run->terminal,
+                  .data = run->data,
+                  .server = {},
+                  .where = {},
+                  .unreachable = std::move(unreachable)};
+  co_return co_await run->work(call, &session);
+}
+
+std::string hint_of_search(const Run& run) {
+  const bool registry = run.invocation.command->asks == Asks::registry;
+  if (run.search.told)
+    return registry ? "is the address right, and is it up? start it: cairn registry --data DIR"
+                    : "is the address right, and is it up? cairn up starts one here";
+  return registry ? "start it: cairn registry --data DIR; or name one: --url http://HOST:PORT"
+                  : "start one: cairn up; or name one: --url http://HOST:PORT";
+}
+
 Task<Exit> search_and_work(Call call, Run* run) {
+  if (run->server == Server::none) co_return co_await work_alone(call, run, std::nullopt);
   client::Failure why;
   std::string asked;
   for (const Candidate& candidate : run->search.candidates) {
@@ -114,21 +149,12 @@ Task<Exit> search_and_work(Call call, Run* run) {
     if (exit) co_return *exit;
     if (call.stopped()) co_return Exit::interrupted;
   }
-  client::Failure failure(ErrorCode::connection_lost, "no cairn answers");
+  const std::string_view who = run->invocation.command->asks == Asks::registry ? "registry" : "cairn";
+  client::Failure failure(ErrorCode::connection_lost, fmt::format("no {} answers", who));
   failure.asked = std::move(asked);
-  if (run->server == Server::useful) {
-    Session session{.machine = run->process.machine(0),
-                    .invocation = run->invocation,
-                    .terminal = run->terminal,
-                    .data = run->data,
-                    .server = {},
-                    .where = {},
-                    .unreachable = std::move(failure)};
-    co_return co_await run->work(call, &session);
-  }
-  run->terminal.complain("unreachable", fmt::format("no cairn answers ({})", why.message), failure.asked,
-                         run->search.told ? "is the address right, and is it up? cairn up starts one here"
-                                          : "start one: cairn up; or name one: --url http://HOST:PORT");
+  if (run->server == Server::useful) co_return co_await work_alone(call, run, std::move(failure));
+  run->terminal.complain("unreachable", fmt::format("no {} answers ({})", who, why.message), failure.asked,
+                         hint_of_search(*run));
   co_return Exit::unreachable;
 }
 
@@ -170,7 +196,7 @@ std::string read_token_file(const std::string& path) {
 int run_session(const Invocation& invocation, Work work, Server server) {
   const Terminal terminal(invocation);
   const std::string data = data_directory(invocation);
-  Search search = where_to_look(invocation, data);
+  Search search = server == Server::none ? Search{} : where_to_look(invocation, data);
   if (search.wrong) {
     terminal.complain("usage", fmt::format("`{}` is not the URL of a server", printable(*search.wrong)), {},
                       "http://HOST:PORT or unix:PATH");
@@ -180,7 +206,7 @@ int run_session(const Invocation& invocation, Work work, Server server) {
   io::Process process(1);
   Run run{.invocation = invocation,
           .terminal = terminal,
-          .work = work,
+          .work = std::move(work),
           .server = server,
           .process = process,
           .search = std::move(search),

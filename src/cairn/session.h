@@ -1,11 +1,13 @@
 // Session: one verb that waits: a shard to run on, and the server it asks.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 
 #include "cairn/exit_code.h"
 #include "cairn/terminal.h"
+#include "client/registry_client.h"
 #include "client/storage_client.h"
 #include "io/machine.h"
 
@@ -16,18 +18,21 @@ struct Session {
   const Invocation& invocation;
   const Terminal& terminal;
   std::string data;  // the data directory, there or not
+  // The server's surfaces: one, and of it what the verb asks for.
   client::StorageClient* storage = nullptr;
+  client::RegistryClient* registry = nullptr;
   client::ServerVersion server;
   std::string where;  // of the server, as people write it
-  // Why there is no server; then storage is null. Only for verbs that can do without.
+  // Why there is no server; then the clients are null. Only for verbs that can do without.
   std::optional<client::Failure> unreachable;
 };
 
-using Work = Task<Exit> (*)(Call call, Session* session);
-enum class Server : std::uint8_t { needed, useful };
+// A plain function, or a lambda that only calls a coroutine.
+using Work = std::function<Task<Exit>(Call call, Session* session)>;
+enum class Server : std::uint8_t { needed, useful, none };
 
-// Finds the server and runs `work` until it ends or a signal stops it (130; a second one leaves at once).
-// The exit code of the process.
+// Finds the server that the verb asks and runs `work` until it ends or a signal stops it (130; a second one
+// leaves at once). `none`: asks nobody. The exit code of the process.
 int run_session(const Invocation& invocation, Work work, Server server = Server::needed);
 
 std::string data_directory(const Invocation& invocation);

@@ -39,6 +39,18 @@ std::string hint_of(const client::Failure& failure) {
     case ErrorCode::timeout:
     case ErrorCode::connection_lost:
       return "is it up? cairn health";
+    case ErrorCode::chain_mismatch:
+      return "the head has moved on: propose again, from what it is now (cairn registry head)";
+    case ErrorCode::quorum_failed:
+      return "more signers must approve it: cairn registry approve ID --key NAME";
+    case ErrorCode::duplicate_approval:
+      return "this signer's approval is there already; nothing is to be done";
+    case ErrorCode::revoked_key:
+      return "another signer must approve it: cairn registry show head";
+    case ErrorCode::invalid_sig:
+      return "is it the signer's own key? cairn key show NAME, cairn registry show head";
+    case ErrorCode::pruned:
+      return "it was pruned; cairn registry verify checks what a checkpoint still vouches for";
     case ErrorCode::integrity:
       return "nothing wrong was kept; ask another node, or see: cairn doctor";
     case ErrorCode::conflict:

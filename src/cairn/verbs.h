@@ -21,6 +21,21 @@ int cap_mint_verb(const Invocation& invocation);
 int cap_attenuate_verb(const Invocation& invocation);
 int cap_inspect_verb(const Invocation& invocation);
 int cap_revoke_verb(const Invocation& invocation);
+// Keys that sign.
+int key_new_verb(const Invocation& invocation);
+int key_ls_verb(const Invocation& invocation);
+int key_show_verb(const Invocation& invocation);
+// The registry.
+int registry_init_verb(const Invocation& invocation);
+int registry_head_verb(const Invocation& invocation);
+int registry_log_verb(const Invocation& invocation);
+int registry_show_verb(const Invocation& invocation);
+int registry_propose_verb(const Invocation& invocation);
+int registry_approve_verb(const Invocation& invocation);
+int registry_commit_verb(const Invocation& invocation);
+int registry_supersede_verb(const Invocation& invocation);
+int registry_verify_verb(const Invocation& invocation);
+int registry_follow_verb(const Invocation& invocation);
 // How it is.
 int status_verb(const Invocation& invocation);
 int health_verb(const Invocation& invocation);
@@ -37,6 +52,7 @@ int docs_verb(const Invocation& invocation);
 // Services.
 int up_verb(const Invocation& invocation);
 int storage_verb(const Invocation& invocation);
+int registry_verb(const Invocation& invocation);
 
 // A command line that cannot be meant: says so, and gives the exit code.
 int complain_usage(const Invocation& invocation, const std::string& what, const std::string& hint = {});

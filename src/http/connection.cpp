@@ -183,7 +183,7 @@ void Connection::answer_failure() {
 
 Task<> Connection::run_handler(Call call) {
   Exchange& exchange = *exchange_;
-  CancelSource stop(server_.machine_.shard, &call.cancel());
+  CancelSource stop(server_.machine_.shard, &parent_of_waits(call));
   // The peer's end of the stream, seen while we work, stops the work. A client that only closes its sending
   // side cannot be told from one that left; by far the most have left. While its body is still being read
   // the end is the body's, and reading it tells whether it came whole.

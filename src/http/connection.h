@@ -24,6 +24,10 @@ class Connection {
   Task<> serve(Call call);
   // Says why this connection may not stay, without reading from it.
   Task<> turn_away(Call call);
+  // What the waits of a request answer to below the connection's own stop.
+  CancelSource& parent_of_waits(const Call& call) const noexcept {
+    return exchange_->stays_open ? *server_.idle_ : call.cancel();
+  }
   // Reads more of the head into input_; makes room first.
   bool make_room();
   void begin_request(std::size_t head_bytes) noexcept;
@@ -36,6 +40,9 @@ class Connection {
   static constexpr std::size_t head_room = 2048;
   // A fast reader gets this much and then lets others have their turn.
   static constexpr std::size_t turn_bytes_max = std::size_t{1} << 20;
+  // What a slow reader keeps of a cache is all of a run: its runs are short, and get longer as long as it
+  // takes them at once.
+  static constexpr std::size_t run_pieces_min = 4, run_pieces_max = 16;
   enum class Sent : std::uint8_t { all, full, cold, turn, broken };
   class Run;
 
@@ -45,7 +52,10 @@ class Connection {
   bool write_head() noexcept;
   bool append_small_answer() noexcept;
   Task<bool> send_answer(Call call);
-  Task<bool> send_stream(Call call);
+  // The source's waits are made with `pulls`.
+  Task<bool> send_stream(Call call, Call pulls);
+  // A stream that stays open: its source is stopped when the peer leaves, and ends when draining begins.
+  Task<bool> send_open(Call call);
   // The end of the turn, for whoever has sent much in it.
   Task<bool> give_way(Call call);
   // As much of [piece.offset, + piece.count) as goes now, taken off the piece; why it stopped there.
@@ -71,7 +81,8 @@ class Connection {
   bool fresh_ = true;           // no request was read yet
   unsigned gathered_ = 0;       // answers in out_
   std::size_t turn_bytes_ = 0;  // sent since others last had their turn
-  Buffer input_;                // bytes received and not yet used, from the current head's first byte on
+  std::size_t run_pieces_ = run_pieces_min;
+  Buffer input_;   // bytes received and not yet used, from the current head's first byte on
   Buffer chunks_;  // of a chunked body: what is behind the head, so that the head can stay where it is
   Buffer out_;     // answers not yet sent
   Exchange* exchange_ = nullptr;

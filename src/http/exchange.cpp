@@ -45,6 +45,7 @@ void Response::clear() noexcept {
 
 void Exchange::clear() noexcept {
   taking_body = false;
+  stays_open = false;
   parser.reset();
   reserved = false;
   route.outcome = RouteMatch::Outcome::not_found;

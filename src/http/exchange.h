@@ -144,6 +144,10 @@ struct Exchange {
   std::string_view corr() const noexcept { return {corr_text.data(), corr_size}; }
   // The body is being taken in: that the peer ended its side is for whoever reads it to find.
   bool taking_body = false;
+  // The answer may be waited for long, and a stream of it lasts: whoever waits is told at once that draining
+  // has begun (`cancelled`, StopReason::draining), and a stream ends there as if its source had. Set at
+  // begin.
+  bool stays_open = false;
   // For the layer above, from begin to finished: what it has counted for this request.
   std::uint32_t counted = 0;
 
@@ -158,7 +162,8 @@ class Handler {
 
   // A head is complete: answer at once if that needs no wait, or ask to be run as a task.
   virtual Next begin(Exchange& exchange) = 0;
-  // Fills the response. The call is stopped when the client goes away.
+  // Fills the response. The call is stopped when the client goes away, and of what stays open when draining
+  // begins.
   virtual Task<> handle(Call call, Exchange& exchange) = 0;
   // Something about this request failed before or beside the handler (framing, time, a bug).
   virtual void refuse(Exchange& exchange, Error error) = 0;

@@ -84,7 +84,7 @@ class BodySource {
   // is for next() to tell.
   virtual std::optional<Piece> try_next() { return std::nullopt; }
   // The next piece; an empty one is the end. An error breaks the connection: the peer must not take a part
-  // for the whole. Cancel: clean.
+  // for the whole. The request's own bytes are gone by then. Cancel: clean.
   virtual Task<Result<Piece>> next(Call call) = 0;
 };
 

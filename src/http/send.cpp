@@ -17,6 +17,9 @@ iovec part(std::string_view text) noexcept { return {const_cast<char*>(text.data
 // work (half of the sender's CPU for 1 MiB over loopback).
 constexpr std::uint64_t held_back_max = 128 * 1024;
 
+// Draining has begun. A peer that left is no end: there is nobody to tell.
+bool ends_open(const Call& pulls) noexcept { return pulls.cancel().reason() == StopReason::draining; }
+
 using ChunkLine = std::array<char, 20>;
 
 std::string_view write_chunk_line(std::uint64_t size, ChunkLine& line) noexcept {
@@ -89,7 +92,7 @@ Task<bool> Connection::send_answer(Call call) {
   if (response.kind == Response::Body::file) {
     complete = co_await send_file(call);
   } else if (response.kind == Response::Body::stream) {
-    complete = co_await send_stream(call);
+    complete = exchange_->stays_open ? co_await send_open(call) : co_await send_stream(call, call);
   } else {
     std::array<iovec, 1> parts{part(response.whole())};
     complete = co_await flush(call, {parts.data(), response.whole().empty() ? 0u : 1u});
@@ -102,6 +105,7 @@ Task<bool> Connection::wait_writable(Call call) {
   auto waited = co_await stream_->writable.wait(call.within(server_.options_.timeouts.write));
   if (!waited && waited.error().code == ErrorCode::timeout) server_.handler_.timed_out(Handler::Slow::write);
   turn_bytes_ = 0;
+  run_pieces_ = run_pieces_min;
   co_return waited.has_value();
 }
 
@@ -142,7 +146,9 @@ Task<bool> Connection::give_way(Call call) {
 Connection::Sent Connection::try_send_range(Piece& piece) noexcept {
   while (piece.count > 0) {
     if (turn_bytes_ >= turn_bytes_max) return Sent::turn;
-    const auto size = static_cast<std::size_t>(std::min<std::uint64_t>(piece.count, turn_bytes_max));
+    // A head before it costs the turn nothing: what takes all of a turn is not cut for its sake.
+    const std::uint64_t rest = turn_bytes_ <= head_room ? turn_bytes_max : turn_bytes_max - turn_bytes_;
+    const auto size = static_cast<std::size_t>(std::min(piece.count, rest));
     if (!piece.file->is_warm(piece.offset, size)) return Sent::cold;
     const io::Io sent = stream_->try_send_file(*piece.file, piece.offset, size);
     if (sent.status == io::IoStatus::would_block) return Sent::full;
@@ -186,10 +192,11 @@ Task<bool> Connection::send_file(Call call) {
 // than the rest of the sending.
 class Connection::Run {
  public:
-  // What is at hand of `source` behind `first`, up to `most` bytes in all. The piece that did not belong to
-  // it is left in `after`.
-  void gather(Piece& first, BodySource& source, std::uint64_t most, std::optional<Piece>& after) {
-    while (count_ < holds_.size()) {
+  // What is at hand of `source` behind `first`, up to `most` bytes and `pieces` in all. The piece that did
+  // not belong to it is left in `after`.
+  void gather(Piece& first, BodySource& source, std::uint64_t most, std::size_t pieces,
+              std::optional<Piece>& after) {
+    while (count_ + 1 < pieces) {
       after = source.try_next();
       if (!after || !after->is_file() || after->file != first.file || after->count == 0 ||
           after->offset != first.offset + first.count || after->count > most - first.count)
@@ -204,12 +211,27 @@ class Connection::Run {
   }
 
  private:
-  std::array<Hold, 3> holds_;  // few: what a slow reader keeps of a cache is all of a run
+  std::array<Hold, run_pieces_max - 1> holds_;
   std::size_t count_ = 0;
 };
 
+Task<bool> Connection::send_open(Call call) {
+  CancelSource stop(server_.machine_.shard, &parent_of_waits(call));
+  struct Watch {
+    io::Stream& stream;
+    Watch(io::Stream& of, CancelSource& stops) noexcept : stream(of) {
+      stream.on_peer_gone(
+          [](void* source) noexcept { static_cast<CancelSource*>(source)->cancel(StopReason::client_gone); },
+          &stops);
+    }
+    ~Watch() { stream.on_peer_gone(nullptr, nullptr); }
+  };
+  const Watch watch(*stream_, stop);
+  co_return co_await send_stream(call, call.under(stop));
+}
+
 // The head goes out with the first piece, unless an open-ended stream has to be waited for: that may last.
-Task<bool> Connection::send_stream(Call call) {
+Task<bool> Connection::send_stream(Call call, Call pulls) {
   Response& response = exchange_->response;
   const bool sized = response.sized;
   const bool chunked = !sized && exchange_->request().minor >= 1;
@@ -220,16 +242,20 @@ Task<bool> Connection::send_stream(Call call) {
   for (std::uint64_t left = sized ? response.count : turn_bytes_max; left > 0;) {
     std::optional<Piece> piece = std::exchange(after, std::nullopt);
     try {
+      // One that always has more to say ends here, too.
+      if (exchange_->stays_open && ends_open(pulls)) piece = Piece();
       if (!piece) piece = response.source->try_next();
       if (!piece) {
         if (!sized && out_ && !out_.empty() && !co_await flush(call, {})) co_return false;
         turn_bytes_ = 0;
-        auto waited = co_await response.source->next(call);
-        if (!waited) co_return false;
-        piece = std::move(*waited);
+        if (exchange_->stays_open && input_.empty()) input_.reset();
+        auto waited = co_await response.source->next(pulls);
+        if (!waited && !(exchange_->stays_open && ends_open(pulls))) co_return false;
+        piece = waited ? std::move(*waited) : Piece();
       }
       if (sized && (piece->empty() || piece->size() > left)) co_return false;
-      if (piece->is_file() && piece->size() < left) run.gather(*piece, *response.source, left, after);
+      if (piece->is_file() && piece->size() < left)
+        run.gather(*piece, *response.source, left, run_pieces_, after);
     } catch (...) {  // the connection boundary
       co_return false;
     }
@@ -249,6 +275,7 @@ Task<bool> Connection::send_stream(Call call) {
     }
     if (last) co_return true;
     if (file) {
+      run_pieces_ = std::min(2 * run_pieces_, run_pieces_max);
       for (Sent sent = try_send_range(*piece); sent != Sent::all; sent = try_send_range(*piece))
         if (!co_await get_past(call, sent, &*piece)) co_return false;
       run.release();

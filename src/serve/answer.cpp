@@ -49,4 +49,12 @@ void answer_error(http::Exchange& exchange, const Error& error, std::optional<un
   response.answer_text("application/json");
 }
 
+void answer_error(http::Exchange& exchange, const Error& error, std::string_view details) {
+  CHECK(details.starts_with('{') && details.ends_with('}'));
+  answer_error(exchange, error);
+  std::string& text = exchange.response.text;
+  text.resize(text.size() - 2);  // the two ends
+  text.append(R"(,"details":)").append(details).append("}}");
+}
+
 }  // namespace cairn::serve

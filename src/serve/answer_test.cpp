@@ -77,6 +77,19 @@ TEST(Answer, what_stays_inside_becomes_what_a_client_can_act_on) {
   EXPECT_EQ(public_code({ErrorCode::integrity, ""}), ErrorCode::integrity);
 }
 
+TEST(Answer, details_are_the_last_member_of_the_error) {
+  http::Exchange exchange{http::HeadLimits{}};
+  answer_error(exchange, {ErrorCode::pruned, "gone"}, R"({"checkpoint":7})");
+  EXPECT_EQ(exchange.response.status, 410);
+  EXPECT_EQ(exchange.response.text,
+            R"({"error":{"code":"pruned","message":"gone","corr_id":"","details":{"checkpoint":7}}})");
+  exchange.response.clear();
+  answer_error(exchange, {ErrorCode::degraded, "later"}, "{}");
+  EXPECT_EQ(exchange.response.text,
+            R"({"error":{"code":"degraded","message":"later","corr_id":"","retry_after":1,"details":{}}})");
+  EXPECT_EQ(exchange.response.lines(), "Retry-After: 1\r\n");
+}
+
 TEST(Answer, a_text_that_was_begun_is_replaced) {
   http::Exchange exchange{http::HeadLimits{}};
   exchange.response.text = "half an answer";

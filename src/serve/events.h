@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "base/address.h"
 #include "config/snapshot.h"
 #include "runtime/broadcast.h"
 #include "runtime/drain.h"
@@ -11,9 +12,10 @@
 namespace cairn::serve {
 
 struct Event {
-  enum class Kind : std::uint8_t { shutdown, config_updated };
+  enum class Kind : std::uint8_t { shutdown, config_updated, registry_updated };
   Kind kind;
-  std::uint64_t version = 0;  // of the configuration
+  std::uint64_t version = 0;  // of the configuration, or of the registry
+  Address b3 = {};            // registry_updated: the hash of its new head
 };
 
 inline constexpr std::size_t events_capacity = 1024;

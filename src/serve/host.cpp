@@ -179,6 +179,9 @@ class Host {
     std::vector<Served> served;
     for (const Hosted& each : hosted_) served.push_back({each.node->name(), each.address});
     options_.ready(served);
+    if (options_.afterwards && !lifecycle_->ending())
+      watching_.spawn("afterwards",
+                      options_.afterwards(watching_.call(), &process_.machine(0), std::move(served)));
   }
 
   // --- the end
@@ -196,7 +199,7 @@ class Host {
   // Everything between the first turn of shard 0 and the last.
   Task<> live(Call call) {
     auto outcome = co_await lifecycle_->run(call);
-    watching_.cancel(StopReason::draining);
+    watching_.cancel(StopReason::draining);  // they talk to the services, or wait
     co_await watching_.join_all(call);
     CHECK(outcome.has_value());  // nobody stops this task
     for (const std::string& name : outcome->still_alive)

@@ -47,6 +47,9 @@ struct HostOptions {
   std::function<std::expected<RootKeys*, std::string>(bool amnesia)> root_keys = {};
   // Called once everything has started, in the order of the services.
   std::function<void(std::span<const Served>)> ready;
+  // Run on shard 0 after that, if there is anything to do; stopped and waited for when the services have
+  // ended. The machine outlives it.
+  std::function<Task<>(Call call, io::Machine* machine, std::vector<Served> served)> afterwards = {};
   // Text for people: problems of the configuration, why it cannot start.
   std::function<void(const std::string& line)> complain;
 };

@@ -64,7 +64,14 @@ Metrics::Metrics(observe::Registry& registry, std::span<const std::string_view> 
   }
   unmatched = patterns.size();
   patterns.emplace_back("other");
-  const std::vector<std::string> queues = queue_names(declaration);
+  queues_ = queue_names(declaration);
+  for (const QueueDeclaration& queue : declaration.queues) {
+    if (queue.kind != QueueKind::broadcast) continue;
+    topics_.emplace_back(queue.name);
+    for (const std::string_view consumer : queue.consumers)
+      if (!consumer.empty() && std::find(consumers_.begin(), consumers_.end(), consumer) == consumers_.end())
+        consumers_.emplace_back(consumer);
+  }
   using observe::Print;
   requests =
       registry.counters({"http_requests_total",
@@ -85,9 +92,9 @@ Metrics::Metrics(observe::Registry& registry, std::span<const std::string_view> 
                                    "body_cap", "decode", "queue", "draining"}}}});
   busy = registry.counters(
       {"busy_rejections_total", "Answers `429 busy`.", {{"endpoint", patterns}}, Print::touched});
-  queue_depth = registry.gauges({"queue_depth", "Items waiting.", {{"queue", queues}}});
+  queue_depth = registry.gauges({"queue_depth", "Items waiting.", {{"queue", queues_}}});
   queue_dropped = registry.counters(
-      {"queue_dropped_total", "Items refused or dropped by a full queue.", {{"queue", queues}}});
+      {"queue_dropped_total", "Items refused or dropped by a full queue.", {{"queue", queues_}}});
   const observe::Label kind{"kind", kinds_};
   tasks_spawned = registry.counters({"tasks_spawned_total", "Tasks started.", {kind}});
   tasks_aborted = registry.counters({"tasks_aborted_total", "Tasks aborted at the drain deadline.", {kind}});
@@ -99,11 +106,36 @@ Metrics::Metrics(observe::Registry& registry, std::span<const std::string_view> 
                                    {{"op", {"read", "write", "connect", "fill", "commit", "rpc"}}}});
   backoff_retries = registry.counters(
       {"backoff_retries_total", "Attempts repeated after a wait.", {{"op", {"restart", "rpc"}}}});
-  bus_lagged = registry.counters(
-      {"bus_lagged_total", "Events a slow consumer missed.", {{"topic", {"events"}}, {"consumer", {"log"}}}});
+  bus_lagged = registry.counters({"bus_lagged_total",
+                                  "Events a slow consumer missed.",
+                                  {{"topic", topics_}, {"consumer", consumers_}},
+                                  Print::touched});
   config_reload = registry.counters({"config_reload_total",
                                      "Reloads of the configuration.",
                                      {{"result", {"applied", "unchanged", "rejected"}}}});
+}
+
+namespace {
+
+std::size_t index_in(const std::vector<std::string>& names, std::string_view name) noexcept {
+  const auto at = std::find(names.begin(), names.end(), name);
+  CHECK(at != names.end());
+  return static_cast<std::size_t>(at - names.begin());
+}
+
+}  // namespace
+
+void Metrics::show_depth(std::string_view queue, observe::Slot slot, std::uint64_t depth) const noexcept {
+  queue_depth.at(index_in(queues_, queue)).set(slot, static_cast<std::int64_t>(depth));
+}
+
+void Metrics::count_dropped(std::string_view queue, observe::Slot slot) const noexcept {
+  queue_dropped.at(index_in(queues_, queue)).add(slot);
+}
+
+void Metrics::count_lag(std::string_view topic, std::string_view consumer, observe::Slot slot,
+                        std::uint64_t missed) const noexcept {
+  bus_lagged.at(index_in(topics_, topic), index_in(consumers_, consumer)).add(slot, missed);
 }
 
 }  // namespace cairn::serve

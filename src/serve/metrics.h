@@ -51,9 +51,16 @@ struct Metrics {
   static std::size_t status_index(int status) noexcept;
   std::size_t kind_index(std::string_view kind) const noexcept;
 
+  // Of a declared queue.
+  void show_depth(std::string_view queue, observe::Slot slot, std::uint64_t depth) const noexcept;
+  void count_dropped(std::string_view queue, observe::Slot slot) const noexcept;
+  // A declared consumer of a declared broadcast missed so many.
+  void count_lag(std::string_view topic, std::string_view consumer, observe::Slot slot,
+                 std::uint64_t missed) const noexcept;
+
  private:
   std::vector<std::size_t> labels_;  // by RouteId
-  std::vector<std::string> kinds_;
+  std::vector<std::string> kinds_, queues_, topics_, consumers_;
 };
 
 }  // namespace cairn::serve

@@ -57,6 +57,20 @@ std::vector<GateDeclaration> all_gates(const Service& service) {
 constexpr Duration lag_warning_period = Duration::seconds(5);
 constexpr Duration task_grace = Duration::seconds(1);
 
+void log_event(const observe::Logger& log, const Event& event) {
+  switch (event.kind) {
+    case Event::Kind::shutdown:
+      log.debug("shutdown");
+      return;
+    case Event::Kind::config_updated:
+      log.debug("configuration updated", {{"version", event.version}});
+      return;
+    case Event::Kind::registry_updated:
+      log.debug("registry updated", {{"version", event.version}, {"b3", format_address(event.b3)}});
+      return;
+  }
+}
+
 // Waits for tasks that have been told to end.
 // NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the caller waits
 Task<> end_tasks(Call call, Supervisor& tasks, DrainResult& result) {
@@ -291,14 +305,13 @@ Task<> Node::log_events(Call call, ShardPart& part) {
   for (;;) {
     auto event = co_await receiver.recv(call);
     if (!event && event.error().code == ErrorCode::lagged) {
-      metrics_.bus_lagged.at(0, 0).add(part.machine.shard.index(), receiver.missed());
+      metrics_.count_lag("events", "event-log", part.machine.shard.index(), receiver.missed());
       if (auto held = every.due(part.machine.shard.now()))
         part.log.warn("events lag", {{"missed", receiver.missed()}, {"held_back", *held}});
       continue;
     }
     if (!event) co_return;
-    const bool shutdown = event->kind == Event::Kind::shutdown;
-    part.log.debug(shutdown ? "shutdown" : "configuration updated", {{"version", event->version}});
+    log_event(part.log, *event);
   }
 }
 

@@ -28,6 +28,7 @@ constexpr RouteSpec shared_specs[shared_route_count] = {
 // What is to be undone when a request is finished; bits of Exchange::counted.
 constexpr std::uint32_t counted_inflight = 1;
 constexpr std::uint32_t counted_route = 2;
+constexpr std::uint32_t counted_answer = 4;  // nothing to undo: its head was its answer
 
 bool is_corr_char(char c) noexcept {
   return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || c == '_' || c == '-';
@@ -84,7 +85,7 @@ Pipeline::Pipeline(Shared& shared, io::Machine& machine, Bus& bus, const Setting
       settings_(settings),
       log_(log),
       service_(shared.service.make_shard(
-          {machine, log, shared.health, bus, settings_, tasks, machine.shard.index()})),
+          {machine, log, shared.health, bus, settings_, tasks, machine.shard.index(), shared.metrics})),
       authorizer_(shared.access.keys ? std::make_unique<Authorizer>(shared.access.keys) : nullptr),
       slot_(machine.shard.index()),
       connection_kind_(shared.metrics.kind_index("connection")),
@@ -236,12 +237,47 @@ http::Handler::Next Pipeline::begin(http::Exchange& exchange) {
     answer_shared(exchange, topology);
     return Next::answered;
   }
+  if (spec.run == Run::open) return begin_open(exchange);
   exchange.deadline = request_deadline(exchange.request().fields, exchange.started, machine_.shard.wall(),
                                        settings_.request_timeout);
   shared_.metrics.inflight.at(route_of(exchange)).add(slot_, 1);
   exchange.counted |= counted_route;
   if (spec.run == Run::at_once && service_->try_answer(exchange)) return Next::answered;
   return Next::handle;
+}
+
+// Admitted: from here on it counts as a connection only.
+http::Handler::Next Pipeline::begin_open(http::Exchange& exchange) {
+  shared_.admission.inflight.give();
+  exchange.counted &= ~counted_inflight;
+  exchange.stays_open = true;
+  exchange.deadline =
+      request_deadline(exchange.request().fields, exchange.started, machine_.shard.wall(), open_timeout);
+  if (!service_->try_answer(exchange)) return Next::handle;
+  count_open_stream(exchange);
+  return Next::answered;
+}
+
+Task<> Pipeline::answer_open(Call call, http::Exchange& exchange) {
+  Result<> outcome;
+  try {
+    outcome = co_await service_->answer_later(call, exchange);
+  } catch (...) {
+    log_exception(exchange);
+    outcome = fail(ErrorCode::internal, "internal error");
+  }
+  if (!outcome) {
+    exchange.response.clear();
+    answer_error(exchange, outcome.error());
+  }
+  count_open_stream(exchange);
+}
+
+// Of a stream that lasts, the head is the answer; how long it lasts is no latency, and its end no failure.
+void Pipeline::count_open_stream(http::Exchange& exchange) noexcept {
+  if (exchange.response.kind != http::Response::Body::stream) return;
+  count_answer(exchange, exchange.response.status);
+  exchange.counted |= counted_answer;
 }
 
 Result<> Pipeline::authorize(const http::Exchange& exchange, const RouteSpec& spec) {
@@ -286,7 +322,12 @@ Task<> Pipeline::handle(Call call, http::Exchange& exchange) {
   take_context(exchange);
   call = call.with_context(exchange.context);
   const StateDrop drop{exchange};
-  if (shared_.specs[exchange.route.id].run == Run::staged && !co_await stage(call, exchange)) co_return;
+  const Run run = shared_.specs[exchange.route.id].run;
+  if (run == Run::open) {
+    co_await answer_open(call, exchange);
+    co_return;
+  }
+  if (run == Run::staged && !co_await stage(call, exchange)) co_return;
   auto permit = shared_.work.try_hold();
   if (!permit || free_slots_.empty()) {
     shared_.metrics.queue_dropped.at(0).add(slot_);
@@ -411,12 +452,16 @@ void Pipeline::refuse(http::Exchange& exchange, Error error) {
 }
 
 void Pipeline::finished(http::Exchange& exchange, bool complete) {
-  const std::size_t route = route_of(exchange);
   if ((exchange.counted & counted_inflight) != 0) shared_.admission.inflight.give();
-  if ((exchange.counted & counted_route) != 0) shared_.metrics.inflight.at(route).add(slot_, -1);
-  const auto method = static_cast<std::size_t>(exchange.request().method);
+  if ((exchange.counted & counted_route) != 0) shared_.metrics.inflight.at(route_of(exchange)).add(slot_, -1);
   // 499: the connection broke before the answer was out; nobody saw that status.
-  const int status = complete ? exchange.response.status : 499;
+  if ((exchange.counted & counted_answer) == 0)
+    count_answer(exchange, complete ? exchange.response.status : 499);
+}
+
+void Pipeline::count_answer(const http::Exchange& exchange, int status) noexcept {
+  const std::size_t route = route_of(exchange);
+  const auto method = static_cast<std::size_t>(exchange.request().method);
   shared_.metrics.requests.at(route, method, Metrics::status_index(status)).add(slot_);
   shared_.metrics.latency.at(route, method).observe(slot_, machine_.shard.precise_now() - exchange.started);
 }

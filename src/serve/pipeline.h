@@ -1,14 +1,16 @@
 // Pipeline: what every request of every service goes through, in the same order, on its shard:
 //   connection caps → head limits → admission (reserved, ready, inflight, rate) → capability → body cap →
-//   decode guard → answer at once, or (staged: the body →) the bounded `work` queue → worker → answer.
+//   decode guard → answer at once, or (staged: the body →) the bounded `work` queue → worker → answer;
+//   open: a wait in the connection's own task → answer.
 //   [V-1] A refused request has cost no work, no queue place and no body; only a queue that fills up while a
 //         staged body comes in refuses after it.
 //   [V-2] What is still queued when its deadline passes is answered 504 and never started.
 //   [V-3] Health, readiness, version and metrics pass by every limit.
 //   [V-4] A request waits for its body in its own connection's task: it holds a worker only on a route that
-//   is
-//         queued, and a place in the queue never.
+//         is queued, and a place in the queue never.
 //   [V-5] What a route's `op` asks for was granted before anything else of the request was looked at.
+//   [V-6] What stays open holds its connection and nothing else that is counted, and ends when draining
+//         begins.
 #pragma once
 
 #include <functional>
@@ -86,6 +88,10 @@ class Pipeline final : public http::Handler {
   struct Job;
   struct Slot;
 
+  Next begin_open(http::Exchange& exchange);
+  Task<> answer_open(Call call, http::Exchange& exchange);
+  void count_answer(const http::Exchange& exchange, int status) noexcept;
+  void count_open_stream(http::Exchange& exchange) noexcept;
   void take_corr_id(http::Exchange& exchange) noexcept;
   void take_context(http::Exchange& exchange) noexcept;
   Error match_route(http::Exchange& exchange);

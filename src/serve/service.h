@@ -15,6 +15,7 @@
 #include "serve/body.h"
 #include "serve/events.h"
 #include "serve/health.h"
+#include "serve/metrics.h"
 #include "serve/settings.h"
 
 namespace cairn::serve {
@@ -23,7 +24,14 @@ namespace cairn::serve {
 // through `work` to a worker. A route at once may hand a request on to a worker when it would have to wait.
 // `staged` is for bodies: the connection's own task pulls the body first, so that a client that sends slowly
 // holds neither a worker nor a place in the queue; then it is queued.
-enum class Run : std::uint8_t { at_once, queued, staged };
+// `open` is for what waits for something to happen: a long poll, a stream of events. It is admitted like any
+// other request and from then on counts as a connection, not in flight: no worker, no place in the queue. It
+// is answered at once if it can be, or else in the connection's own task.
+enum class Run : std::uint8_t { at_once, queued, staged, open };
+
+// A long poll lasts 60 s at most; then it is to be told what came of it.
+inline constexpr Duration open_wait_max = Duration::seconds(60);
+inline constexpr Duration open_timeout = open_wait_max + Duration::seconds(5);
 
 struct RouteSpec {
   http::Route route;
@@ -50,7 +58,8 @@ class ServiceShard {
     co_return;
   }
 
-  // For Run::at_once: fills the response, or gives false to be run by a worker. Must not wait.
+  // For Run::at_once: fills the response, or gives false to be run by a worker. For Run::open: fills it (with
+  // a stream, say), or gives false to be given to answer_later(). Must not wait.
   virtual bool try_answer(http::Exchange& exchange) {
     (void)exchange;
     return false;
@@ -61,6 +70,15 @@ class ServiceShard {
   virtual Task<Result<>> stage(Call call, http::Exchange& exchange) {
     (void)call, (void)exchange;
     co_return Result<>{};
+  }
+  // For Run::open, in the connection's task: waits, by its own narrower time (wait_open()), and answers with
+  // what there is then, or with a stream (http/sse.h). The call's deadline is open_timeout, whatever
+  // timeouts.request says. When draining begins its waits end with `cancelled` and StopReason::draining: what
+  // there is may still be answered; the error itself is answered `draining`. A stream's source is stopped and
+  // ended in the same way, without its doing. It may keep no view of the request. Cancel: clean.
+  virtual Task<Result<>> answer_later(Call call, http::Exchange& exchange) {
+    (void)call, (void)exchange;
+    co_return fail(ErrorCode::not_implemented, "nothing answers here");
   }
   // On a worker. The response is filled, or the error is answered. Cancel: as the route's page says.
   virtual Task<Result<>> handle(Call call, http::Exchange& exchange) = 0;
@@ -85,6 +103,7 @@ struct ShardContext {
   // ended, and have a second to return; stop() comes after them.
   Supervisor& tasks;
   observe::Slot slot;  // of this shard in the service's metrics
+  const Metrics& metrics;
 };
 
 class Service {

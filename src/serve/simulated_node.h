@@ -11,9 +11,11 @@
 #include <vector>
 
 #include "config/load.h"
+#include "http/sse.h"
 #include "io/sim/guest.h"
 #include "runtime/wait.h"
 #include "serve/lifecycle.h"
+#include "serve/open.h"
 #include "serve/root_keys.h"
 
 namespace cairn::serve {
@@ -23,7 +25,10 @@ struct SampleState {
   Slab* slab = nullptr;
   codec::DecodeGuard guard;
   int started = 0, ended = 0, started_late = 0, applied = 0;
-  int staging = 0, staged = 0;  // bodies coming in, and kept
+  int staging = 0, staged = 0;              // bodies coming in, and kept
+  int open = 0;                             // requests that wait for the version to change
+  Watch<std::uint64_t>* version = nullptr;  // of the last shard, and its bus
+  Bus* bus = nullptr;
   std::vector<StopReason> stops;
   // Of the service as a whole.
   Duration start_takes{}, stop_takes{};
@@ -40,6 +45,30 @@ struct SampleBody : http::RequestState {
   std::string text;
 };
 
+// Each version as an event, from the present one on.
+class SampleFeed final : public http::EventFeed {
+ public:
+  SampleFeed(SampleState& state, Watch<std::uint64_t>& version) : state_(state), seen_(version.subscribe()) {
+    ++state_.open;
+  }
+  ~SampleFeed() override { --state_.open; }
+  // NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the stream keeps it
+  Task<Result<More>> next(Call call, std::string& out) override {
+    if (!std::exchange(first_, false)) {
+      auto changed = co_await seen_.changed(call);
+      if (!changed) state_.stops.push_back(changed.error().stop);
+      CO_TRY_VOID(changed);
+    }
+    http::append_event(out, "version", fmt::format("{}", seen_.get()), "{}");
+    co_return More::yes;
+  }
+
+ private:
+  SampleState& state_;
+  Watch<std::uint64_t>::Receiver seen_;
+  bool first_ = true;
+};
+
 enum SampleRoute : http::RouteId {
   route_now,
   route_job,
@@ -52,6 +81,8 @@ enum SampleRoute : http::RouteId {
   route_staged,
   route_stage_throw,
   route_object,
+  route_poll,
+  route_events,
 };
 
 inline constexpr RouteSpec sample_routes[] = {
@@ -66,6 +97,8 @@ inline constexpr RouteSpec sample_routes[] = {
     {{route_staged, http::Method::post, "/staged"}, Run::staged, true, ""},
     {{route_stage_throw, http::Method::post, "/stage-throw"}, Run::staged, true, ""},
     {{route_object, http::Method::get, "/object/{addr:Address}"}, Run::queued, false, "sample.read", true},
+    {{route_poll, http::Method::get, "/poll/{ms:Int}"}, Run::open, false, "sample.read", true},
+    {{route_events, http::Method::get | http::Method::head, "/events"}, Run::open, false, ""},
 };
 
 inline constexpr TaskDeclaration sample_tasks[] = {
@@ -98,7 +131,13 @@ inline constexpr ServiceDeclaration sample_declaration{.name = "sample",
 class SampleShard final : public ServiceShard {
  public:
   SampleShard(SampleState& state, ShardContext context)
-      : state_(state), index_(context.machine.shard.index()), tasks_(context.tasks) {}
+      : state_(state),
+        index_(context.machine.shard.index()),
+        tasks_(context.tasks),
+        version_(context.machine.shard, 0) {
+    state_.version = &version_;
+    state_.bus = &context.bus;
+  }
 
   Task<Result<>> start(Call call) override {
     note("start");
@@ -131,9 +170,36 @@ class SampleShard final : public ServiceShard {
   bool try_answer(http::Exchange& exchange) override {
     if (exchange.route.id == route_throw_now) throw std::runtime_error("at once");
     if (exchange.route.id == route_later) return false;
+    if (exchange.route.id == route_events) {
+      http::answer_events(exchange.response, std::make_unique<SampleFeed>(state_, version_));
+      return true;
+    }
+    if (exchange.route.id == route_poll) return version_.value() > 0 && tell_version(exchange);
     exchange.response.text = exchange.route.at[0].text;
     exchange.response.answer_text("text/plain");
     return true;
+  }
+  // Up to `ms` for a new version; the present one is told when the time is up.
+  Task<Result<>> answer_later(Call call, http::Exchange& exchange) override {
+    exchange.response.add_field("X-Half", "done");  // an error must not carry it
+    const auto ms = static_cast<std::int64_t>(exchange.route.at[0].number);
+    if (ms == 13) throw std::runtime_error("the wait's reason");
+    Watch<std::uint64_t>::Receiver seen = version_.subscribe();
+    ++state_.open;
+    // Beyond what is allowed: as a service that waits on its own.
+    Result<> error;
+    if (ms > open_wait_max.to_millis()) {
+      error = co_await seen.changed(call);
+    } else if (auto waited = co_await wait_open(call, seen.changed_arm(), Duration::millis(ms)); !waited) {
+      error = fail(waited.error());
+    }
+    --state_.open;
+    if (!error) {
+      state_.stops.push_back(error.error().stop);
+      co_return error;
+    }
+    tell_version(exchange);
+    co_return Result<>{};
   }
   Task<Result<>> handle(Call call, http::Exchange& exchange) override {
     ++state_.started;
@@ -174,6 +240,11 @@ class SampleShard final : public ServiceShard {
   void apply(const config::Snapshot&) override { ++state_.applied; }
 
  private:
+  bool tell_version(http::Exchange& exchange) {
+    exchange.response.text = fmt::format("{}", version_.value());
+    exchange.response.answer_text("text/plain");
+    return true;
+  }
   void note(std::string_view what) { state_.life.push_back(fmt::format("{} {}", what, index_)); }
   Task<> sweep(Call call) {
     (void)co_await sleep_until(call, Instant::never());
@@ -183,6 +254,7 @@ class SampleShard final : public ServiceShard {
   SampleState& state_;
   unsigned index_;
   Supervisor& tasks_;
+  Watch<std::uint64_t> version_;
 };
 
 class SampleService final : public Service {
@@ -276,6 +348,11 @@ class SimulatedNode {
   void drain(Duration within) {
     ShardScope here(host.shard());
     lifecycle_->end(within);
+  }
+  // Something has happened: for those who wait on the last shard.
+  void set_version(std::uint64_t version) {
+    ShardScope here(host.shard(host.shards() - 1));
+    service.state.version->set(version);
   }
   void abort() {
     ShardScope here(host.shard());

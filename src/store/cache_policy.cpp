@@ -75,19 +75,30 @@ CacheSlot& GroupQueue::take_oldest(bool from_small) noexcept {
   return slot;
 }
 
+bool GroupQueue::may_go(const CacheSlot& slot) noexcept {
+  // A reference can only be added under the stripe's lock, which is ours: one that is not held stays so.
+  if (slot.refs.load(std::memory_order_acquire) > 1) return false;
+  // One hit shortly after it came is mostly the same reader again.
+  return slot.frequency <= (slot.in_main ? 0 : 1);
+}
+
+bool GroupQueue::evict_early(CacheSlot& slot, Ghost& ghost) noexcept {
+  if (!may_go(slot)) return false;
+  remove(slot);
+  if (!slot.in_main) ghost.remember_evicted(slot.hash);
+  return true;
+}
+
 CacheSlot* GroupQueue::evict(Ghost& ghost, unsigned& looks) noexcept {
   std::uint64_t held = 0;
   for (; looks > 0 && held < count_; --looks) {
     const bool from_small = !small_.empty() && (main_.empty() || small_bytes_ * 10 >= bytes());
     CacheSlot& slot = take_oldest(from_small);
-    // A reference can only be added under the stripe's lock, which is ours: one that is not held stays so.
-    const bool is_held = slot.refs.load(std::memory_order_acquire) > 1;
-    // One hit shortly after it came is mostly the same reader again.
-    if (!is_held && slot.frequency <= (from_small ? 1 : 0)) {
+    if (may_go(slot)) {
       if (from_small) ghost.remember_evicted(slot.hash);
       return &slot;
     }
-    if (is_held) ++held;
+    if (slot.refs.load(std::memory_order_relaxed) > 1) ++held;
     if (from_small) {
       slot.frequency = 0;
     } else if (slot.frequency > 0) {

@@ -42,12 +42,15 @@ class GroupQueue {
   void remove(CacheSlot& slot) noexcept;
   // The next to go, already removed; nullptr when all are held or `looks` (counted down) is used up.
   CacheSlot* evict(Ghost& ghost, unsigned& looks) noexcept;
+  // Lets this one go before its turn if it would be next to go now; whether it did.
+  bool evict_early(CacheSlot& slot, Ghost& ghost) noexcept;
   // Any one, or nullptr.
   CacheSlot* first() noexcept;
   std::uint64_t bytes() const noexcept { return small_bytes_ + main_bytes_; }
 
  private:
   CacheSlot& take_oldest(bool from_small) noexcept;
+  static bool may_go(const CacheSlot& slot) noexcept;
 
   List<CacheSlot, QueueLink> small_, main_;
   std::uint64_t small_bytes_ = 0, main_bytes_ = 0;

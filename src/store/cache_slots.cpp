@@ -19,20 +19,20 @@ constexpr std::uint32_t node_bytes = 256 + usual_strings;
 std::size_t class_of(std::size_t size) noexcept { return std::bit_ceil(std::max(size, least_class)); }
 constexpr std::size_t slot_of(SlotKind kind) noexcept { return static_cast<std::size_t>(kind); }
 
-std::optional<std::uint32_t> pop(std::vector<std::uint32_t>& from) noexcept {
-  if (from.empty()) return std::nullopt;
-  const std::uint32_t index = from.back();
-  from.pop_back();
-  return index;
-}
+// A small arena has no slot to spare for the sake of order.
+constexpr std::uint32_t least_orderly = 1024;
+constexpr std::uint32_t slack_share = 16;
 
 }  // namespace
 
 SlotPool::SlotPool(std::unique_ptr<io::Arena> arena, std::uint64_t capacity, std::uint64_t tables)
     : arena_(std::move(arena)),
       capacity_(capacity),
-      slot_count_(static_cast<std::uint32_t>(arena_->size() / GroupCache::group_bytes)) {
+      slot_count_(static_cast<std::uint32_t>(arena_->size() / GroupCache::group_bytes)),
+      slack_(slot_count_ < least_orderly ? 0 : slot_count_ / slack_share),
+      books_(slot_count_) {
   slots_ = std::make_unique<CacheSlot[]>(slot_count_);
+  whereabouts_ = std::make_unique<std::atomic<std::uint64_t>[]>(slot_count_);
   for (std::uint32_t i = 0; i < slot_count_; ++i) {
     slots_[i].kind = SlotKind::arena;
     slots_[i].index = i;
@@ -40,26 +40,22 @@ SlotPool::SlotPool(std::unique_ptr<io::Arena> arena, std::uint64_t capacity, std
   }
   books_.with([&](Books& books) {
     // The nodes of the arena's entries are committed from the start: then a slot costs its pages only.
-    books.committed = tables + slot_count_ * (sizeof(CacheSlot) + node_bytes);
+    books.committed = tables + SlotRows::bytes_for(slot_count_) +
+                      slot_count_ * (sizeof(CacheSlot) + sizeof(whereabouts_[0]) + node_bytes);
     CHECK(books.committed + arena_->size() <= capacity_);
-    // Giving a slot back never allocates.
-    books.warm.reserve(slot_count_);
-    books.empty.reserve(slot_count_);
-    books.sent.reserve(slot_count_);
-    for (std::uint32_t i = slot_count_; i > 0; --i) books.empty.push_back(i - 1);
   });
 }
 
 SlotPool::~SlotPool() {
   books_.with([&](Books& books) {
     CHECK(books.used[0] == 0 && books.used[1] == 0);
-    CHECK(books.warm.size() + books.empty.size() + books.sent.size() == slot_count_);
+    CHECK(books.rows.free() == slot_count_);
   });
 }
 
-SlotPool::Taken SlotPool::take(std::size_t size) noexcept {
+SlotPool::Taken SlotPool::take(std::size_t size, const SlotRows::Want& want, bool anywhere) noexcept {
   CHECK(size <= GroupCache::group_bytes);
-  Taken taken = kind_for(size) == SlotKind::arena ? take_arena() : take_heap(size);
+  Taken taken = kind_for(size) == SlotKind::arena ? take_arena(want, anywhere) : take_heap(size);
   if (taken.slot == nullptr) return taken;
   taken.slot->size = static_cast<std::uint32_t>(size);
   taken.slot->frequency = 0;
@@ -67,32 +63,40 @@ SlotPool::Taken SlotPool::take(std::size_t size) noexcept {
   return taken;
 }
 
-SlotPool::Taken SlotPool::take_arena() noexcept {
+SlotPool::Taken SlotPool::take_arena(const SlotRows::Want& want, bool anywhere) noexcept {
   constexpr std::uint32_t charge = GroupCache::group_bytes + sizeof(CacheSlot) + node_bytes;
   Taken taken;
   bool sent = false;
+  std::optional<std::uint32_t> spare;
   books_.with([&](Books& books) {
-    std::optional<std::uint32_t> index = pop(books.warm);
-    if (!index && books.committed + GroupCache::group_bytes <= capacity_) {
-      index = pop(books.empty);
-      if (index) books.committed += GroupCache::group_bytes;
-    }
-    if (!index) {
-      index = pop(books.sent);
-      sent = index.has_value();
-    }
-    if (!index) {
+    const bool room = books.committed + GroupCache::group_bytes <= capacity_;
+    const bool memory = room || books.rows.has_spare();
+    std::optional<SlotRows::Place> place;
+    if (memory && (anywhere || books.rows.free() >= slack_ || books.rows.fits(want)))
+      place = books.rows.take(want);
+    if (!place) {
       // A slot without memory is free only because the heap has more than its own part.
-      taken.wanted = books.empty.empty() ? SlotKind::arena : SlotKind::heap;
+      taken.wanted = memory || books.rows.free() == 0 ? SlotKind::arena : SlotKind::heap;
       taken.used = books.used[slot_of(taken.wanted)];
       return;
     }
-    taken.slot = &slots_[*index];
+    sent = place->memory == SlotRows::Memory::sent;
+    if (place->memory == SlotRows::Memory::none) {
+      if (room)
+        books.committed += GroupCache::group_bytes;
+      else
+        spare = books.rows.take_spare();  // gives its memory
+    }
+    taken.slot = &slots_[place->index];
     taken.slot->charge = charge;
     books.used[slot_of(SlotKind::arena)] += charge;
     note(books);
   });
   if (sent) punch(taken.slot->index);
+  if (spare) {
+    punch(*spare);
+    books_.with([&](Books& books) { books.rows.give(*spare, SlotRows::Memory::none); });
+  }
   return taken;
 }
 
@@ -111,14 +115,13 @@ SlotPool::Taken SlotPool::take_heap(std::size_t size) noexcept {
         note(books);
         return;
       }
-      spare = pop(books.sent);
-      if (!spare) spare = pop(books.warm);
+      spare = books.rows.take_spare();
       taken.used = books.used[slot_of(SlotKind::heap)];
     });
     if (spare) {
       punch(*spare);
       books_.with([&](Books& books) {
-        books.empty.push_back(*spare);
+        books.rows.give(*spare, SlotRows::Memory::none);
         books.committed -= GroupCache::group_bytes;
       });
       continue;
@@ -169,7 +172,10 @@ void SlotPool::release(CacheSlot* slot) noexcept {
     books.used[slot_of(slot->kind)] -= slot->charge;
     books.committed -= arena ? slot->long_facts : slot->charge;
     slot->long_facts = 0;
-    if (arena) (slot->sent.load(std::memory_order_relaxed) ? books.sent : books.warm).push_back(slot->index);
+    if (arena) {
+      const bool sent = slot->sent.load(std::memory_order_relaxed);
+      books.rows.give(slot->index, sent ? SlotRows::Memory::sent : SlotRows::Memory::warm);
+    }
     note(books);
   });
   if (arena) return;

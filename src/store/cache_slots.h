@@ -3,17 +3,18 @@
 //   [S-1] What is committed (tables, arena pages that hold memory, heap) never exceeds the capacity.
 //   [S-2] A slot that was sent by file is punched out before anybody gets it again.
 // The arena's part that holds no memory is lent to the heap, and taken back from it slot by slot: a store of
-// small objects uses the whole capacity, and so does one of large ones.
+// small objects uses the whole capacity, and so does one of large ones. Groups of one object lie side by side
+// where that is possible (SlotRows).
 #pragma once
 
 #include <array>
 #include <atomic>
 #include <cstdint>
 #include <memory>
-#include <vector>
 
 #include "runtime/guarded.h"
 #include "runtime/list.h"
+#include "store/cache_slots_rows.h"
 #include "store/group_cache.h"
 
 namespace cairn::store {
@@ -67,8 +68,14 @@ class SlotPool {
     SlotKind wanted = SlotKind::arena;  // what to evict when there is no slot
     std::uint64_t used = 0;             // by all groups of that kind
   };
-  // With one reference; the key is for the caller to fill in.
-  Taken take(std::size_t size) noexcept;
+  // With one reference; the key is for the caller to fill in. A large arena that is nearly full gives the
+  // first group of a part nothing before something is evicted, unless the part fits or `anywhere`.
+  Taken take(std::size_t size, const SlotRows::Want& want, bool anywhere = false) noexcept;
+  // Whether eviction should make room for groups side by side.
+  bool keeps_rows() const noexcept { return slack_ > 0; }
+  // Where the group of an arena's slot was to be found when it came: a hint that needs no lock.
+  std::atomic<std::uint64_t>& whereabouts(std::uint32_t index) noexcept { return whereabouts_[index]; }
+  CacheSlot* slot_at(std::uint32_t index) noexcept { return index < slot_count_ ? &slots_[index] : nullptr; }
   // Charges what `facts` take beyond the usual; false when there is no room for it.
   bool charge_facts(CacheSlot& slot, const ObjectFacts& facts) noexcept;
   // Gives one reference back; the last one frees the slot.
@@ -82,13 +89,12 @@ class SlotPool {
 
  private:
   struct Books {
-    std::vector<std::uint32_t> warm;   // free, with memory, never sent
-    std::vector<std::uint32_t> empty;  // free, without memory
-    std::vector<std::uint32_t> sent;   // free, to be punched
+    explicit Books(std::uint32_t slots) : rows(slots) {}
+    SlotRows rows;
     std::uint64_t committed = 0;
     std::array<std::uint64_t, 2> used{};  // by kind
   };
-  Taken take_arena() noexcept;
+  Taken take_arena(const SlotRows::Want& want, bool anywhere) noexcept;
   Taken take_heap(std::size_t size) noexcept;
   void punch(std::uint32_t index) noexcept;
   void release(CacheSlot* slot) noexcept;
@@ -97,7 +103,9 @@ class SlotPool {
   std::unique_ptr<io::Arena> arena_;
   std::uint64_t capacity_;
   std::unique_ptr<CacheSlot[]> slots_;  // of the arena
+  std::unique_ptr<std::atomic<std::uint64_t>[]> whereabouts_;
   std::uint32_t slot_count_;
+  std::uint32_t slack_;  // free slots that are worth finding a whole row
   std::atomic<std::uint64_t> used_{0};
   Guarded<Books, cache_slots_rank> books_;
 };

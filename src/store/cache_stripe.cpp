@@ -44,16 +44,14 @@ void CacheStripe::prepare(std::uint64_t entries) {
 
 void CacheStripe::insert(CacheSlot& slot, std::uint64_t object_hash, std::uint64_t as_of) noexcept {
   if (as_of != epoch) return;
-  CacheSlot*& bucket = groups_[slot.hash & mask_];
-  for (const CacheSlot* at = bucket; at != nullptr; at = at->chain) {
-    if (at->hash == slot.hash && at->group == slot.group && at->address == slot.address) return;
-  }
+  if (look_up(slot.hash, slot.address, slot.group) != nullptr) return;
   CachedObject* object = find_object(object_hash, slot.address);
   if (object == nullptr) object = add_object(slot, object_hash);
   if (object == nullptr) return;
   slot.object = object;
   slot.facts = object->facts;
   object->groups.push_back(slot);
+  CacheSlot*& bucket = groups_[slot.hash & mask_];
   slot.chain = bucket;
   bucket = &slot;
   slot.refs.fetch_add(1, std::memory_order_relaxed);
@@ -66,6 +64,14 @@ CacheSlot* CacheStripe::evict(SlotKind kind, std::uint64_t least, unsigned& look
   CacheSlot* slot = queue(kind).evict(ghost(kind), looks);
   if (slot != nullptr) leave(*slot);
   return slot;
+}
+
+bool CacheStripe::evict_early(std::uint64_t hash, const CacheSlot* sought) noexcept {
+  CacheSlot* slot = groups_[hash & mask_];
+  while (slot != nullptr && slot != sought) slot = slot->chain;
+  if (slot == nullptr || !queue(slot->kind).evict_early(*slot, ghost(slot->kind))) return false;
+  leave(*slot);
+  return true;
 }
 
 CacheSlot* CacheStripe::erase(std::uint64_t object_hash, const Address& address, unsigned limit) noexcept {

@@ -12,6 +12,11 @@
 
 namespace cairn::store {
 
+constexpr std::uint64_t mix(std::uint64_t a, std::uint64_t b) noexcept {
+  const auto product = static_cast<unsigned __int128>(a) * b;
+  return static_cast<std::uint64_t>(product) ^ static_cast<std::uint64_t>(product >> 64);
+}
+
 // What the groups of an object share while at least one of them is in the table.
 struct CachedObject {
   Address address;
@@ -20,6 +25,11 @@ struct CachedObject {
   List<CacheSlot, ObjectLink> groups;
   std::shared_ptr<const ObjectFacts> facts;
 };
+
+// The key of a group in the tables.
+constexpr std::uint64_t group_hash(std::uint64_t object, std::uint64_t group) noexcept {
+  return mix(object ^ (group * 0xa0761d6478bd642fu), 0xe7037ed1a0b428dbu);
+}
 
 class CacheStripe {
  public:
@@ -33,13 +43,11 @@ class CacheStripe {
 
   // With a reference for the caller.
   CacheSlot* find(std::uint64_t hash, const Address& address, std::uint64_t group) noexcept {
-    for (CacheSlot* slot = groups_[hash & mask_]; slot != nullptr; slot = slot->chain) {
-      if (slot->hash != hash || slot->group != group || slot->address != address) continue;
-      slot->refs.fetch_add(1, std::memory_order_relaxed);
-      if (slot->frequency < 3) ++slot->frequency;
-      return slot;
-    }
-    return nullptr;
+    CacheSlot* slot = look_up(hash, address, group);
+    if (slot == nullptr) return nullptr;
+    slot->refs.fetch_add(1, std::memory_order_relaxed);
+    if (slot->frequency < 3) ++slot->frequency;
+    return slot;
   }
   std::shared_ptr<const ObjectFacts> find_facts(std::uint64_t object_hash, const Address& address) noexcept {
     const CachedObject* object = find_object(object_hash, address);
@@ -51,6 +59,9 @@ class CacheStripe {
   // One that nobody holds, with the table's reference; nullptr when this stripe has less than `least` bytes
   // of the kind.
   CacheSlot* evict(SlotKind kind, std::uint64_t least, unsigned& looks) noexcept;
+  // Lets the group of this slot go before its turn, if the group has this hash, is in this stripe and no more
+  // in use. Whether it did; the table's reference is the caller's then.
+  bool evict_early(std::uint64_t hash, const CacheSlot* sought) noexcept;
   // Up to `limit` groups of an object, chained, with the table's references.
   CacheSlot* erase(std::uint64_t object_hash, const Address& address, unsigned limit) noexcept;
   // One group of any object, with the table's reference.
@@ -62,6 +73,12 @@ class CacheStripe {
 
  private:
   GroupQueue& queue(SlotKind kind) noexcept { return queues_[static_cast<std::size_t>(kind)]; }
+  CacheSlot* look_up(std::uint64_t hash, const Address& address, std::uint64_t group) noexcept {
+    for (CacheSlot* slot = groups_[hash & mask_]; slot != nullptr; slot = slot->chain) {
+      if (slot->hash == hash && slot->group == group && slot->address == address) return slot;
+    }
+    return nullptr;
+  }
   CachedObject* find_object(std::uint64_t hash, const Address& address) noexcept;
   CachedObject* add_object(const CacheSlot& slot, std::uint64_t hash) noexcept;
   void leave(CacheSlot& slot) noexcept;

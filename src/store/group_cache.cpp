@@ -14,12 +14,8 @@ constexpr std::uint64_t usual_group = 4 << 10;   // what the tables are sized fo
 constexpr std::uint64_t stripe_bytes = 4 << 20;  // of capacity, at least
 constexpr std::uint64_t most_stripes = 64;
 constexpr unsigned look_limit = 4096;  // entries that one reserve() looks at
+constexpr unsigned hash_bits = 56;     // of a group's hash; more than tables are large; above it the stripe
 constexpr unsigned erase_step = 64;    // groups that erase() takes out in one go
-
-std::uint64_t mix(std::uint64_t a, std::uint64_t b) noexcept {
-  const auto product = static_cast<unsigned __int128>(a) * b;
-  return static_cast<std::uint64_t>(product) ^ static_cast<std::uint64_t>(product >> 64);
-}
 
 std::uint64_t word(const Address& address, std::size_t at) noexcept {
   std::uint64_t value = 0;
@@ -29,6 +25,15 @@ std::uint64_t word(const Address& address, std::size_t at) noexcept {
 
 std::uint64_t stripes_for(std::uint64_t capacity) noexcept {
   return std::min(most_stripes, std::bit_floor(std::max<std::uint64_t>(1, capacity / stripe_bytes)));
+}
+
+// Behind a whole group others are expected: one that stays alone leaves the rest of its row to others soon.
+SlotRows::Want wanted_place(std::uint64_t object, std::uint64_t group, std::size_t size) noexcept {
+  constexpr unsigned in_part = SlotRows::row_slots;
+  const auto at = static_cast<unsigned>(group % in_part);
+  return {.part = group_hash(object, ~(group / in_part)),
+          .at = at,
+          .count = size < GroupCache::group_bytes ? 1 : in_part - at};
 }
 
 // Each on lines of its own: shards work in different ones.
@@ -55,9 +60,6 @@ struct GroupCache::State {
   std::uint64_t object_hash(const Address& address) const noexcept {
     return mix(word(address, 0) ^ seed, word(address, 8) ^ std::rotl(seed, 32));
   }
-  static std::uint64_t group_hash(std::uint64_t object, std::uint64_t group) noexcept {
-    return mix(object ^ (group * 0xa0761d6478bd642fu), 0xe7037ed1a0b428dbu);
-  }
   // The tables use the low bits.
   std::uint64_t home(std::uint64_t object_hash) const noexcept {
     return (object_hash >> 56) & (stripe_count - 1);
@@ -67,8 +69,12 @@ struct GroupCache::State {
   }
   // Evicts until there is memory for `size`: first from stripes that have their share, the caller's before
   // others, then from any. Small groups make room for a small one; a slot of the arena only when that was not
-  // enough. One stripe's lock at a time.
-  SlotPool::Taken make_room(std::uint64_t from, std::size_t size, SlotPool::Taken taken) noexcept;
+  // enough. For a group that others follow, a victim's row goes with it. One stripe's lock at
+  // a time.
+  SlotPool::Taken make_room(std::uint64_t from, std::size_t size, const SlotRows::Want& want,
+                            SlotPool::Taken taken) noexcept;
+  // Evicts what lies in the row of this slot and is no more in use.
+  void clear_row(std::uint32_t of) noexcept;
 
   std::uint64_t seed;
   std::uint64_t stripe_count;
@@ -76,8 +82,9 @@ struct GroupCache::State {
   SlotPool pool;
 };
 
-SlotPool::Taken GroupCache::State::make_room(std::uint64_t from, std::size_t size,
+SlotPool::Taken GroupCache::State::make_room(std::uint64_t from, std::size_t size, const SlotRows::Want& want,
                                              SlotPool::Taken taken) noexcept {
+  const bool row = want.count > 1 && pool.keeps_rows();
   unsigned looks = look_limit;
   enum class Round { fair, any, last };
   for (const Round round : {Round::fair, Round::any, Round::last}) {
@@ -88,13 +95,27 @@ SlotPool::Taken GroupCache::State::make_room(std::uint64_t from, std::size_t siz
         Slot* victim = stripes[(from + i) & (stripe_count - 1)].table.with(
             [&](CacheStripe& stripe) { return stripe.evict(kind, least, looks); });
         if (victim == nullptr) break;
+        if (row && kind == SlotKind::arena) clear_row(victim->index);
         pool.drop(victim);
-        taken = pool.take(size);
+        taken = pool.take(size, want);
         if (taken.slot != nullptr) return taken;
       }
     }
   }
-  return taken;
+  return pool.take(size, want, true);
+}
+
+void GroupCache::State::clear_row(std::uint32_t of) noexcept {
+  const std::uint32_t first = of / SlotRows::row_slots * SlotRows::row_slots;
+  for (std::uint32_t index = first; index < first + SlotRows::row_slots; ++index) {
+    Slot* slot = pool.slot_at(index);
+    if (slot == nullptr) return;
+    const std::uint64_t where = pool.whereabouts(index).load(std::memory_order_relaxed);
+    if (stripes[where >> hash_bits].table.with([&](CacheStripe& stripe) {
+          return stripe.evict_early(where & ((std::uint64_t{1} << hash_bits) - 1), slot);
+        }))
+      pool.drop(slot);
+  }
 }
 
 std::uint64_t GroupCache::arena_bytes(std::uint64_t capacity) noexcept {
@@ -117,7 +138,7 @@ GroupCache::~GroupCache() {
 
 GroupCache::Ref GroupCache::find(const Address& address, std::uint64_t group) noexcept {
   const std::uint64_t object = state_->object_hash(address);
-  const std::uint64_t hash = State::group_hash(object, group);
+  const std::uint64_t hash = group_hash(object, group);
   return Ref(
       state_->stripe_of(object).with([&](CacheStripe& stripe) { return stripe.find(hash, address, group); }));
 }
@@ -131,7 +152,7 @@ std::shared_ptr<const ObjectFacts> GroupCache::find_facts(const Address& address
 bool GroupCache::wants(const Address& address, std::uint64_t group, std::size_t size) noexcept {
   if (bytes() < capacity() / 2) return true;
   const std::uint64_t object = state_->object_hash(address);
-  const std::uint64_t hash = State::group_hash(object, group);
+  const std::uint64_t hash = group_hash(object, group);
   return state_->stripe_of(object).with(
       [&](CacheStripe& stripe) { return stripe.ghost(kind_for(size)).remember_missed(hash); });
 }
@@ -139,13 +160,17 @@ bool GroupCache::wants(const Address& address, std::uint64_t group, std::size_t 
 GroupCache::Reservation GroupCache::reserve(const Address& address, std::uint64_t group,
                                             std::size_t size) noexcept {
   const std::uint64_t object = state_->object_hash(address);
-  SlotPool::Taken taken = state_->pool.take(size);
-  if (taken.slot == nullptr) taken = state_->make_room(state_->home(object), size, taken);
+  const SlotRows::Want want = wanted_place(object, group, size);
+  SlotPool::Taken taken = state_->pool.take(size, want);
+  if (taken.slot == nullptr) taken = state_->make_room(state_->home(object), size, want, taken);
   if (taken.slot == nullptr) return {};
   taken.slot->state = state_.get();
   taken.slot->address = address;
   taken.slot->group = group;
-  taken.slot->hash = State::group_hash(object, group);
+  taken.slot->hash = group_hash(object, group);
+  if (taken.slot->kind == SlotKind::arena)
+    state_->pool.whereabouts(taken.slot->index)
+        .store(state_->home(object) << hash_bits | (taken.slot->hash << 8 >> 8), std::memory_order_relaxed);
   return Reservation(taken.slot);
 }
 

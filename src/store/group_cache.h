@@ -102,7 +102,7 @@ class GroupCache {
     explicit Reservation(Slot* slot) noexcept : slot_(slot) {}
     Slot* slot_ = nullptr;
   };
-  // At most group_bytes.
+  // At most group_bytes. Groups of an object get memory side by side if they can.
   Reservation reserve(const Address& address, std::uint64_t group, std::size_t size) noexcept;
   std::uint64_t erase_epoch(const Address& address) noexcept;
   void erase(const Address& address) noexcept;

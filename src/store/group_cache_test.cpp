@@ -9,11 +9,14 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstring>
 #include <map>
 #include <thread>
 #include <vector>
+
+#include "store/cache_slots_rows.h"
 
 namespace cairn::store {
 namespace {
@@ -324,6 +327,128 @@ TEST(GroupCache, stripes_share_the_memory) {
   found = 0;
   for (std::uint64_t i = 0; i < 50; ++i) found += f.has(100 + i, 0);
   EXPECT_EQ(found, 50u);
+}
+
+// Readers that bring objects in group by group, several at once, and how much of what they brought lies side
+// by side in the arena's file.
+class Readers {
+ public:
+  Readers(Fixture& fixture, std::uint64_t seed) : f_(fixture), random_(seed) {}
+
+  // `steps` groups are read, of objects out of `objects`, a few of them far more often than the rest.
+  void read(int steps, std::uint64_t objects) {
+    while (steps-- > 0) {
+      Reader& reader = readers_[random_.below(readers_.size())];
+      if (reader.at == reader.groups) {
+        const std::uint64_t object =
+            random_.chance(1, 2) ? random_.below(objects / 20) : random_.below(objects);
+        reader = {object, 0, groups_of(object)};
+      }
+      bring(reader.object, reader.at++, reader.groups);
+    }
+  }
+  void bring(std::uint64_t object, std::uint64_t group, std::uint64_t groups) {
+    GroupCache::Ref ref = f_.cache.find(address_of(object), group);
+    if (!ref && f_.cache.wants(address_of(object), group)) {
+      const std::uint64_t epoch = f_.cache.erase_epoch(address_of(object));
+      auto slot = f_.cache.reserve(address_of(object), group, large);
+      if (slot) ref = std::move(slot).publish(facts_of(groups * large), epoch);
+    }
+    if (ref) {
+      const http::Hold hold = std::move(ref).to_hold(random_.chance(1, 2));
+    }
+  }
+  // Of the pairs of neighbours in a part that are both here, the share that one call can send.
+  double joined(std::uint64_t objects) {
+    int pairs = 0, together = 0;
+    for (std::uint64_t object = 0; object < objects; ++object) {
+      for (std::uint64_t group = 1; group < groups_of(object); ++group) {
+        const GroupCache::Ref before = f_.cache.find(address_of(object), group - 1);
+        const GroupCache::Ref ref = f_.cache.find(address_of(object), group);
+        if (group % 16 == 0 || !before || !ref) continue;
+        ++pairs;
+        together += *ref.file_offset() == *before.file_offset() + large;
+      }
+    }
+    EXPECT_GT(pairs, 100);
+    return static_cast<double>(together) / pairs;
+  }
+  static std::uint64_t groups_of(std::uint64_t object) {
+    constexpr std::array<std::uint64_t, 6> counts{1, 16, 1, 4, 16, 48};
+    return counts[object % counts.size()];
+  }
+
+ private:
+  struct Reader {
+    std::uint64_t object = 0, at = 0, groups = 0;
+  };
+  Fixture& f_;
+  Random random_;
+  std::array<Reader, 8> readers_{};
+};
+
+TEST(GroupCache, groups_of_a_part_lie_side_by_side) {
+  Fixture f(128 * mebibyte);
+  Readers readers(f, 1);
+  for (std::uint64_t group = 0; group < 16; ++group) {
+    for (std::uint64_t object = 0; object < 20; ++object) readers.bring(object, group, 16);  // all at once
+  }
+  for (std::uint64_t object = 0; object < 20; ++object) {
+    const std::uint64_t first = *f.cache.find(address_of(object), 0).file_offset();
+    for (std::uint64_t group = 1; group < 16; ++group)
+      EXPECT_EQ(*f.cache.find(address_of(object), group).file_offset(), first + group * large);
+  }
+}
+
+TEST(GroupCache, most_groups_still_lie_side_by_side_when_much_has_come_and_gone) {
+  Fixture f(128 * mebibyte);
+  Readers readers(f, 7);
+  readers.read(100'000, 600);  // three times what fits
+  const double joined = readers.joined(600);
+  RecordProperty("joined_percent", static_cast<int>(joined * 100));
+  EXPECT_GT(joined, 0.6);
+  EXPECT_GT(f.cache.bytes(), f.cache.capacity() * 8 / 10);
+}
+
+TEST(GroupCache, two_readers_of_one_object_do_not_scatter_it) {
+  Fixture f(128 * mebibyte);
+  for (std::uint64_t group = 0; group < 16; ++group) {
+    const std::uint64_t epoch = f.cache.erase_epoch(address_of(1));
+    auto first = f.cache.reserve(address_of(1), group, large);
+    auto second = f.cache.reserve(address_of(1), group, large);
+    std::move(first).publish(facts_of(16 * large), epoch);
+    std::move(second).publish(facts_of(16 * large), epoch);
+  }
+  EXPECT_EQ(*f.cache.find(address_of(1), 15).file_offset(),
+            *f.cache.find(address_of(1), 0).file_offset() + 15 * large);
+}
+
+//
+TEST(SlotRows, every_slot_is_given_once_whatever_is_wished) {
+  for (const std::uint32_t slots : {1u, 14u, 16u, 40u, 1000u}) {
+    SlotRows rows(slots);
+    Random random(slots);
+    std::vector<std::uint32_t> taken;
+    for (int step = 0; step < 20'000; ++step) {
+      if (random.chance(1, 2)) {
+        const auto at = static_cast<unsigned>(random.below(16));
+        const auto place = rows.take(
+            {.part = random.below(80), .at = at, .count = 1 + static_cast<unsigned>(random.below(16 - at))});
+        ASSERT_EQ(place.has_value(), taken.size() < slots);
+        if (!place) continue;
+        ASSERT_LT(place->index, slots);
+        ASSERT_FALSE(std::ranges::find(taken, place->index) != taken.end());
+        taken.push_back(place->index);
+      } else if (random.chance(1, 10)) {
+        if (const auto spare = rows.take_spare()) taken.push_back(*spare);
+      } else if (!taken.empty()) {
+        std::swap(taken[random.below(taken.size())], taken.back());
+        rows.give(taken.back(), static_cast<SlotRows::Memory>(random.below(3)));
+        taken.pop_back();
+      }
+      ASSERT_EQ(rows.free(), slots - taken.size());
+    }
+  }
 }
 
 TEST(GroupCacheDeathTest, it_does_not_go_while_something_is_held) {

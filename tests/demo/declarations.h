@@ -37,7 +37,7 @@ inline Keys declare_keys(config::Schema& schema, bool alone = true) {
   return keys;
 }
 
-enum RouteIds : http::RouteId { mem, file, echo, job, stream, staged, guarded };
+enum RouteIds : http::RouteId { mem, file, echo, job, stream, staged, guarded, events, flood, poll, bump };
 
 inline constexpr serve::RouteSpec routes[] = {
     {{mem, http::Method::get | http::Method::head, "/mem/{name:Segment}"}, serve::Run::at_once, false, ""},
@@ -47,6 +47,10 @@ inline constexpr serve::RouteSpec routes[] = {
     {{stream, http::Method::get, "/stream/{parts:Int}"}, serve::Run::queued, false, ""},
     {{staged, http::Method::post | http::Method::put, "/staged"}, serve::Run::staged, true, ""},
     {{guarded, http::Method::get | http::Method::post, "/guarded"}, serve::Run::queued, true, "demo.write"},
+    {{events, http::Method::get, "/events/{beat:Int}"}, serve::Run::open, false, ""},
+    {{flood, http::Method::get, "/flood"}, serve::Run::open, false, ""},
+    {{poll, http::Method::get, "/poll/{seen:Int}/{wait:Int}"}, serve::Run::open, false, ""},
+    {{bump, http::Method::post, "/bump"}, serve::Run::at_once, false, ""},
 };
 
 inline constexpr TaskDeclaration tasks[] = {

@@ -8,8 +8,10 @@
 #include "demo/declarations.h"
 #include "http/conditional.h"
 #include "http/range.h"
+#include "http/sse.h"
 #include "runtime/wait.h"
 #include "serve/answer.h"
+#include "serve/open.h"
 
 namespace cairn::demo {
 namespace {
@@ -54,6 +56,38 @@ class EchoSource : public http::BodySource {
   std::size_t at_ = 0;
 };
 
+using Version = Watch<std::uint64_t>;
+
+// The version as an event, and again whenever it has changed.
+class VersionFeed : public http::EventFeed {
+ public:
+  explicit VersionFeed(Version& version) : seen_(version.subscribe()) {}
+  // NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the stream keeps it
+  Task<Result<More>> next(Call call, std::string& out) override {
+    if (!std::exchange(first_, false)) CO_TRY_VOID(co_await seen_.changed(call));
+    const std::string text = fmt::format("{}", seen_.get());
+    http::append_event(out, "version", text, fmt::format("{{\"version\":{}}}", text));
+    co_return More::yes;
+  }
+
+ private:
+  Version::Receiver seen_;
+  bool first_ = true;
+};
+
+// Always has another event.
+class FloodFeed : public http::EventFeed {
+ public:
+  // NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the stream keeps it
+  Task<Result<More>> next(Call, std::string& out) override {
+    http::append_event(out, "", fmt::format("{}", ++number_), std::string(8000, '.'));
+    co_return More::yes;
+  }
+
+ private:
+  std::uint64_t number_ = 0;
+};
+
 // A body that waits for its worker.
 struct StagedBody : http::RequestState {
   std::vector<Buffer> parts;
@@ -73,13 +107,32 @@ class DemoShard : public serve::ServiceShard {
       : machine_(context.machine),
         settings_(context.settings),
         files_(std::move(files)),
-        kilobyte_(make_kilobyte()) {}
+        kilobyte_(make_kilobyte()),
+        version_(context.machine.shard, 0) {}
 
   bool try_answer(Exchange& exchange) override {
-    if (exchange.route.id == mem) {
-      exchange.response.answer_view("application/octet-stream", kilobyte_);
-      return true;
+    switch (exchange.route.id) {
+      case mem:
+        exchange.response.answer_view("application/octet-stream", kilobyte_);
+        return true;
+      case file:
+        return try_answer_file(exchange);
+      case events:
+        http::answer_events(exchange.response, std::make_unique<VersionFeed>(version_),
+                            millis(exchange.route.at[0].number));
+        return true;
+      case flood:
+        http::answer_events(exchange.response, std::make_unique<FloodFeed>());
+        return true;
+      case poll:
+        return version_.value() > exchange.route.at[0].number && answer_version(exchange);
+      default:
+        version_.set(version_.value() + 1);
+        return answer_version(exchange);
     }
+  }
+
+  bool try_answer_file(Exchange& exchange) {
     auto found = open_.find(exchange.route.at[0].text);
     if (found == open_.end() || found->second.until <= machine_.shard.now()) return false;
     answer_file(exchange, found->second);
@@ -102,6 +155,19 @@ class DemoShard : public serve::ServiceShard {
         return serve_stream(exchange);
     }
   }
+  // A newer version, or the present one when the wait is over.
+  Task<Result<>> answer_later(Call call, Exchange& exchange) override {
+    const std::uint64_t known = exchange.route.at[0].number;
+    const Instant end = machine_.shard.now() + millis(exchange.route.at[1].number);
+    Version::Receiver seen = version_.subscribe();
+    while (seen.get() <= known) {
+      const Duration left = end - machine_.shard.now();
+      CO_TRY(const serve::OpenWait waited, co_await serve::wait_open(call, seen.changed_arm(), left));
+      if (waited != serve::OpenWait::happened) break;
+    }
+    answer_version(exchange);
+    co_return Result<>{};
+  }
   Task<Result<>> stage(Call call, Exchange& exchange) override {
     auto kept = std::make_unique<StagedBody>();
     std::vector<Buffer>& parts = kept->parts;
@@ -112,6 +178,15 @@ class DemoShard : public serve::ServiceShard {
 
  private:
   static constexpr std::size_t open_files_max = 256;
+
+  static Duration millis(std::uint64_t number) noexcept {
+    return Duration::millis(static_cast<std::int64_t>(std::min<std::uint64_t>(number, 3'600'000)));
+  }
+  bool answer_version(Exchange& exchange) const {
+    exchange.response.text = fmt::format("{{\"version\":{}}}\n", version_.value());
+    exchange.response.answer_text("application/json");
+    return true;
+  }
 
   Task<Result<>> serve_file(Call call, Exchange& exchange) {
     if (files_.empty()) co_return fail(ErrorCode::not_found, "no such file", Side::client);
@@ -218,6 +293,7 @@ class DemoShard : public serve::ServiceShard {
   std::string kilobyte_;
   std::unordered_map<std::string, OpenFile, NameHash, std::equal_to<>> open_;
   std::uint64_t jobs_done_ = 0;
+  Version version_;  // of this shard
 };
 
 class DemoService : public serve::Service {

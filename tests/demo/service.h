@@ -1,4 +1,4 @@
-// The demo service: a 1 KiB answer from memory, a file range, an echo, a slow job, a stream.
+// The demo service: a 1 KiB answer from memory, a file range, an echo, a slow job, streams, a long poll.
 #pragma once
 
 #include <memory>

@@ -78,7 +78,7 @@ inline bool is_utf8(const std::string& text) {
                              : lead < 0xf0 ? 2
                              : lead < 0xf8 ? 3
                                            : 9;
-    if (i + more >= text.size()) return false;
+    if (more == 9 || i + more >= text.size()) return false;
     unsigned long point = more == 0 ? lead : lead & (0x3fu >> more);
     for (std::size_t k = 1; k <= more; ++k) {
       const unsigned next = static_cast<unsigned char>(text[i + k]);

@@ -20,8 +20,10 @@ void add_cancel_models(std::vector<ModelSpec>& to);
 void add_flight_models(std::vector<ModelSpec>& to);
 void add_lifecycle_models(std::vector<ModelSpec>& to);
 void add_mailbox_models(std::vector<ModelSpec>& to);
+void add_registry_models(std::vector<ModelSpec>& to);
 void add_grid_models(std::vector<ModelSpec>& to);
 void add_wrong_models(std::vector<ModelSpec>& to);
+void add_wrong_registry_models(std::vector<ModelSpec>& to);
 
 // In the order of the report; the models that are wrong on purpose last.
 std::vector<ModelSpec> all_models();

@@ -69,6 +69,9 @@ class Server::AuditedShard : public serve::ServiceShard {
   }
   Task<> stop(Call call) override { return inner_->stop(call); }
   Task<Result<>> stage(Call call, http::Exchange& exchange) override { return inner_->stage(call, exchange); }
+  Task<Result<>> answer_later(Call call, http::Exchange& exchange) override {
+    return inner_->answer_later(call, exchange);
+  }
   Task<Result<>> handle(Call call, http::Exchange& exchange) override {
     server_.started(exchange);
     Result<> outcome = co_await inner_->handle(call, exchange);

@@ -1,0 +1,25 @@
+// Registering a node: its descriptor in the registry, proposed, approved and committed only when it differs.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "client/failure.h"
+#include "crypto/ed25519.h"
+#include "io/machine.h"
+
+namespace cairn::cli {
+
+struct NodeRegistration {
+  std::string registry;  // HOST:PORT
+  std::string token;
+  std::string addr;  // of the node's service
+  std::vector<std::string> roles;
+  std::string_view signer;
+  const crypto::Ed25519Key* key = nullptr;  // outlives it; null: there is none
+};
+
+// Fine as well when it was registered before. Cancel: partial — a proposal may be left behind.
+Task<client::Outcome<>> register_node(Call call, io::Machine* machine, NodeRegistration wanted);
+
+}  // namespace cairn::cli

@@ -1,0 +1,199 @@
+#include "cairn/registry_commands.h"
+
+#include "cairn/verbs.h"
+
+namespace cairn::cli {
+namespace {
+
+using Example = std::string_view;
+
+constexpr Flag data_flag{"data", 0, "DIR", "The data directory (./cairn-data).", Completes::directory};
+constexpr Flag key_data_flag{"data", 0, "DIR",
+                             "The data directory, for its keys, its socket and its admin capability "
+                             "(./cairn-data).",
+                             Completes::directory};
+constexpr Argument proposal_argument[] = {{"ID", "The proposal."}};
+
+// --- init
+constexpr Flag init_flags[] = {
+    data_flag,
+    {"m", 0, "M", "How many signers must approve a change (1)."},
+    {"signers", 0, "NAME[,NAME…]",
+     "Who may approve (operator). A name is the signer's id and names its key."},
+};
+constexpr Example init_examples[] = {"cairn registry init --data /srv/cairn --m 2 --signers a,b,c"};
+
+// --- reading
+constexpr Flag head_flags[] = {
+    {"wait", 0, "", "Wait for the next one."},
+    {"after", 0, "VERSION", "With --wait: for one later than this, which may be there already."},
+};
+constexpr Example head_examples[] = {"cairn registry head -q", "cairn registry head --wait --after 17"};
+constexpr Flag log_flags[] = {
+    {"from", 0, "VERSION", "The first one to list; without it, the newest ones are listed."},
+    {"limit", 0, "N", "At most so many (50)."},
+    {"pending", 0, "", "Proposals that are not committed yet, instead."},
+};
+constexpr Example log_examples[] = {"cairn registry log --from 0 --limit 1000 --json | jq .commit_b3"};
+constexpr Argument show_arguments[] = {
+    {"VERSION|head|ID", "A version, the newest one, or a pending proposal."}};
+constexpr Flag show_flags[] = {
+    {"output", 'o', "FILE", "Write the payload's bytes (CBOR) there.", Completes::file},
+};
+constexpr Example show_examples[] = {"cairn registry show head", "cairn registry show 17 --json"};
+constexpr Flag follow_flags[] = {
+    {"from", 0, "VERSION", "Begin with this version instead of the present head."},
+};
+constexpr Example follow_examples[] = {"cairn registry follow --json"};
+
+// --- changing
+constexpr Argument propose_arguments[] = {
+    {"FILE", "The whole next set as JSON (docs/formats/registry.md), or - for stdin.", Count::optional,
+     Completes::file}};
+constexpr Flag propose_flags[] = {
+    {"add",
+     0,
+     "ITEM",
+     "Add this item (a JSON file, or the JSON itself) to the head's, or replace the one it names.",
+     Completes::file,
+     {},
+     true},
+    {"remove", 0, "TYPE:ID", "Leave out this item of the head's.", Completes::nothing, {}, true},
+    {"expiry", 0, "WHEN", "Not to be committed after this: a span (1h, 30d) or a time in RFC 3339."},
+    {"supersede-of", 0, "VERSION", "Mark this version, the present head, as superseded; needs --reason."},
+    {"reason", 0, "TEXT", "Why that version is superseded."},
+    {"output", 'o', "FILE", "Write the payload's bytes (CBOR) there, for signers without a network.",
+     Completes::file},
+};
+constexpr Example propose_examples[] = {
+    "cairn registry propose next.json",
+    R"(cairn registry propose --add '{"type":"region","id":"eu"}' --remove node:old)",
+    "cairn registry propose --add node.json -o payload.cbor"};
+constexpr Argument approve_arguments[] = {{"ID", "The proposal; not with --offline.", Count::optional}};
+constexpr Flag approve_flags[] = {
+    {"key", 0, "NAME", "Whose key signs: keys/NAME.key of the data directory."},
+    {"signer", 0, "ID", "The signer's id, where it is not the key's name."},
+    key_data_flag,
+    {"offline", 0, "PAYLOAD",
+     "Sign this payload (its bytes, or the JSON answer of propose) and ask nobody; the approval is written, "
+     "not sent.",
+     Completes::file},
+    {"output", 'o', "FILE", "With --offline: where the approval goes (stdout).", Completes::file},
+    {"from", 0, "FILE", "Send this approval, which was made with --offline.", Completes::file},
+};
+constexpr Example approve_examples[] = {
+    "cairn registry approve 01J… --key a --data /srv/cairn",
+    "cairn registry approve --offline payload.cbor --key a --data /media/usb -o a.json",
+    "cairn registry approve 01J… --from a.json"};
+
+// --- verify
+constexpr Flag verify_flags[] = {
+    {"data", 0, "DIR",
+     "The log in this data directory itself, unless a URL is given; it has the trust roots too.",
+     Completes::directory},
+    {"tiles", 0, "DIR", "A directory with `checkpoint` and `tile/`, wherever it came from.",
+     Completes::directory},
+    {"trust-roots", 0, "FILE", "What to believe (the data directory's registry/trust-roots.json).",
+     Completes::file},
+    {"since", 0, "FILE", "An earlier checkpoint: the log must have only grown since.", Completes::file},
+    {"output", 'o', "FILE", "Keep the checkpoint there, for --since another time.", Completes::file},
+};
+constexpr Example verify_examples[] = {
+    "cairn registry verify --url http://10.0.0.7:7430 --trust-roots roots.json",
+    "cairn registry verify --data /srv/cairn",
+    "cairn registry verify --tiles mirror --trust-roots roots.json"};
+
+// --- keys
+constexpr Argument key_argument[] = {{"NAME", "The key."}};
+constexpr Flag key_flags[] = {data_flag};
+
+}  // namespace
+
+constinit const Command registry_commands[registry_command_count] = {
+    {.name = "init",
+     .summary = "Make the first version, its signers' keys and the trust roots.",
+     .text = "Keys that are there already are used. Refused where there is a registry already.",
+     .flags = init_flags,
+     .examples = init_examples,
+     .run = registry_init_verb},
+    {.name = "head",
+     .summary = "The newest version.",
+     .flags = head_flags,
+     .examples = head_examples,
+     .run = registry_head_verb,
+     .asks = Asks::registry},
+    {.name = "log",
+     .summary = "Versions, the oldest first.",
+     .flags = log_flags,
+     .examples = log_examples,
+     .run = registry_log_verb,
+     .asks = Asks::registry},
+    {.name = "show",
+     .summary = "What a version, or a proposal, says, and who approved it.",
+     .arguments = show_arguments,
+     .flags = show_flags,
+     .examples = show_examples,
+     .run = registry_show_verb,
+     .asks = Asks::registry},
+    {.name = "propose",
+     .summary = "Propose the next version.",
+     .text = "From a file with all of it, or from the present head with --add and --remove. The answer is "
+             "checked "
+             "to hold what was asked for.",
+     .arguments = propose_arguments,
+     .flags = propose_flags,
+     .examples = propose_examples,
+     .run = registry_propose_verb,
+     .asks = Asks::registry},
+    {.name = "approve",
+     .summary = "Sign a proposal.",
+     .text =
+         "Says what is signed before it signs, and signs only bytes that hash to what the proposal names.",
+     .arguments = approve_arguments,
+     .flags = approve_flags,
+     .examples = approve_examples,
+     .run = registry_approve_verb,
+     .asks = Asks::registry},
+    {.name = "commit",
+     .summary = "Make an approved proposal the next version.",
+     .text = "Again, for a proposal that is committed: the same answer.",
+     .arguments = proposal_argument,
+     .run = registry_commit_verb,
+     .asks = Asks::registry},
+    {.name = "supersede",
+     .summary = "Commit a proposal that supersedes the head.",
+     .arguments = proposal_argument,
+     .run = registry_supersede_verb,
+     .asks = Asks::registry},
+    {.name = "verify",
+     .summary = "Check everything again from the trust roots (exit 4 when something is wrong).",
+     .text =
+         "Over a server, over a data directory, or over bare tiles, which hold no payloads: then approvals "
+         "are not checked, and it says so.",
+     .flags = verify_flags,
+     .examples = verify_examples,
+     .run = registry_verify_verb,
+     .asks = Asks::registry},
+    {.name = "follow",
+     .summary = "Print the head and every new one as it comes.",
+     .flags = follow_flags,
+     .examples = follow_examples,
+     .run = registry_follow_verb,
+     .asks = Asks::registry},
+};
+
+constinit const Command key_commands[key_command_count] = {
+    {.name = "new",
+     .summary = "Make an Ed25519 key: keys/NAME.key and keys/NAME.pub (PEM).",
+     .arguments = key_argument,
+     .flags = key_flags,
+     .run = key_new_verb},
+    {.name = "ls", .summary = "The keys of a data directory.", .flags = key_flags, .run = key_ls_verb},
+    {.name = "show",
+     .summary = "A public key and where it is. Never the private part.",
+     .arguments = key_argument,
+     .flags = key_flags,
+     .run = key_show_verb},
+};
+
+}  // namespace cairn::cli

@@ -1,0 +1,34 @@
+// What the registry's verbs read of their command line, and how they end.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/units.h"
+#include "cairn/exit_code.h"
+#include "cairn/terminal.h"
+#include "client/signed_commit.h"
+
+namespace cairn::cli {
+
+// Decimal digits, no sign, no leading zero.
+std::optional<std::uint64_t> parse_version_number(std::string_view text) noexcept;
+// The flag's number, or `otherwise` without the flag; nothing when it is not a number.
+std::optional<std::uint64_t> read_number(const Invocation& invocation, std::string_view flag,
+                                         std::uint64_t otherwise) noexcept;
+// A span from now, or a time in RFC 3339.
+std::optional<WallTime> parse_when(std::string_view text);
+
+// A file, or stdin for `-`.
+client::Outcome<std::string> read_input(const std::string& path, std::size_t most);
+// A file, or stdout for `-`.
+client::Outcome<> write_output(const std::string& path, std::string_view bytes);
+
+client::Outcome<client::TrustRoots> read_trust_roots(const std::string& path);
+
+// Says what failed, and gives the verb's end.
+Exit complain(const Terminal& terminal, const client::Failure& failure, std::string_view subject = {});
+
+}  // namespace cairn::cli

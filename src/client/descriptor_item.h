@@ -1,0 +1,53 @@
+// Items: what a descriptor set is made of. An item is its canonical CBOR; one table of fields per type drives
+// JSON to CBOR, CBOR to JSON and the strict check (docs/formats/registry.md).
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "base/bytes.h"
+#include "base/result.h"
+#include "codec/cbor.h"
+#include "codec/json_reader.h"
+#include "codec/json_writer.h"
+
+namespace cairn::client {
+
+inline constexpr std::string_view approving_algo = "ed25519";
+inline constexpr std::size_t approving_key_size = 32;
+inline constexpr std::size_t signers_max = 64;
+
+struct Signer {
+  std::string id;
+  std::optional<std::string> org;
+  std::string algo;
+  std::string key;  // raw bytes
+
+  // Its algo is one whose signatures can be checked.
+  bool can_approve() const noexcept { return algo == approving_algo && key.size() == approving_key_size; }
+  friend bool operator==(const Signer&, const Signer&) = default;
+};
+
+// The fields of an item, each by its own rules. What items must be to each other is check_items' matter.
+Result<> validate_item(ByteView item);
+Result<std::string> item_from_json(const codec::JsonValue& value);
+// The next item of a larger document, checked; its bytes.
+Result<std::string> read_item(codec::CborDecoder& cbor);
+// Precondition: validate_item.
+void write_item_json(ByteView item, codec::JsonWriter& json);
+
+// What tells an item from all others of a set. Views of the item; a signer_set has no id, a revocation's is
+// its key_id. Both are empty when the bytes are no item at all.
+struct ItemName {
+  std::string_view type, id;
+  friend auto operator<=>(const ItemName&, const ItemName&) = default;
+};
+ItemName name_of_item(ByteView item) noexcept;
+
+// Malformed when a signer's field breaks its rule; the rules of the set are check_items' matter.
+Result<std::string> encode_signer_set(unsigned m, std::span<const Signer> signers);
+
+}  // namespace cairn::client

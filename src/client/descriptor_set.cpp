@@ -1,0 +1,337 @@
+#include "client/descriptor_set.h"
+
+#include <algorithm>
+#include <limits>
+#include <span>
+#include <utility>
+
+#include "client/registry_field.h"
+#include "codec/cbor.h"
+#include "codec/json_reader.h"
+
+namespace cairn::client {
+namespace {
+
+constexpr codec::JsonLimits proposal_json_limits{.bytes = descriptor_set_size_max, .depth = 8};
+
+// A proposal is a set without what the server adds, so both are read and written by the same code.
+enum class Document : std::uint8_t { set, proposal };
+
+ProposalDraft to_draft(DescriptorSet set) {
+  return {std::move(set.items), set.expiry, set.supersede_of, std::move(set.reason)};
+}
+DescriptorSet to_set(const ProposalDraft& draft) {
+  DescriptorSet set;
+  set.items = draft.items;
+  set.expiry = draft.expiry;
+  set.supersede_of = draft.supersede_of;
+  set.reason = draft.reason;
+  return set;
+}
+
+std::string encode_document(const DescriptorSet& set, Document document) {
+  const bool whole = document == Document::set;
+  std::string out;
+  std::size_t size = 256;
+  for (const std::string& item : set.items) size += item.size();
+  out.reserve(size);
+  // An encoder for each piece: items are bytes already, which no encoder could take in as they are.
+  const auto put = [&out] { return codec::CborEncoder(out); };
+  const auto put_time = [&](std::string_view name, WallTime time) {
+    put().write_text(name);
+    codec::CborEncoder cbor(out);
+    write_time_field(cbor, time);
+  };
+  put().write_map(std::uint64_t{2} + (whole ? 3 : 0) + set.expiry.has_value() + set.supersede_of.has_value() +
+                  set.reason.has_value());
+  if (whole) {
+    put().write_text("prev");
+    put().write_bytes(set.prev.bytes);
+  }
+  put().write_text("items");
+  put().write_array(set.items.size());
+  for (const std::string& item : set.items) out += item;
+  if (set.expiry) put_time("expiry", *set.expiry);
+  if (set.reason) {
+    put().write_text("reason");
+    put().write_text(*set.reason);
+  }
+  if (whole) {
+    put().write_text("version");
+    put().write_uint(set.version);
+    put_time("created_at", set.created_at);
+  }
+  if (set.supersede_of) {
+    put().write_text("supersede_of");
+    put().write_uint(*set.supersede_of);
+  }
+  put().write_text("schema_version");
+  put().write_text(registry_schema_version);
+  return out;
+}
+
+void write_document_json(const DescriptorSet& set, Document document, codec::JsonWriter& json) {
+  const bool whole = document == Document::set;
+  json.begin_object().field("schema_version", registry_schema_version);
+  if (whole) json.field("version", set.version).field("prev", format_address(set.prev));
+  json.key("items").begin_array();
+  for (const std::string& item : set.items) write_item_json(as_bytes(item), json);
+  json.end_array();
+  if (whole) json.field("created_at", format_rfc3339(set.created_at));
+  if (set.expiry) json.field("expiry", format_rfc3339(*set.expiry));
+  if (set.supersede_of) json.field("supersede_of", *set.supersede_of);
+  if (set.reason) json.field("reason", *set.reason);
+  json.end_object();
+}
+
+struct Seen {
+  bool prev = false, items = false, version = false, created_at = false, schema_version = false;
+};
+
+Result<> read_items(codec::CborDecoder& cbor, std::vector<std::string>& items) {
+  const auto count = cbor.read_array();
+  if (!count || *count > set_items_max) return malformed_field("the items of the set");
+  items.reserve(*count);
+  for (std::size_t i = 0; i < *count; ++i) {
+    TRY(std::string item, read_item(cbor));
+    items.push_back(std::move(item));
+  }
+  return {};
+}
+
+// What a set has and a proposal has not.
+Result<bool> read_added(codec::CborDecoder& cbor, std::string_view key, DescriptorSet& set, Seen& seen) {
+  if (key == "prev") {
+    TRY(set.prev, read_address_field(cbor, "the prev of the set"));
+    return seen.prev = true;
+  }
+  if (key == "version") {
+    TRY(set.version, read_uint_field(cbor, "the version of the set"));
+    return seen.version = true;
+  }
+  if (key == "created_at") {
+    TRY(set.created_at, read_time_field(cbor, "the created_at of the set"));
+    return seen.created_at = true;
+  }
+  return false;
+}
+
+Result<> read_pair(codec::CborDecoder& cbor, Document document, DescriptorSet& set, Seen& seen) {
+  const auto key = cbor.read_text();
+  if (!key) return malformed_field("an unknown field of the set");
+  if (*key == "items") {
+    TRY_VOID(read_items(cbor, set.items));
+    seen.items = true;
+  } else if (*key == "expiry") {
+    TRY(set.expiry, read_time_field(cbor, "the expiry of the set"));
+  } else if (*key == "reason") {
+    TRY(const std::string_view text, read_text_field(cbor, "the reason of the set"));
+    set.reason = text;
+  } else if (*key == "supersede_of") {
+    TRY(set.supersede_of, read_uint_field(cbor, "the supersede_of of the set"));
+  } else if (*key == "schema_version") {
+    if (!cbor.expect_text(registry_schema_version)) return malformed_field("the schema_version of the set");
+    seen.schema_version = true;
+  } else {
+    bool known = false;
+    if (document == Document::set) {
+      TRY(known, read_added(cbor, *key, set, seen));
+    }
+    if (!known) return malformed_field("an unknown field of the set");
+  }
+  return {};
+}
+
+Result<DescriptorSet> decode_document(ByteView bytes, Document document) {
+  if (bytes.size() > descriptor_set_size_max) return malformed_field("the set is too large");
+  codec::CborDecoder cbor(bytes);
+  DescriptorSet set;
+  Seen seen;
+  const auto pairs = cbor.read_map();
+  if (!pairs) return malformed_field("the set is not a map");
+  for (std::size_t i = 0; i < *pairs; ++i) TRY_VOID(read_pair(cbor, document, set, seen));
+  TRY_VOID(cbor.finish());
+  if (!seen.schema_version) return malformed_field("the schema_version of the set");
+  if (!seen.items) return malformed_field("the items of the set");
+  if (set.reason.has_value() != set.supersede_of.has_value())
+    return malformed_field("reason and supersede_of of the set go together");
+  if (document == Document::set) {
+    if (!seen.prev || (set.version == 0 && set.prev != Address{}))
+      return malformed_field("the prev of the set");
+    if (!seen.version) return malformed_field("the version of the set");
+    if (!seen.created_at) return malformed_field("the created_at of the set");
+    if (set.supersede_of && (set.version == 0 || *set.supersede_of != set.version - 1))
+      return malformed_field("the supersede_of of the set");
+  }
+  TRY_VOID(check_items(set.items));
+  return set;
+}
+
+Result<ProposalDraft> parse_draft(const codec::JsonValue& root) {
+  ProposalDraft draft;
+  TRY(codec::JsonObject object, root.object());
+  TRY(const std::string_view schema, object.required_string("schema_version"));
+  if (schema != registry_schema_version) return object.refuse("schema_version", "expected 1.0.0");
+  TRY(const codec::JsonItems items, object.required_items("items"));
+  for (const codec::JsonValue value : items) {
+    if (draft.items.size() == set_items_max) return object.refuse("items", "more than 65536 items");
+    TRY(std::string item, item_from_json(value));
+    draft.items.push_back(std::move(item));
+  }
+  if (const auto expiry = object.find("expiry")) {
+    TRY(draft.expiry, parse_time_field(*expiry));
+  }
+  TRY(draft.supersede_of, object.optional_uint("supersede_of"));
+  if (const auto reason = object.find("reason")) {
+    TRY(const std::string_view text, parse_text_field(*reason));
+    draft.reason = text;
+  }
+  TRY_VOID(object.finish());
+  if (draft.reason.has_value() != draft.supersede_of.has_value())
+    return object.refuse("reason", "there exactly with supersede_of");
+  if (const auto right = check_items(draft.items); !right)
+    return object.refuse("items", right.error().context);
+  return draft;
+}
+
+Result<Signer> read_signer(codec::CborDecoder& cbor) {
+  Signer signer;
+  TRY(const std::size_t pairs, cbor.read_map());
+  for (std::size_t i = 0; i < pairs; ++i) {
+    TRY(const std::string_view key, cbor.read_text());
+    if (key == "key") {
+      TRY(const ByteView bytes, cbor.read_bytes());
+      signer.key = as_text(bytes);
+      continue;
+    }
+    TRY(const std::string_view text, cbor.read_text());
+    if (key == "id") {
+      signer.id = text;
+    } else if (key == "org") {
+      signer.org = text;
+    } else {
+      signer.algo = text;
+    }
+  }
+  return signer;
+}
+
+Result<> read_signer_set(ByteView item, Governance& governance) {
+  codec::CborDecoder cbor(item);
+  TRY_VOID(cbor.read_map());
+  TRY_VOID(cbor.expect_text("m"));
+  TRY(const std::uint64_t m, cbor.read_uint());
+  if (m > std::numeric_limits<unsigned>::max()) return malformed_field("the m of the signer_set");
+  governance.m = static_cast<unsigned>(m);
+  TRY_VOID(cbor.expect_text("type"));
+  TRY_VOID(cbor.expect_text("signer_set"));
+  TRY_VOID(cbor.expect_text("signers"));
+  TRY(const std::size_t count, cbor.read_array());
+  if (count == 0 || count > signers_max) return malformed_field("a signer_set has 1 to 64 signers");
+  for (std::size_t i = 0; i < count; ++i) {
+    TRY(Signer signer, read_signer(cbor));
+    governance.signers.push_back(std::move(signer));
+  }
+  return cbor.finish();
+}
+
+Result<> check_governance(const Governance& governance) {
+  const std::vector<Signer>& signers = governance.signers;
+  for (std::size_t i = 0; i < signers.size(); ++i) {
+    if (signers[i].algo == approving_algo && !signers[i].can_approve())
+      return malformed_field("an ed25519 key of a signer has not 32 bytes");
+    for (std::size_t j = 0; j < i; ++j) {
+      if (signers[i].id == signers[j].id) return malformed_field("two signers have the same id");
+      if (signers[i].key == signers[j].key) return malformed_field("two signers have the same key");
+    }
+  }
+  if (governance.m == 0) return malformed_field("the m of the signer_set is 0");
+  if (governance.m > governance.in_force())
+    return malformed_field("the m of the signer_set is more than the signers in force");
+  return {};
+}
+
+std::vector<ItemName> names_of(const std::vector<std::string>& items) {
+  std::vector<ItemName> names;
+  names.reserve(items.size());
+  for (const std::string& item : items) names.push_back(name_of_item(as_bytes(item)));
+  return names;
+}
+
+Result<Governance> read_governance_of(const std::vector<std::string>& items,
+                                      std::span<const ItemName> names) {
+  Governance governance;
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    if (names[i].type == "revocation") governance.revoked.emplace_back(names[i].id);
+    if (names[i].type == "signer_set") {
+      governance.signers.clear();
+      TRY_VOID(read_signer_set(as_bytes(items[i]), governance));
+    }
+  }
+  if (governance.signers.empty()) return malformed_field("the set has no signer_set");
+  std::ranges::sort(governance.revoked);
+  return governance;
+}
+
+}  // namespace
+
+const Signer* Governance::find(std::string_view id) const noexcept {
+  const auto at = std::ranges::find(signers, id, &Signer::id);
+  return at != signers.end() ? &*at : nullptr;
+}
+
+bool Governance::is_revoked(std::string_view id) const noexcept {
+  return std::ranges::binary_search(revoked, id);
+}
+
+std::size_t Governance::in_force() const noexcept {
+  return static_cast<std::size_t>(std::ranges::count_if(
+      signers, [this](const Signer& signer) { return signer.can_approve() && !is_revoked(signer.id); }));
+}
+
+std::string encode(const DescriptorSet& set) { return encode_document(set, Document::set); }
+std::string encode(const ProposalDraft& draft) { return encode_document(to_set(draft), Document::proposal); }
+
+Result<DescriptorSet> decode_descriptor_set(ByteView bytes) { return decode_document(bytes, Document::set); }
+
+Result<ProposalDraft> decode_proposal_cbor(ByteView body) {
+  TRY(DescriptorSet set, decode_document(body, Document::proposal));
+  return to_draft(std::move(set));
+}
+
+void write_set_json(const DescriptorSet& set, codec::JsonWriter& json) {
+  write_document_json(set, Document::set, json);
+}
+
+void write_proposal_json(const ProposalDraft& draft, codec::JsonWriter& json) {
+  write_document_json(to_set(draft), Document::proposal, json);
+}
+
+Result<ProposalDraft> parse_proposal_json(std::string_view body, std::string& detail) {
+  codec::JsonReader reader(proposal_json_limits);
+  const auto root = reader.parse(body);
+  auto draft = root ? parse_draft(*root) : fail(root.error());
+  if (!draft) detail = reader.detail();
+  return draft;
+}
+
+Result<> check_items(const std::vector<std::string>& items) {
+  if (items.size() > set_items_max) return malformed_field("the items of the set");
+  std::vector<ItemName> names = names_of(items);
+  if (std::ranges::find(names, std::string_view(), &ItemName::type) != names.end())
+    return malformed_field("the type of an item");
+  const auto governance = read_governance_of(items, names);
+  // Sorted rather than hashed: no choice of ids makes it slow.
+  std::ranges::sort(names);
+  if (const auto twice = std::ranges::adjacent_find(names); twice != names.end())
+    return malformed_field(twice->type == "signer_set" ? "the set has more than one signer_set"
+                                                       : "two items have the same type and id");
+  if (!governance) return fail(governance.error());
+  return check_governance(*governance);
+}
+
+Result<Governance> read_governance(const std::vector<std::string>& items) {
+  return read_governance_of(items, names_of(items));
+}
+
+}  // namespace cairn::client

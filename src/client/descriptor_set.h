@@ -1,0 +1,78 @@
+// DescriptorSet: all that is true at one version of the registry, and the bytes that signers sign
+// (docs/formats/registry.md).
+//
+// A value: the same set always encodes to the same bytes. Decoding is strict: whatever encode() would not
+// have written is malformed, and so is a set that breaks the rules between its items.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/address.h"
+#include "base/bytes.h"
+#include "base/result.h"
+#include "base/units.h"
+#include "client/descriptor_item.h"
+#include "codec/json_writer.h"
+
+namespace cairn::client {
+
+inline constexpr std::size_t set_items_max = 65'536;
+inline constexpr std::size_t descriptor_set_size_max = std::size_t{64} << 20;
+
+// Who decides about the version after a set: its signer_set and what its revocations take from it.
+struct Governance {
+  unsigned m = 0;
+  std::vector<Signer> signers;
+  std::vector<std::string> revoked;  // ids, ascending
+
+  const Signer* find(std::string_view id) const noexcept;
+  bool is_revoked(std::string_view id) const noexcept;
+  // How many signers can approve: not revoked, and with an algo that can be checked.
+  std::size_t in_force() const noexcept;
+  friend bool operator==(const Governance&, const Governance&) = default;
+};
+
+struct DescriptorSet {
+  std::uint64_t version = 0;
+  Address prev;                    // commit_b3 of the version before; of genesis zero
+  std::vector<std::string> items;  // canonical CBOR each
+  WallTime created_at;
+  std::optional<WallTime> expiry = {};
+  std::optional<std::uint64_t> supersede_of = {};  // the version before, when this one replaces it
+  std::optional<std::string> reason = {};          // there exactly with supersede_of
+
+  friend bool operator==(const DescriptorSet&, const DescriptorSet&) = default;
+};
+
+// Precondition: items are valid and times lie in 1970..9999.
+std::string encode(const DescriptorSet& set);
+Result<DescriptorSet> decode_descriptor_set(ByteView bytes);
+void write_set_json(const DescriptorSet& set, codec::JsonWriter& json);
+
+// The rules between items that are each valid: names appear once; exactly one signer_set, with different ids
+// and keys, that can still be followed by another.
+Result<> check_items(const std::vector<std::string>& items);
+Result<Governance> read_governance(const std::vector<std::string>& items);
+
+// The next version as users ask for it; version, prev and created_at are the server's.
+struct ProposalDraft {
+  std::vector<std::string> items;
+  std::optional<WallTime> expiry = {};
+  std::optional<std::uint64_t> supersede_of = {};
+  std::optional<std::string> reason = {};
+
+  friend bool operator==(const ProposalDraft&, const ProposalDraft&) = default;
+};
+
+// Items and the rules between them are checked in both. `detail` says which field was refused and why.
+Result<ProposalDraft> parse_proposal_json(std::string_view body, std::string& detail);
+Result<ProposalDraft> decode_proposal_cbor(ByteView body);
+std::string encode(const ProposalDraft& draft);
+void write_proposal_json(const ProposalDraft& draft, codec::JsonWriter& json);
+
+}  // namespace cairn::client

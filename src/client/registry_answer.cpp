@@ -1,0 +1,205 @@
+#include "client/registry_answer.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "client/registry_field.h"
+#include "codec/base64.h"
+#include "crypto/blake3.h"
+
+namespace cairn::client {
+namespace {
+
+using codec::JsonItems;
+using codec::JsonObject;
+using codec::JsonValue;
+
+std::unexpected<Error> does_not_match(const char* what) noexcept {
+  return fail(ErrorCode::integrity, what, Side::upstream);
+}
+
+Result<Address> required_address(JsonObject& object, std::string_view name) {
+  TRY(const JsonValue value, object.required(name));
+  return parse_address_field(value);
+}
+Result<WallTime> required_time(JsonObject& object, std::string_view name) {
+  TRY(const JsonValue value, object.required(name));
+  return parse_time_field(value);
+}
+
+Result<Approval> parse_approval(const JsonValue& value) {
+  Approval approval;
+  TRY(JsonObject object, value.object());
+  TRY(const JsonValue id, object.required("signer_id"));
+  TRY(const std::string_view signer, parse_id_field(id));
+  approval.signer_id = signer;
+  TRY(const JsonValue algo, object.required("algo"));
+  TRY(const std::string_view tag, parse_text_field(algo));
+  approval.algo = tag;
+  TRY(const JsonValue sig, object.required("sig"));
+  TRY(approval.sig, parse_bytes_field(sig));
+  if (approval.sig.size() != 64) return sig.refuse("expected 64 bytes");
+  TRY(approval.signed_at, required_time(object, "signed_at"));
+  return approval;
+}
+
+// One per signer, and few enough that a commit of them can be written.
+Result<std::vector<Approval>> parse_approvals(const JsonItems& items) {
+  constexpr std::size_t texts_max = 32 << 10;
+  std::vector<Approval> approvals;
+  std::size_t texts = 0;
+  for (const JsonValue item : items) {
+    TRY(Approval one, parse_approval(item));
+    texts += one.signer_id.size() + one.algo.size();
+    if (approvals.size() == signers_max || texts > texts_max) return item.refuse("too many approvals");
+    if (std::ranges::find(approvals, one.signer_id, &Approval::signer_id) != approvals.end())
+      return item.refuse("two approvals by one signer");
+    approvals.push_back(std::move(one));
+  }
+  return approvals;
+}
+
+// Either is fine: a mark, or the version that replaced this one.
+Result<bool> parse_superseded(JsonObject& object) {
+  if (const auto by = object.find("superseded_by")) {
+    TRY_VOID(by->as_uint());
+    return true;
+  }
+  TRY(const auto mark, object.optional_bool("superseded"));
+  return mark.value_or(false);
+}
+
+Result<RegistryHead> parse_head_fields(JsonObject& object) {
+  RegistryHead head;
+  TRY(head.version, object.required_uint("version"));
+  TRY(head.payload_b3, required_address(object, "payload_b3"));
+  TRY(head.commit_b3, required_address(object, "commit_b3"));
+  TRY(head.committed_at, required_time(object, "committed_at"));
+  TRY(head.superseded, parse_superseded(object));
+  return head;
+}
+
+// An object's first array: lists are named after what they hold.
+Result<JsonItems> find_list(const JsonValue& root) {
+  if (root.kind() == codec::JsonKind::array) return root.items();
+  TRY(const codec::JsonFields fields, root.fields());
+  for (const codec::JsonField field : fields)
+    if (field.value.kind() == codec::JsonKind::array) return field.value.items();
+  return root.refuse("expected a list");
+}
+
+// A payload is base64: as `payload` of a proposal, as `payload_cbor` beside its JSON form elsewhere.
+Result<std::optional<std::string>> find_payload(JsonObject& object) {
+  if (const auto beside = object.find("payload_cbor")) {
+    TRY(std::string bytes, parse_bytes_field(*beside));
+    return bytes;
+  }
+  const auto value = object.find("payload");
+  if (!value || value->kind() != codec::JsonKind::string) return std::nullopt;
+  TRY(std::string bytes, parse_bytes_field(*value));
+  return bytes;
+}
+
+}  // namespace
+
+Result<RegistryHead> parse_head(const JsonValue& value) {
+  TRY(JsonObject object, value.object());
+  return parse_head_fields(object);
+}
+
+Result<std::vector<RegistryHead>> parse_heads(const JsonValue& root) {
+  std::vector<RegistryHead> heads;
+  TRY(const JsonItems items, find_list(root));
+  for (const JsonValue item : items) {
+    TRY(const RegistryHead head, parse_head(item));
+    if (!heads.empty() && head.version <= heads.back().version) return item.refuse("versions must ascend");
+    heads.push_back(head);
+  }
+  return heads;
+}
+
+Result<RegistryVersion> parse_version(const JsonValue& root) {
+  RegistryVersion version;
+  TRY(JsonObject object, root.object());
+  TRY(version.head, parse_head_fields(object));
+  TRY(const JsonItems approvals, object.required_items("approvals"));
+  TRY(version.commit.approvals, parse_approvals(approvals));
+  TRY(version.commit.prev, required_address(object, "prev"));
+  TRY(version.supersedes, object.optional_uint("supersedes"));
+  TRY(auto payload, find_payload(object));
+  if (!payload) return object.refuse("payload_cbor", "missing");
+  version.payload = std::move(*payload);
+  version.commit.version = version.head.version;
+  version.commit.payload_b3 = version.head.payload_b3;
+  version.commit.committed_at = version.head.committed_at;
+  if (crypto::hash_object(as_bytes(version.payload)) != version.head.payload_b3)
+    return does_not_match("the payload does not hash to its payload_b3");
+  if (commit_b3(as_bytes(encode(version.commit))) != version.head.commit_b3)
+    return does_not_match("the commit does not hash to its commit_b3");
+  auto set = decode_descriptor_set(as_bytes(version.payload));
+  if (!set) return does_not_match("the payload is not a descriptor set");
+  version.set = std::move(*set);
+  if (version.set.version != version.head.version || version.set.prev != version.commit.prev)
+    return does_not_match("the payload is of another version");
+  return version;
+}
+
+Result<RegistryProposal> parse_proposal(const JsonValue& value) {
+  RegistryProposal proposal;
+  TRY(JsonObject object, value.object());
+  TRY(const std::string_view id, object.required_string("proposal_id"));
+  if (!is_proposal_id(id)) return object.refuse("proposal_id", "not a proposal's id");
+  proposal.id = id;
+  TRY(proposal.version, object.required_uint("version"));
+  TRY(proposal.prev, required_address(object, "prev"));
+  TRY(proposal.payload_b3, required_address(object, "payload_b3"));
+  TRY(proposal.expires_at, required_time(object, "expires_at"));
+  TRY(auto payload, find_payload(object));
+  if (const auto approvals = object.find("approvals");
+      approvals && approvals->kind() == codec::JsonKind::array) {
+    TRY(const JsonItems items, approvals->items());
+    TRY(proposal.approvals, parse_approvals(items));
+  }
+  if (payload) {
+    proposal.payload = std::move(*payload);
+    if (crypto::hash_object(as_bytes(proposal.payload)) != proposal.payload_b3)
+      return does_not_match("the payload does not hash to its payload_b3");
+  }
+  return proposal;
+}
+
+Result<std::vector<RegistryProposal>> parse_proposals(const JsonValue& root) {
+  std::vector<RegistryProposal> proposals;
+  TRY(const JsonItems items, find_list(root));
+  for (const JsonValue item : items) {
+    TRY(RegistryProposal one, parse_proposal(item));
+    proposals.push_back(std::move(one));
+  }
+  return proposals;
+}
+
+Result<ApprovalCount> parse_approval_count(const JsonValue& root) {
+  ApprovalCount count;
+  TRY(JsonObject object, root.object());
+  TRY(count.approvals, object.required_uint("approvals"));
+  TRY(JsonObject quorum, object.required_object("quorum"));
+  TRY(count.m, quorum.required_uint("m"));
+  TRY(count.n, quorum.required_uint("n"));
+  return count;
+}
+
+Result<std::vector<crypto::MerkleHash>> parse_hashes(const JsonValue& root) {
+  std::vector<crypto::MerkleHash> hashes;
+  TRY(JsonObject object, root.object());
+  TRY(const JsonItems items, object.required_items("hashes"));
+  for (const JsonValue item : items) {
+    TRY(const std::string bytes, parse_bytes_field(item));
+    crypto::MerkleHash hash;
+    if (bytes.size() != hash.size()) return item.refuse("expected 32 bytes");
+    std::memcpy(hash.data(), bytes.data(), hash.size());
+    hashes.push_back(hash);
+  }
+  return hashes;
+}
+
+}  // namespace cairn::client

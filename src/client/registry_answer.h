@@ -1,0 +1,24 @@
+// The registry's answers from JSON to values, strict in what is used and blind to what is added later.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "client/registry_client.h"
+#include "codec/json_reader.h"
+
+namespace cairn::client {
+
+Result<RegistryHead> parse_head(const codec::JsonValue& value);
+// The one list of an answer: `{"commits":[…]}`.
+Result<std::vector<RegistryHead>> parse_heads(const codec::JsonValue& root);
+// The payload is decoded, and payload and commit are hashed: `integrity` where that is not what is said.
+Result<RegistryVersion> parse_version(const codec::JsonValue& root);
+// `payload` may be missing; one that is there must hash to payload_b3 (`integrity`).
+Result<RegistryProposal> parse_proposal(const codec::JsonValue& value);
+Result<std::vector<RegistryProposal>> parse_proposals(const codec::JsonValue& root);
+Result<ApprovalCount> parse_approval_count(const codec::JsonValue& root);
+Result<std::vector<crypto::MerkleHash>> parse_hashes(const codec::JsonValue& root);
+
+}  // namespace cairn::client

@@ -1,0 +1,327 @@
+#include "client/registry_client.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/ulid.h"
+#include "client/registry_answer.h"
+#include "codec/json_reader.h"
+#include "codec/json_writer.h"
+#include "http/sse_parser.h"
+#include "runtime/wait.h"
+
+namespace cairn::client {
+namespace {
+
+constexpr std::size_t small_answer_max = 4 << 20;
+// A set in base64 and in JSON beside it.
+constexpr std::size_t answer_max = 6 * descriptor_set_size_max;
+constexpr std::size_t list_answer_max = std::size_t{64} << 20;
+constexpr std::size_t tile_max = 256 * (crypto::entry_size_max + 2);
+constexpr BackoffPolicy follow_backoff{
+    .base = Duration::millis(200), .cap = Duration::seconds(10), .tries = 0};
+
+Failure not_understood(std::string asked, const Error& error, std::string_view detail) {
+  Failure failure;
+  if (error.code == ErrorCode::integrity)
+    failure = Failure(Error(error.code, error.context, Side::upstream));
+  else
+    failure = Failure(ErrorCode::upstream,
+                      fmt::format("the server's answer was not understood: {}",
+                                  detail.empty() ? std::string_view(error.context) : detail),
+                      Side::upstream);
+  failure.asked = std::move(asked);
+  return failure;
+}
+
+template <class T>
+Outcome<T> read_answer(std::string asked, std::string_view text, Result<T> (*parse)(const codec::JsonValue&),
+                       std::size_t cap) {
+  codec::JsonReader reader({.bytes = cap});
+  const auto root = reader.parse(text);
+  if (!root) return fail(not_understood(std::move(asked), root.error(), reader.detail()));
+  auto value = parse(*root);
+  if (!value) return fail(not_understood(std::move(asked), value.error(), reader.detail()));
+  return std::move(*value);
+}
+
+// An answer that speaks of something else than was asked.
+std::unexpected<Failure> about_another(std::string asked, std::string what) {
+  Failure failure(ErrorCode::integrity, std::move(what), Side::upstream);
+  failure.asked = std::move(asked);
+  return fail(std::move(failure));
+}
+
+// That the server made of a draft what the draft says, and nothing else.
+std::optional<std::string> differs(const RegistryProposal& proposal, const ProposalDraft& draft) {
+  auto set = decode_descriptor_set(as_bytes(proposal.payload));
+  if (!set) return "the payload is not a descriptor set";
+  if (set->version != proposal.version || set->prev != proposal.prev)
+    return "the payload is of another version than the answer says";
+  std::vector<std::string> asked = draft.items;
+  std::ranges::sort(asked);
+  std::ranges::sort(set->items);
+  if (asked != set->items) return "the payload has other items than were proposed";
+  if (set->expiry != draft.expiry || set->supersede_of != draft.supersede_of || set->reason != draft.reason)
+    return "the payload has another expiry, supersede_of or reason than was proposed";
+  return std::nullopt;
+}
+
+Failure not_an_id() { return Failure(ErrorCode::invalid, "that is not the id of a proposal (a ULID)"); }
+
+}  // namespace
+
+bool is_proposal_id(std::string_view text) noexcept { return parse_ulid(text).has_value(); }
+
+Outcome<RegistryProposal> parse_proposal_answer(std::string_view text) {
+  codec::JsonReader reader({.bytes = answer_max});
+  const auto root = reader.parse(text);
+  if (!root) return fail(Failure(ErrorCode::malformed, reader.detail()));
+  auto proposal = parse_proposal(*root);
+  if (proposal) return std::move(*proposal);
+  if (proposal.error().code == ErrorCode::integrity) return fail(Failure(proposal.error()));
+  return fail(Failure(ErrorCode::malformed, reader.detail()));
+}
+
+Task<Outcome<RegistryHead>> RegistryClient::head(Call call) {
+  Ask ask{.target = "/registry/head"};
+  std::string asked = transport_.describe(ask);
+  CO_TRY(const std::string text, co_await transport_.send_for_text(call, std::move(ask), small_answer_max));
+  co_return read_answer(std::move(asked), text, parse_head, small_answer_max);
+}
+
+Task<Outcome<std::optional<RegistryHead>>> RegistryClient::head_after(Call call, std::uint64_t after,
+                                                                      Duration wait) {
+  // The server's answer may come at the very end of the wait: it must not look like silence.
+  const Duration patience = transport_.options().first_byte - transport_.options().first_byte / 6;
+  const std::int64_t seconds = std::max<std::int64_t>(1, std::min(wait, patience).to_millis() / 1000);
+  Ask ask{.target = fmt::format("/registry/head?after={}&wait={}s", after, seconds)};
+  std::string asked = transport_.describe(ask);
+  auto text = co_await transport_.send_for_text(call, std::move(ask), small_answer_max);
+  if (!text && text.error().status == 304) co_return std::nullopt;
+  if (!text) co_return fail(std::move(text.error()));
+  if (text->empty()) co_return std::nullopt;
+  CO_TRY(const RegistryHead head, read_answer(std::move(asked), *text, parse_head, small_answer_max));
+  if (head.version <= after) co_return std::nullopt;
+  co_return head;
+}
+
+Task<Outcome<RegistryVersion>> RegistryClient::version(Call call, std::uint64_t version) {
+  Ask ask{.target = fmt::format("/registry/{}", version)};
+  ask.fields.emplace_back("Accept", "application/json");
+  std::string asked = transport_.describe(ask);
+  CO_TRY(const std::string text, co_await transport_.send_for_text(call, std::move(ask), answer_max));
+  CO_TRY(RegistryVersion found, read_answer(asked, text, parse_version, answer_max));
+  if (found.head.version != version)
+    co_return about_another(std::move(asked),
+                            fmt::format("version {} was asked for, not {}", version, found.head.version));
+  co_return found;
+}
+
+Task<Outcome<std::vector<RegistryHead>>> RegistryClient::log(Call call, std::uint64_t from,
+                                                             std::uint64_t limit) {
+  Ask ask{.target = fmt::format("/registry/log?from={}&limit={}", from, limit)};
+  std::string asked = transport_.describe(ask);
+  CO_TRY(const std::string text, co_await transport_.send_for_text(call, std::move(ask), list_answer_max));
+  CO_TRY(std::vector<RegistryHead> heads, read_answer(asked, text, parse_heads, list_answer_max));
+  if (!heads.empty() && heads.front().version < from)
+    co_return about_another(std::move(asked), "the log's answer begins before what was asked for");
+  co_return heads;
+}
+
+Task<Outcome<std::vector<RegistryProposal>>> RegistryClient::proposals(Call call) {
+  Ask ask{.target = "/registry/proposals"};
+  std::string asked = transport_.describe(ask);
+  CO_TRY(const std::string text, co_await transport_.send_for_text(call, std::move(ask), answer_max));
+  co_return read_answer(std::move(asked), text, parse_proposals, answer_max);
+}
+
+Task<Outcome<RegistryProposal>> RegistryClient::proposal(Call call, std::string id) {
+  if (!is_proposal_id(id)) co_return fail(not_an_id());
+  Ask ask{.target = "/registry/proposals/" + id};
+  std::string asked = transport_.describe(ask);
+  CO_TRY(const std::string text, co_await transport_.send_for_text(call, std::move(ask), answer_max));
+  CO_TRY(RegistryProposal found, read_answer(asked, text, parse_proposal, answer_max));
+  if (parse_ulid(found.id) != parse_ulid(id))
+    co_return about_another(std::move(asked), "the answer is about another proposal");
+  if (found.payload.empty()) co_return about_another(std::move(asked), "the answer has no payload");
+  co_return found;
+}
+
+Task<Outcome<RegistryProposal>> RegistryClient::propose(Call call, ProposalDraft draft) {
+  Ask ask{.method = http::Method::post, .target = "/registry/proposals", .has_body = true};
+  codec::JsonWriter json(ask.text);
+  write_proposal_json(draft, json);
+  json.finish();
+  ask.fields.emplace_back("Content-Type", "application/json");
+  std::string asked = transport_.describe(ask);
+  CO_TRY(const std::string text, co_await transport_.send_for_text(call, std::move(ask), answer_max));
+  CO_TRY(RegistryProposal made, read_answer(asked, text, parse_proposal, answer_max));
+  if (auto why = differs(made, draft)) co_return about_another(std::move(asked), std::move(*why));
+  co_return made;
+}
+
+Task<Outcome<ApprovalCount>> RegistryClient::approve(Call call, std::string id, Approval approval) {
+  if (!is_proposal_id(id)) co_return fail(not_an_id());
+  Ask ask{.method = http::Method::post, .target = "/registry/approvals/" + id, .has_body = true};
+  codec::JsonWriter json(ask.text);
+  write_approval_json(approval, json);
+  json.finish();
+  ask.fields.emplace_back("Content-Type", "application/json");
+  std::string asked = transport_.describe(ask);
+  CO_TRY(const std::string text, co_await transport_.send_for_text(call, std::move(ask), small_answer_max));
+  co_return read_answer(std::move(asked), text, parse_approval_count, small_answer_max);
+}
+
+Task<Outcome<Committed>> RegistryClient::commit_by(Call call, Ask ask) {
+  std::string asked = transport_.describe(ask);
+  CO_TRY(http::ClientResponse response, co_await transport_.send(call, std::move(ask)));
+  const bool fresh = response.status() == 201;
+  auto text = co_await response.read_text(call.within(transport_.options().stall), small_answer_max);
+  if (!text) {
+    Failure failure(text.error());
+    failure.asked = std::move(asked);
+    co_return fail(std::move(failure));
+  }
+  CO_TRY(const RegistryHead head, read_answer(std::move(asked), *text, parse_head, small_answer_max));
+  co_return Committed{head, fresh};
+}
+
+Task<Outcome<Committed>> RegistryClient::commit(Call call, std::string id) {
+  if (!is_proposal_id(id)) co_return fail(not_an_id());
+  Ask ask{.method = http::Method::post, .target = "/registry/commit/" + id, .repeatable = true};
+  co_return co_await commit_by(call, std::move(ask));
+}
+
+Task<Outcome<Committed>> RegistryClient::supersede(Call call, std::string id) {
+  if (!is_proposal_id(id)) co_return fail(not_an_id());
+  Ask ask{.method = http::Method::post, .target = "/registry/supersede", .has_body = true};
+  codec::JsonWriter json(ask.text);
+  json.begin_object().field("proposal_id", id).end_object().finish();
+  ask.fields.emplace_back("Content-Type", "application/json");
+  co_return co_await commit_by(call, std::move(ask));
+}
+
+Task<Outcome<std::string>> RegistryClient::checkpoint(Call call) {
+  return transport_.send_for_text(call, {.target = "/registry/checkpoint"}, small_answer_max);
+}
+
+Task<Outcome<InclusionProof>> RegistryClient::inclusion(Call call, std::uint64_t version,
+                                                        std::uint64_t size) {
+  Ask ask{.target = fmt::format("/registry/proof/inclusion?version={}&size={}", version, size)};
+  std::string asked = transport_.describe(ask);
+  CO_TRY(const std::string text, co_await transport_.send_for_text(call, std::move(ask), small_answer_max));
+  CO_TRY(std::vector<crypto::MerkleHash> hashes,
+         read_answer(std::move(asked), text, parse_hashes, small_answer_max));
+  co_return InclusionProof{version, size, std::move(hashes)};
+}
+
+Task<Outcome<std::vector<crypto::MerkleHash>>> RegistryClient::consistency(Call call, std::uint64_t from,
+                                                                           std::uint64_t to) {
+  Ask ask{.target = fmt::format("/registry/proof/consistency?from={}&to={}", from, to)};
+  std::string asked = transport_.describe(ask);
+  CO_TRY(const std::string text, co_await transport_.send_for_text(call, std::move(ask), small_answer_max));
+  co_return read_answer(std::move(asked), text, parse_hashes, small_answer_max);
+}
+
+Task<Outcome<std::string>> RegistryClient::tile(Call call, crypto::TileId tile) {
+  return transport_.send_for_text(call, {.target = "/registry/" + crypto::format_tile_path(tile)}, tile_max);
+}
+
+// What a follower keeps from one connection to the next.
+struct RegistryClient::Following {
+  std::optional<std::uint64_t> seen;
+  std::function<bool(const FollowEvent&)> take;
+  Backoff backoff{follow_backoff};
+  std::optional<std::uint64_t> retry_ms = {};
+
+  // False when there is enough. An event that is not understood is an error: silence would hide it.
+  Outcome<bool> take_event(const http::SseEvent& event) {
+    backoff.reset();
+    if (event.event == "head") {
+      TRY(const RegistryHead head, read_answer({}, event.data, parse_head, small_answer_max));
+      if (seen && head.version <= *seen) return true;
+      seen = head.version;
+      return take({.kind = FollowEvent::Kind::head, .head = head});
+    }
+    if (event.event == "lagged") {
+      TRY(FollowEvent lagged, read_answer({}, event.data, parse_lagged, small_answer_max));
+      // It is not sent a second time.
+      if (lagged.head) seen = std::max(seen.value_or(0), lagged.head->version);
+      return take(lagged);
+    }
+    return true;
+  }
+
+  // `head` is the newest one, to go on from.
+  static Result<FollowEvent> parse_lagged(const codec::JsonValue& root) {
+    FollowEvent event{.kind = FollowEvent::Kind::lagged};
+    TRY(codec::JsonObject object, root.object());
+    TRY(event.missed, object.required_uint("missed"));
+    if (const auto head = object.find("head"); head && head->kind() == codec::JsonKind::object) {
+      TRY(event.head, parse_head(*head));
+    }
+    return event;
+  }
+};
+
+Task<Outcome<bool>> RegistryClient::follow_once(Call call, Following* following) {
+  Ask ask{.target = "/registry/stream", .patient = false};
+  ask.fields.emplace_back("Accept", "text/event-stream");
+  if (following->seen) ask.fields.emplace_back("Last-Event-ID", fmt::format("{}", *following->seen));
+  std::string asked = transport_.describe(ask);
+  CO_TRY(http::ClientResponse response, co_await transport_.send(call, std::move(ask)));
+  http::SseParser parser;
+  for (;;) {
+    auto slice = co_await transport_.next(call, response);
+    if (!slice) {
+      Failure failure(slice.error());
+      failure.asked = std::move(asked);
+      co_return fail(std::move(failure));
+    }
+    if (slice->empty()) co_return false;
+    std::string_view bytes = as_text(slice->bytes());
+    for (;;) {
+      const auto whole = parser.next(bytes);
+      if (!whole) co_return fail(not_understood(std::move(asked), whole.error(), {}));
+      following->retry_ms = parser.retry_ms();
+      if (!*whole) break;
+      auto more = following->take_event(parser.event());
+      if (!more) {
+        more.error().asked = std::move(asked);
+        co_return fail(std::move(more.error()));
+      }
+      if (!*more) co_return true;
+    }
+  }
+}
+
+Task<Outcome<>> RegistryClient::follow(Call call, std::optional<std::uint64_t> after,
+                                       std::function<bool(const FollowEvent&)> take) {
+  Following following{.seen = after, .take = std::move(take)};
+  for (;;) {
+    auto ended = co_await follow_once(call, &following);
+    if (ended && *ended) co_return Outcome<>{};
+    if (call.stopped()) co_return fail(Failure(ErrorCode::cancelled, "stopped"));
+    std::string why = "the server ended the stream";
+    if (!ended) {
+      // Silence of a stream with heartbeats is a connection that is gone; what was not understood is not.
+      const Failure& failure = ended.error();
+      const bool silent = failure.status == 0 && failure.code() == ErrorCode::timeout;
+      const bool odd = failure.status == 0 && failure.code() == ErrorCode::upstream;
+      if (!silent && (odd || !may_pass(failure))) co_return fail(std::move(ended.error()));
+      why = ended.error().message;
+    }
+    if (!following.take({.kind = FollowEvent::Kind::lost, .why = std::move(why)})) co_return Outcome<>{};
+    Duration wait = *following.backoff.next(transport_.machine().shard.random());
+    if (following.retry_ms)
+      wait = std::max(
+          wait,
+          Duration::millis(static_cast<std::int64_t>(std::min<std::uint64_t>(*following.retry_ms, 60'000))));
+    if (!ended && ended.error().retry_after) wait = std::max(wait, *ended.error().retry_after);
+    if (auto slept = co_await sleep_for(call, wait); !slept) co_return fail(Failure(slept.error()));
+  }
+}
+
+}  // namespace cairn::client

@@ -1,0 +1,123 @@
+// RegistryClient: the registry service's surface, typed. One request and its answer each; what takes many (a
+// check of the whole log) is in registry_audit.h.
+//
+// What an answer shows by itself is checked here: a payload hashes to the payload_b3 beside it, a commit to
+// its commit_b3, a proposal holds what was proposed. Otherwise it is `integrity`. Whether anybody approved
+// it, and whether it is the one chain there is, is not: that needs trust roots.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/address.h"
+#include "client/signed_commit.h"
+#include "client/transport.h"
+#include "crypto/merkle.h"
+#include "crypto/tile.h"
+
+namespace cairn::client {
+
+struct RegistryHead {
+  std::uint64_t version = 0;
+  Address payload_b3, commit_b3;
+  WallTime committed_at{};
+  bool superseded = false;  // by the version after it; known in the log and in reads of a version
+
+  friend bool operator==(const RegistryHead&, const RegistryHead&) = default;
+};
+
+// A committed version.
+struct RegistryVersion {
+  RegistryHead head;
+  Commit commit;        // its bytes are encode(commit)
+  std::string payload;  // as signed
+  DescriptorSet set;    // the same, decoded
+  std::optional<std::uint64_t> supersedes = {};
+};
+
+struct RegistryProposal {
+  std::string id;
+  std::uint64_t version = 0;  // that it would become
+  Address prev, payload_b3;
+  std::string payload;  // as signed; empty where a list leaves it out
+  WallTime expires_at{};
+  std::vector<Approval> approvals = {};
+};
+
+struct ApprovalCount {
+  std::uint64_t approvals = 0, m = 0, n = 0;
+};
+
+struct Committed {
+  RegistryHead head;
+  bool fresh = true;  // false: it was committed before
+};
+
+struct InclusionProof {
+  std::uint64_t index = 0, size = 0;
+  std::vector<crypto::MerkleHash> hashes;
+};
+
+// What a follower is told.
+struct FollowEvent {
+  enum class Kind : std::uint8_t {
+    head,    // there is a new one
+    lagged,  // `missed` heads were not sent; `head`, where the server says it, is the newest: go on from it
+    lost,    // the connection broke (`why`); it is tried again
+  };
+  Kind kind = Kind::head;
+  std::optional<RegistryHead> head = {};
+  std::uint64_t missed = 0;
+  std::string why = {};
+};
+
+// All: Cancel: partial — the server may have acted.
+class RegistryClient {
+ public:
+  explicit RegistryClient(Transport& transport) noexcept : transport_(transport) {}
+  Transport& transport() noexcept { return transport_; }
+
+  Task<Outcome<RegistryHead>> head(Call call);
+  // A head later than `after`, waited for by the server for at most `wait`; nothing when none came.
+  Task<Outcome<std::optional<RegistryHead>>> head_after(Call call, std::uint64_t after, Duration wait);
+  Task<Outcome<RegistryVersion>> version(Call call, std::uint64_t version);
+  // Heads from `from` on, ascending; the server may give fewer than `limit`.
+  Task<Outcome<std::vector<RegistryHead>>> log(Call call, std::uint64_t from, std::uint64_t limit);
+
+  Task<Outcome<std::vector<RegistryProposal>>> proposals(Call call);
+  Task<Outcome<RegistryProposal>> proposal(Call call, std::string id);
+  Task<Outcome<RegistryProposal>> propose(Call call, ProposalDraft draft);
+  Task<Outcome<ApprovalCount>> approve(Call call, std::string id, Approval approval);
+  Task<Outcome<Committed>> commit(Call call, std::string id);
+  Task<Outcome<Committed>> supersede(Call call, std::string id);
+
+  Task<Outcome<std::string>> checkpoint(Call call);  // the note as sent
+  Task<Outcome<InclusionProof>> inclusion(Call call, std::uint64_t version, std::uint64_t size);
+  Task<Outcome<std::vector<crypto::MerkleHash>>> consistency(Call call, std::uint64_t from, std::uint64_t to);
+  Task<Outcome<std::string>> tile(Call call, crypto::TileId tile);
+
+  // Tells `take` of every head later than `after` (without: from now on) until it says false: then fine.
+  // A connection that ends is made again, with jittered pauses and Last-Event-ID, until the call ends or the
+  // server refuses for good. Cancel: clean.
+  Task<Outcome<>> follow(Call call, std::optional<std::uint64_t> after,
+                         std::function<bool(const FollowEvent&)> take);
+
+ private:
+  Task<Outcome<Committed>> commit_by(Call call, Ask ask);
+  struct Following;
+  // Reads one stream to its end: true when `take` has enough.
+  Task<Outcome<bool>> follow_once(Call call, Following* following);
+
+  Transport& transport_;
+};
+
+// Proposal ids are ULIDs: what is none would become another path.
+bool is_proposal_id(std::string_view text) noexcept;
+// The JSON of an answer to propose(), as programs keep it: its payload hashes to the payload_b3 it names.
+Outcome<RegistryProposal> parse_proposal_answer(std::string_view text);
+
+}  // namespace cairn::client

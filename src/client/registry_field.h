@@ -1,0 +1,50 @@
+// The kinds of fields that the registry's documents are made of, in CBOR and in JSON
+// (docs/formats/registry.md).
+//
+// Everything that reads takes a context for its Error, so that a refusal names the field. JSON is refused
+// through its JsonValue: the reader's detail() then has the path.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "base/address.h"
+#include "base/bytes.h"
+#include "base/result.h"
+#include "base/units.h"
+#include "codec/cbor.h"
+#include "codec/json_reader.h"
+
+namespace cairn::client {
+
+inline constexpr std::size_t registry_id_max = 128;
+inline constexpr std::size_t registry_text_max = 1024;
+// The last millisecond of the year 9999: what JSON can still write.
+inline constexpr WallTime registry_time_max{253'402'300'799'999};
+inline constexpr std::string_view registry_schema_version = "1.0.0";
+
+// 1 to 128 bytes of [A-Za-z0-9._:@/-].
+bool is_registry_id(std::string_view text) noexcept;
+// 1 to 1024 bytes of UTF-8 without control characters.
+bool is_registry_text(std::string_view text) noexcept;
+
+std::unexpected<Error> malformed_field(const char* context) noexcept;
+
+Result<std::string_view> read_id_field(codec::CborDecoder& cbor, const char* context);
+Result<std::string_view> read_text_field(codec::CborDecoder& cbor, const char* context);
+Result<std::uint64_t> read_uint_field(codec::CborDecoder& cbor, const char* context);
+Result<ByteView> read_bytes_field(codec::CborDecoder& cbor, const char* context);
+Result<Address> read_address_field(codec::CborDecoder& cbor, const char* context);
+Result<WallTime> read_time_field(codec::CborDecoder& cbor, const char* context);
+// Precondition: 0 <= time <= registry_time_max.
+void write_time_field(codec::CborEncoder& cbor, WallTime time);
+
+Result<std::string_view> parse_id_field(const codec::JsonValue& value);
+Result<std::string_view> parse_text_field(const codec::JsonValue& value);
+Result<std::string> parse_bytes_field(const codec::JsonValue& value);
+Result<Address> parse_address_field(const codec::JsonValue& value);
+Result<WallTime> parse_time_field(const codec::JsonValue& value);
+
+}  // namespace cairn::client

@@ -1,0 +1,96 @@
+// What signers sign and what the registry's chain is made of: approvals, commits, genesis, and the trust
+// roots that a verifier pins (docs/formats/registry.md).
+//
+// Decoding is strict: whatever encode() would not have written is malformed.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/address.h"
+#include "base/bytes.h"
+#include "base/result.h"
+#include "base/units.h"
+#include "client/descriptor_set.h"
+#include "codec/json_writer.h"
+#include "crypto/ed25519.h"
+
+namespace cairn::client {
+
+inline constexpr std::size_t commit_size_max = 65'535;
+
+struct Approval {
+  std::string signer_id;
+  std::string algo;    // an open tag; check_quorum knows only ed25519
+  std::string sig;     // 64 raw bytes
+  WallTime signed_at;  // a remark of the signer, not covered by the signature
+
+  friend bool operator==(const Approval&, const Approval&) = default;
+};
+
+// `cairn-registry-approval-v1`, a zero byte, payload_b3.
+std::array<std::byte, 59> approval_message(const Address& payload_b3) noexcept;
+Approval sign_approval(const crypto::Ed25519Key& key, std::string signer_id, const Address& payload_b3,
+                       WallTime at);
+// The signature alone: whether the signer is in force is its governance's matter.
+bool verify_approval(const Approval& approval, const Signer& signer, const Address& payload_b3) noexcept;
+
+std::string encode(const Approval& approval);
+Result<Approval> decode_approval_cbor(ByteView bytes);
+Result<Approval> parse_approval_json(std::string_view body, std::string& detail);
+void write_approval_json(const Approval& approval, codec::JsonWriter& json);
+
+struct Commit {
+  std::uint64_t version = 0;
+  Address payload_b3;
+  std::vector<Approval> approvals;  // at most 64, by ascending signer_id, one per signer
+  Address prev;
+  WallTime committed_at;
+
+  friend bool operator==(const Commit&, const Commit&) = default;
+};
+
+// Sorts the approvals. Precondition: one per signer, and the bytes fit into commit_size_max.
+std::string encode(Commit commit);
+Result<Commit> decode_commit(ByteView bytes);
+Address commit_b3(ByteView encoded) noexcept;
+
+// Whether these approvals carry the payload: every one is right and at least m are there. The first that is
+// wrong decides: `invalid_sig` (foreign, over other bytes, or of an algo that cannot be checked),
+// `duplicate_approval`, `revoked_key`; then `quorum_failed`.
+Result<> check_quorum(const Governance& governance, const Address& payload_b3,
+                      std::span<const Approval> approvals);
+
+// Version 0 as bytes.
+struct Genesis {
+  std::string payload, commit;
+  friend bool operator==(const Genesis&, const Genesis&) = default;
+};
+
+std::string encode_genesis(const Genesis& genesis);
+Result<Genesis> decode_genesis(ByteView bytes);
+// A first version with these signers, approved by every one of them.
+Result<Genesis> make_genesis(unsigned m,
+                             std::vector<std::pair<std::string, const crypto::Ed25519Key*>> signers,
+                             std::vector<std::string> more_items, WallTime now);
+// That payload and commit are a version 0 that belongs together and is approved by its own signers.
+Result<> check_genesis(const Genesis& genesis);
+
+// What a verifier must know beforehand to believe a registry.
+struct TrustRoots {
+  Address genesis_payload_b3, genesis_commit_b3;
+  std::string log_key;  // verifier key of a signed note
+
+  friend bool operator==(const TrustRoots&, const TrustRoots&) = default;
+};
+
+Result<TrustRoots> parse_trust_roots(std::string_view text, std::string& detail);
+std::string format_trust_roots(const TrustRoots& roots);
+
+}  // namespace cairn::client

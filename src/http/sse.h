@@ -1,0 +1,61 @@
+// Server-sent events as a server writes them: `event:`, `id:`, `data:` lines, an empty line behind each
+// event.
+//
+// A stream of them is pulled: an event is asked for when the one before it was handed to the kernel, so that
+// a subscriber costs one rendered chunk beside its socket's buffers, however fast events come, and one that
+// does not read is cut by the write timeout like any other. For routes that stay open (serve's Run::open).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "http/exchange.h"
+
+namespace cairn::http {
+
+// Appends one event. `event` and `id` may be empty: the line is left out. Line ends in `data` (LF, CR LF or
+// CR) are kept as line ends. `event` and `id` are one line whatever they hold: CR, LF and NUL are left out.
+void append_event(std::string& out, std::string_view event, std::string_view id, std::string_view data);
+// Appends a line that readers skip; without a text, the heartbeat.
+void append_comment(std::string& out, std::string_view text = {});
+
+// What the client has seen last: nothing if it does not say, `malformed` if that is not one decimal number
+// below 2^64 without leading zeros.
+Result<std::optional<std::uint64_t>> read_last_event_id(const Fields& fields) noexcept;
+
+// Where a stream gets its events.
+class EventFeed {
+ public:
+  enum class More : std::uint8_t { yes, no };
+
+  virtual ~EventFeed() = default;
+  // Waits for what comes next and appends it, and what else is at hand up to about event_chunk_max, to `out`
+  // with append_event(). `no`: that was the last. An error breaks the connection. The call's deadline is that
+  // of the next heartbeat. Cancel: clean — nothing was appended, and the next call goes on from there.
+  virtual Task<Result<More>> next(Call call, std::string& out) = 0;
+};
+
+inline constexpr std::size_t event_chunk_max = std::size_t{16} << 10;
+inline constexpr Duration event_heartbeat = Duration::seconds(15);
+
+// A feed as the body of an answer: with a heartbeat when nothing else was sent for that long.
+class EventStream final : public BodySource {
+ public:
+  explicit EventStream(std::unique_ptr<EventFeed> feed, Duration heartbeat = event_heartbeat) noexcept
+      : feed_(std::move(feed)), heartbeat_(heartbeat) {}
+  Task<Result<Piece>> next(Call call) override;
+
+ private:
+  std::unique_ptr<EventFeed> feed_;
+  Duration heartbeat_;
+  std::string chunk_;  // the one that is being sent
+  bool more_ = true;
+};
+
+// Fills the response: 200, its type, and that nobody on the way stores it or holds it back.
+void answer_events(Response& response, std::unique_ptr<EventFeed> feed, Duration heartbeat = event_heartbeat);
+
+}  // namespace cairn::http

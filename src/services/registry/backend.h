@@ -1,0 +1,57 @@
+// Backend: where a registry keeps its records, and who decides about HEAD. The Committer is its only user.
+//
+//   [C-1] advance() succeeds only from the HEAD it names, and then HEAD is the new one: durably, with its
+//         records, or not at all.
+//   [C-2] What append() and advance() acknowledged survives any crash.
+// Embedded: a segment log of this process (on disk, or on a disk in memory), of which this object alone knows
+// HEAD. A store that several machines share would carry the comparison in its own transactions.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/address.h"
+#include "store/log.h"
+
+namespace cairn::registry {
+
+struct HeadMark {
+  std::uint64_t version = 0;
+  Address commit_b3;
+  friend bool operator==(const HeadMark&, const HeadMark&) = default;
+};
+using MaybeHead = std::optional<HeadMark>;  // none: before genesis
+
+class Backend {
+ public:
+  virtual ~Backend() = default;
+  // One batch, one sync. Cancel: shielded — a write whose outcome nobody knows would fence the log.
+  virtual Task<Result<std::vector<store::Placed>>> append(Call call, std::vector<store::Record> batch) = 0;
+  // The same, if HEAD is `expected`; then it is `next`. `chain_mismatch` otherwise, and nothing was written.
+  // Cancel: as append.
+  virtual Task<Result<std::vector<store::Placed>>> advance(Call call, MaybeHead expected, HeadMark next,
+                                                           std::vector<store::Record> batch) = 0;
+  virtual bool fenced() const noexcept = 0;
+};
+
+class EmbeddedBackend final : public Backend {
+ public:
+  EmbeddedBackend(std::unique_ptr<store::Log> log, MaybeHead head) noexcept
+      : log_(std::move(log)), head_(head) {}
+
+  Task<Result<std::vector<store::Placed>>> append(Call call, std::vector<store::Record> batch) override {
+    return log_->append(call, std::move(batch));
+  }
+  Task<Result<std::vector<store::Placed>>> advance(Call call, MaybeHead expected, HeadMark next,
+                                                   std::vector<store::Record> batch) override;
+  bool fenced() const noexcept override { return log_->fenced(); }
+  store::Log& log() noexcept { return *log_; }
+
+ private:
+  std::unique_ptr<store::Log> log_;
+  MaybeHead head_;
+};
+
+}  // namespace cairn::registry

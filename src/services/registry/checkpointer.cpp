@@ -1,0 +1,150 @@
+// The checkpointer: signs what is durable, after reading it back, and writes the tiles that prove it.
+#include <algorithm>
+
+#include "crypto/tile.h"
+#include "runtime/wait.h"
+#include "services/registry/files.h"
+#include "services/registry/home.h"
+#include "services/registry/port.h"
+
+namespace cairn::registry {
+namespace {
+
+// A burst of commits shares one checkpoint; the promise is a second.
+constexpr Duration settle_time = Duration::millis(200);
+// What a start after a crash would have to replay at most, about.
+constexpr std::uint64_t records_per_snapshot = 50'000;
+constexpr Duration retry_time = Duration::seconds(5);
+
+}  // namespace
+
+Task<> Home::checkpoint_loop(Call call) {
+  Instant next = machine_.shard.now() + checkpoint_interval_;
+  for (;;) {
+    const bool covered = registry_.ledger().with(
+        [](Ledger& ledger) { return ledger.checkpoint() && ledger.checkpoint()->size == ledger.size(); });
+    const bool due = next <= machine_.shard.now();
+    if (covered && !due) {
+      (void)co_await ListWait(call.by(next), committed_, "a commit");
+      if (call.stopped()) co_return;
+      continue;
+    }
+    if (!co_await sleep_for(call, settle_time)) co_return;
+    auto signed_head = co_await checkpoint_once(call);
+    if (signed_head && backend_->log().end().sequence - snapshot_at_ > records_per_snapshot)
+      signed_head = co_await write_snapshot(call);
+    if (call.stopped()) co_return;
+    next = machine_.shard.now() + checkpoint_interval_;
+    if (signed_head) continue;
+    log_.warn("no checkpoint was made", {{"why", signed_head.error().context}});
+    if (!co_await sleep_for(call, retry_time)) co_return;
+  }
+}
+
+Task<Result<>> Home::checkpoint_once(Call call) {
+  struct Wanted {
+    std::uint64_t from = 0, size = 0, verified = 0;
+    crypto::MerkleHash root{};
+    std::vector<crypto::MerkleHash> leaves;
+    std::optional<SignedHead> last;
+    crypto::MerkleHash last_root{};
+  };
+  CO_TRY(Wanted wanted, registry_.ledger().with([](Ledger& ledger) -> Result<Wanted> {
+    if (!ledger.bad().empty() || ledger.provable() < ledger.size())
+      return fail(ErrorCode::degraded, "nothing is signed over a damaged version");
+    Wanted out;
+    out.size = ledger.size();
+    out.verified = ledger.verified();
+    out.root = ledger.tree().root();
+    out.last = ledger.checkpoint();
+    out.from = std::max(out.last ? out.last->size : 0, ledger.first_kept());
+    if (out.last) out.last_root = ledger.tree().root_at(out.last->size);
+    const auto leaves = ledger.tree().nodes(0, out.from, out.size - out.from);
+    out.leaves.assign(leaves.begin(), leaves.end());
+    return out;
+  }));
+  // Never two roots for one size: what was signed must still be what the tree begins with.
+  if (wanted.last) {
+    const auto note = crypto::parse_note(wanted.last->note);
+    const auto before = note ? crypto::parse_checkpoint(note->text) : fail(ErrorCode::malformed, "no note");
+    if (!before || before->size != wanted.last->size || before->root != wanted.last_root)
+      co_return fail(ErrorCode::integrity, "the last checkpoint does not fit the log");
+  }
+  for (std::uint64_t version = wanted.from; version < wanted.size; ++version) {
+    CO_TRY(const std::string commit, co_await port_->read_commit(call, version));
+    if (crypto::hash_leaf(as_bytes(commit)) != wanted.leaves[version - wanted.from])
+      co_return fail(ErrorCode::integrity, "a commit was not read back as it was written");
+  }
+  crypto::Checkpoint checkpoint;
+  checkpoint.origin = verifier_.name;
+  checkpoint.size = wanted.size;
+  checkpoint.root = wanted.root;
+  std::string note =
+      crypto::sign_note(crypto::format_checkpoint(checkpoint), verifier_.name, *registry_.options().log_key);
+  auto mutation = std::make_unique<Mutation>(Mutation::Kind::checkpoint);
+  mutation->checkpoint.note = note;
+  mutation->checkpoint.size = wanted.size;
+  mutation->checkpoint.verified = std::max(wanted.verified, deep_ ? deep_->size() : 0);
+  CO_TRY_VOID(co_await submit(call, std::move(mutation)));
+  CO_TRY_VOID(co_await write_tiles(call, wanted.size));
+  CO_TRY_VOID(co_await replace_file(call, machine_, registry_.options().directory + "/checkpoint", note));
+  if (retention_.policy != Retention::Policy::none &&
+      !retention_commands_->try_send(std::uint64_t{wanted.size}))
+    ++registry_.status_.prunes_skipped;
+  co_return Result<>{};
+}
+
+// Everything that a tree of `size` has and is not on disk yet. The file `checkpoint` says how far that is.
+Task<Result<>> Home::write_tiles(Call call, std::uint64_t size) {
+  const std::string& directory = registry_.options().directory;
+  if (!tiles_at_) {
+    tiles_at_ = 0;
+    if (auto bytes = co_await read_file(call, machine_, directory + "/checkpoint", crypto::note_size_max)) {
+      const auto note = crypto::parse_note(*bytes);
+      const auto there = note ? crypto::parse_checkpoint(note->text) : fail(ErrorCode::malformed, "no note");
+      if (there && there->size <= size && crypto::is_signed_by(*note, verifier_)) tiles_at_ = there->size;
+    }
+  }
+  const std::uint64_t from = *tiles_at_;
+  for (const crypto::TileId& tile : crypto::tiles_for(size, from)) {
+    std::string bytes = registry_.ledger().with([&](Ledger& ledger) {
+      const auto nodes = ledger.tree().nodes(tile.level * crypto::tile_height,
+                                             tile.index * crypto::tile_width_max, tile.width);
+      return std::string(as_text(std::as_bytes(nodes)));
+    });
+    CO_TRY_VOID(co_await write_tile(call, tile, std::move(bytes), from));
+  }
+  const std::uint64_t first_kept =
+      registry_.ledger().with([](Ledger& ledger) { return ledger.first_kept(); });
+  for (std::uint64_t index = from / crypto::tile_width_max; index * crypto::tile_width_max < size; ++index) {
+    crypto::TileId tile;
+    tile.entries = true;
+    tile.index = index;
+    tile.width = crypto::tile_width(0, index, size);
+    const std::uint64_t first = index * crypto::tile_width_max;
+    if (first < first_kept) continue;  // written before they were pruned, or lost with the tiles
+    std::string bundle;
+    for (std::uint64_t version = first; version < first + tile.width; ++version) {
+      CO_TRY(const std::string commit, co_await port_->read_commit(call, version));
+      crypto::append_entry(bundle, as_bytes(commit));
+    }
+    CO_TRY_VOID(co_await write_tile(call, tile, std::move(bundle), from));
+  }
+  tiles_at_ = size;
+  co_return Result<>{};
+}
+
+Task<Result<>> Home::write_tile(Call call, crypto::TileId tile, std::string bytes, std::uint64_t before) {
+  const std::string& directory = registry_.options().directory;
+  const std::string path = directory + "/" + crypto::format_tile_path(tile);
+  CO_TRY_VOID(co_await make_directories(call, machine_, directory, path.substr(0, path.rfind('/'))));
+  CO_TRY_VOID(co_await replace_file(call, machine_, path, std::move(bytes)));
+  // The narrower one that it replaces.
+  crypto::TileId old = tile;
+  old.width = crypto::tile_width(tile.level, tile.index, before);
+  if (old.width > 0 && old.width < tile.width)
+    (void)co_await machine_.disk.unlink(call, directory + "/" + crypto::format_tile_path(old));
+  co_return Result<>{};
+}
+
+}  // namespace cairn::registry

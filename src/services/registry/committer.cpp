@@ -1,0 +1,432 @@
+// The committer: decides, one after the other, and writes what it decided in groups.
+#include <algorithm>
+
+#include "runtime/wait.h"
+#include "services/registry/home.h"
+#include "services/registry/port.h"
+
+namespace cairn::registry {
+namespace {
+
+constexpr std::size_t group_records_max = 512;
+constexpr std::size_t group_bytes_max = 4u << 20;
+// How long a list may be referred to before one is written out again: retention cannot cut behind it.
+constexpr std::uint64_t base_age_max = 256;
+constexpr std::size_t leaves_per_record = 32768;
+
+std::string_view name_of(Mutation::Kind kind) {
+  switch (kind) {
+    case Mutation::Kind::propose:
+      return "propose";
+    case Mutation::Kind::approve:
+      return "approve";
+    case Mutation::Kind::commit:
+      return "commit";
+    case Mutation::Kind::supersede:
+      return "supersede";
+    default:
+      return "chore";
+  }
+}
+
+}  // namespace
+
+// What is written together.
+struct Home::Group {
+  struct Member {
+    Mutation* mutation;
+    std::optional<Error> refused;  // what it is answered, whatever becomes of the group
+  };
+  std::vector<Member> members;
+  std::vector<Mutation*> answered;  // without a record
+  std::vector<store::Record> records;
+  std::size_t bytes = 0;
+  std::set<Hash> items;                              // new with this group
+  std::set<std::pair<Ulid, std::string>> approvals;  // likewise
+  std::set<Ulid> touched;
+  std::size_t proposals = 0, proposal_items = 0;
+  struct Advance {
+    MaybeHead expected;
+    HeadMark next;
+    Mutation* mutation = nullptr;
+  };
+  std::optional<Advance> advance;
+  std::optional<std::uint32_t> gone;  // segment
+  bool closed = false;
+
+  bool full() const noexcept {
+    return closed || records.size() >= group_records_max || bytes >= group_bytes_max;
+  }
+  void add(RecordKind kind, std::string meta, std::uint64_t origin = 0) {
+    store::Record record;
+    record.kind = static_cast<std::uint8_t>(kind);
+    record.origin = origin;
+    bytes += store::record_header_size + store::record_alignment + meta.size();
+    record.meta = std::move(meta);
+    records.push_back(std::move(record));
+  }
+};
+
+void Home::enqueue(Mutation& mutation) noexcept {
+  if (closed_) return complete(mutation, {ErrorCode::draining, "the registry is closed"});
+  pending_.push_back(mutation);
+  while (!arrived_.empty()) wake(arrived_.front());
+}
+
+void Home::complete(Mutation& mutation, const Error& error) noexcept {
+  mutation.result = fail(error);
+  complete(mutation);
+}
+
+void Home::complete(Mutation& mutation) noexcept {
+  mutation.deliver = [](MailItem& item) {
+    auto& self = static_cast<Mutation&>(item);
+    self.done = true;
+    if (self.orphan)
+      delete &self;
+    else
+      while (!self.waiters.empty()) wake(self.waiters.front());
+  };
+  // On its own shard there is nothing to carry.
+  if (mutation.from == &machine_.mailbox)
+    mutation.deliver(mutation);
+  else
+    mutation.from->post(mutation);
+}
+
+Task<> Home::commit_loop(Call call) {
+  for (;;) {
+    while (pending_.empty()) {
+      if (call.stopped()) co_return;
+      // Stopped by its scope: whatever is asked for after that is refused by close().
+      if (!co_await ListWait(call, arrived_, "changes") && pending_.empty()) co_return;
+    }
+    co_await commit_group(call.unbounded());
+  }
+}
+
+Task<> Home::commit_group(Call call) {
+  Group group;
+  const bool fenced = backend_->fenced();
+  registry_.ledger().with([&](Ledger& ledger) {
+    while (!pending_.empty() && !group.full()) {
+      Mutation& next = pending_.front();
+      const bool of_proposal = next.kind == Mutation::Kind::commit || next.kind == Mutation::Kind::supersede;
+      // What it counts on must be in the ledger first.
+      if (of_proposal && group.touched.contains(next.id)) break;
+      pending_.pop_front();
+      if (next.withdrawn.load(std::memory_order_relaxed) || next.deadline <= machine_.shard.now()) {
+        next.result = fail(ErrorCode::timeout, "the deadline passed before it was begun");
+        group.answered.push_back(&next);
+        continue;
+      }
+      if (fenced) {
+        next.result = fail(ErrorCode::degraded, "writes are fenced until the next start");
+        group.answered.push_back(&next);
+        continue;
+      }
+      const Result<Planned> planned = plan(ledger, next, group);
+      if (planned) {
+        if (*planned == Planned::answered)
+          group.answered.push_back(&next);
+        else
+          group.members.push_back({&next, {}});
+        continue;
+      }
+      // Refused: noted like everything else, but for our own chores and what a full table or disk sheds.
+      const Error error = planned.error();
+      const bool chore = next.kind > Mutation::Kind::refuse;
+      if (error.code == ErrorCode::chain_mismatch) ++registry_.status_.cas_failed;
+      if (!chore) ++registry_.status_.refused;
+      if (chore || error.code == ErrorCode::busy || error.code == ErrorCode::degraded) {
+        next.result = fail(error);
+        group.answered.push_back(&next);
+        continue;
+      }
+      AuditRecord audit;
+      audit.at = now_wall();
+      audit.op = next.op.empty() ? std::string(name_of(next.kind)) : next.op;
+      audit.who = next.who;
+      audit.code = cairn::name_of(error.code);
+      if (next.id != Ulid{}) audit.id = next.id;
+      if (next.payload_b3 != Address{}) audit.hash = next.payload_b3;
+      group.add(RecordKind::audit, encode(audit));
+      group.members.push_back({&next, error});
+    }
+  });
+  for (Mutation* mutation : group.answered) complete(*mutation);
+  if (group.members.empty()) co_return;
+  const Result<> written = co_await write_group(call, group);
+  const std::optional<HeadMark> head =
+      written && group.advance ? std::optional(group.advance->next) : std::nullopt;
+  for (const Group::Member& member : group.members) {
+    if (member.refused)
+      complete(*member.mutation, *member.refused);
+    else if (written)
+      complete(*member.mutation);
+    else
+      complete(*member.mutation, written.error());
+  }
+  publish_status();
+  if (!head) co_return;
+  ++registry_.status_.committed;
+  registry_.announce(registry_.ledger().with([](Ledger& ledger) { return ledger.head(); }));
+  while (!committed_.empty()) wake(committed_.front());
+}
+
+// NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the committer waits for it
+Task<Result<>> Home::write_group(Call call, Group& group) {
+  struct Written {
+    std::uint8_t kind;
+    bool moved;
+    std::string meta;
+  };
+  std::vector<Written> written;
+  written.reserve(group.records.size());
+  for (const store::Record& record : group.records)
+    written.push_back({record.kind, record.origin != 0, record.meta});
+  if (!group.records.empty()) {
+    Status& status = registry_.status_;
+    const Instant begun = machine_.shard.now();
+    status.append_since = begun.ns;
+    auto placed = group.advance ? co_await backend_->advance(call, group.advance->expected,
+                                                             group.advance->next, std::move(group.records))
+                                : co_await backend_->append(call, std::move(group.records));
+    status.append_took = (machine_.shard.now() - begun).ns;
+    status.append_since = 0;
+    if (!placed) {
+      if (backend_->fenced()) fence(placed.error().context);
+      co_return fail(placed.error());
+    }
+    const Result<> applied = registry_.ledger().with([&](Ledger& ledger) -> Result<> {
+      for (std::size_t i = 0; i < written.size(); ++i)
+        TRY_VOID(ledger.apply(written[i].kind, as_bytes(written[i].meta), (*placed)[i].at, written[i].moved));
+      if (group.advance) group.advance->mutation->result->head = ledger.head();
+      return {};
+    });
+    if (!applied) {
+      fence("the ledger cannot follow the log");
+      co_return fail(ErrorCode::degraded, "the ledger cannot follow the log");
+    }
+  }
+  if (group.gone) {
+    CO_TRY_VOID(co_await backend_->log().remove_segment(call, *group.gone));
+    registry_.forget_segment(*group.gone);
+  }
+  co_return Result<>{};
+}
+
+// --- deciding. Nothing is changed but the group.
+
+Result<Home::Planned> Home::plan(Ledger& ledger, Mutation& mutation, Group& group) {
+  switch (mutation.kind) {
+    case Mutation::Kind::propose:
+      return plan_propose(ledger, mutation, group);
+    case Mutation::Kind::approve:
+      return plan_approve(ledger, mutation, group);
+    case Mutation::Kind::commit:
+    case Mutation::Kind::supersede:
+      return plan_commit(ledger, mutation, group);
+    case Mutation::Kind::refuse:
+      return fail(mutation.error);
+    default:
+      return plan_chore(ledger, mutation, group);
+  }
+}
+
+Result<Home::Planned> Home::plan_propose(Ledger& ledger, Mutation& mutation, Group& group) {
+  if (!ledger.bad().empty()) return fail(ErrorCode::degraded, "a version is damaged: nothing is added to it");
+  if (ledger.pending().size() + group.proposals >= registry_.options().proposals_max ||
+      ledger.pending_items() + group.proposal_items + mutation.items.size() > LedgerLimits{}.pending_items)
+    return fail(ErrorCode::busy, "too many proposals are pending", Side::client);
+  const Head head = ledger.head();
+  client::ProposalDraft& draft = mutation.draft;
+  if (draft.supersede_of && *draft.supersede_of != head.version)
+    return fail(ErrorCode::conflict, "only the present head can be superseded", Side::client);
+  const WallTime now = now_wall();
+  if (draft.expiry && *draft.expiry <= now)
+    return fail(ErrorCode::malformed, "the expiry is in the past", Side::client);
+
+  Outcome outcome;
+  client::DescriptorSet& set = outcome.set;
+  set.version = head.version + 1;
+  set.prev = head.commit_b3;
+  set.items = std::move(draft.items);
+  set.created_at = now;
+  set.expiry = draft.expiry;
+  set.supersede_of = draft.supersede_of;
+  set.reason = draft.reason;
+  outcome.payload = client::encode(set);
+  outcome.payload_b3 = crypto::hash_object(as_bytes(outcome.payload));
+  outcome.id = new_id();
+  outcome.expires = {now.ms + registry_.options().proposals_ttl.to_millis()};
+  outcome.m = ledger.governance().m;
+  outcome.n = ledger.governance().in_force();
+
+  for (std::size_t i = 0; i < mutation.items.size(); ++i) {
+    const Hash& hash = mutation.items[i];
+    const ItemEntry* known = ledger.find_item(hash);
+    if ((known == nullptr || known->place.meta_size == 0) && group.items.insert(hash).second)
+      group.add(RecordKind::item, set.items[i]);
+  }
+  ProposalRecord record;
+  record.id = outcome.id;
+  record.at = now;
+  record.who = mutation.who;
+  record.expires = outcome.expires;
+  record.payload_b3 = outcome.payload_b3;
+  if (set.version - ledger.base() < base_age_max)
+    record.list = compress(mutation.items, ledger.base(), ledger.base_items());
+  else
+    for (const Hash& hash : mutation.items) record.list.runs.push_back({0, 0, hash});
+  record.set = set;
+  record.set.items.clear();
+  set.items.clear();
+  group.add(RecordKind::proposal, encode(record));
+  ++group.proposals;
+  group.proposal_items += mutation.items.size();
+  mutation.result = std::move(outcome);
+  return Planned::joined;
+}
+
+Result<Home::Planned> Home::plan_approve(Ledger& ledger, Mutation& mutation, Group& group) {
+  const Pending* pending = ledger.find_pending(mutation.id);
+  if (pending == nullptr) {
+    if (ledger.find_committed(mutation.id))
+      return fail(ErrorCode::conflict, "the proposal was committed", Side::client);
+    if (ledger.find_ended(mutation.id) == Ended::stale)
+      return fail(ErrorCode::chain_mismatch, "another version was committed first", Side::client);
+    return fail(ErrorCode::not_found, "there is no such proposal", Side::client);
+  }
+  const client::Approval& approval = mutation.approval;
+  const client::Governance& governance = ledger.governance();
+  const client::Signer* signer = governance.find(approval.signer_id);
+  if (signer == nullptr || signer->key != mutation.signer_key || pending->payload_b3 != mutation.payload_b3)
+    return fail(ErrorCode::invalid_sig, "the signer is not in the signer set", Side::client);
+  if (governance.is_revoked(approval.signer_id))
+    return fail(ErrorCode::revoked_key, "the signer's key is revoked", Side::client);
+  const bool known = std::ranges::any_of(
+      pending->approvals, [&](const client::Approval& one) { return one.signer_id == approval.signer_id; });
+  if (known || group.approvals.contains({mutation.id, approval.signer_id}))
+    return fail(ErrorCode::duplicate_approval, "this signer has approved it already", Side::client);
+  group.approvals.emplace(mutation.id, approval.signer_id);
+  group.touched.insert(mutation.id);
+  group.add(RecordKind::approval, encode(ApprovalRecord{now_wall(), mutation.id, mutation.who, approval}));
+  Outcome outcome;
+  outcome.id = mutation.id;
+  outcome.approvals = pending->approvals.size();
+  for (const auto& [id, signer_id] : group.approvals) outcome.approvals += id == mutation.id;
+  outcome.m = governance.m;
+  outcome.n = governance.in_force();
+  mutation.result = std::move(outcome);
+  return Planned::joined;
+}
+
+Result<Home::Planned> Home::plan_commit(Ledger& ledger, Mutation& mutation, Group& group) {
+  const bool supersede = mutation.kind == Mutation::Kind::supersede;
+  if (const auto version = ledger.find_committed(mutation.id)) {
+    Outcome outcome;
+    outcome.head = ledger.head_of(*version);
+    outcome.existed = true;
+    mutation.result = std::move(outcome);
+    return Planned::answered;
+  }
+  const Pending* pending = ledger.find_pending(mutation.id);
+  if (pending == nullptr) {
+    if (ledger.find_ended(mutation.id) == Ended::stale)
+      return fail(ErrorCode::chain_mismatch, "another version was committed first", Side::client);
+    return fail(ErrorCode::not_found, "there is no such proposal", Side::client);
+  }
+  mutation.payload_b3 = pending->payload_b3;
+  if (!ledger.bad().empty()) return fail(ErrorCode::degraded, "a version is damaged: nothing is added to it");
+  const Head head = ledger.head();
+  if (pending->set.prev != head.commit_b3 || pending->set.version != head.version + 1)
+    return fail(ErrorCode::chain_mismatch, "another version was committed first", Side::client);
+  if (supersede != pending->set.supersede_of.has_value())
+    return fail(ErrorCode::conflict,
+                supersede ? "the proposal does not supersede anything"
+                          : "the proposal supersedes a version: commit it with supersede",
+                Side::client);
+  const WallTime now{std::max(now_wall().ms, head.committed_at.ms)};
+  if (pending->expires <= now || (pending->set.expiry && *pending->set.expiry <= now))
+    return fail(ErrorCode::conflict, "the proposal's time is over", Side::client);
+
+  // Those of keys that were revoked meanwhile do not count.
+  const client::Governance& governance = ledger.governance();
+  client::Commit commit;
+  bool revoked = false;
+  for (const client::Approval& approval : pending->approvals) {
+    const client::Signer* signer = governance.find(approval.signer_id);
+    if (governance.is_revoked(approval.signer_id))
+      revoked = true;
+    else if (signer != nullptr && signer->can_approve())
+      commit.approvals.push_back(approval);
+  }
+  if (governance.m == 0 || commit.approvals.size() < governance.m)
+    return fail(revoked ? ErrorCode::revoked_key : ErrorCode::quorum_failed,
+                revoked ? "an approval is by a revoked key" : "not enough signers have approved it",
+                Side::client);
+  commit.version = pending->set.version;
+  commit.payload_b3 = pending->payload_b3;
+  commit.prev = pending->set.prev;
+  commit.committed_at = now;
+  const std::string encoded = client::encode(std::move(commit));
+  group.add(RecordKind::commit, encode(CommitRecord{now, mutation.id, mutation.who, encoded}));
+  group.advance = {HeadMark{head.version, head.commit_b3},
+                   HeadMark{head.version + 1, client::commit_b3(as_bytes(encoded))}, &mutation};
+  group.closed = true;
+  mutation.result = Outcome{};
+  return Planned::joined;
+}
+
+Result<Home::Planned> Home::plan_chore(Ledger& ledger, Mutation& mutation, Group& group) {
+  mutation.result = Outcome{};
+  group.closed = true;
+  const WallTime now = now_wall();
+  switch (mutation.kind) {
+    case Mutation::Kind::expire: {
+      ExpiredRecord record;
+      record.at = now;
+      for (const auto& [id, pending] : ledger.pending())
+        if (pending.expires <= now && !group.touched.contains(id)) record.ids.push_back(id);
+      if (record.ids.empty()) return Planned::answered;
+      group.add(RecordKind::expired, encode(record));
+      return Planned::joined;
+    }
+    case Mutation::Kind::checkpoint:
+      if (mutation.checkpoint.size > ledger.provable() || !ledger.bad().empty())
+        return fail(ErrorCode::degraded, "nothing is signed over a damaged version");
+      mutation.checkpoint.at = now;
+      group.add(RecordKind::checkpoint, encode(mutation.checkpoint));
+      return Planned::joined;
+    case Mutation::Kind::prune: {
+      // Only what a durable checkpoint covers, and never the head.
+      const std::uint64_t covered = ledger.checkpoint() ? ledger.checkpoint()->size : 0;
+      if (mutation.below <= ledger.first_kept()) return Planned::answered;
+      if (mutation.below >= ledger.size() || mutation.below > covered || mutation.below > ledger.provable())
+        return fail(ErrorCode::invalid, "no checkpoint covers it");
+      for (std::uint64_t first = ledger.first_kept(); first < mutation.below; first += leaves_per_record) {
+        PrunedRecord record;
+        record.at = now;
+        record.first = first;
+        record.below = std::min(mutation.below, first + leaves_per_record);
+        const auto leaves = ledger.tree().nodes(0, first, record.below - first);
+        record.leaves.assign(leaves.begin(), leaves.end());
+        record.governors = mutation.governors;
+        group.add(RecordKind::pruned, encode(record));
+      }
+      return Planned::joined;
+    }
+    case Mutation::Kind::relocate:
+      for (store::Entry& entry : mutation.copies)
+        if (ledger.needs(entry.header.kind, as_bytes(entry.meta), entry.at))
+          group.add(static_cast<RecordKind>(entry.header.kind), std::move(entry.meta), entry.header.origin);
+      return group.records.empty() ? Planned::answered : Planned::joined;
+    default:
+      if (ledger.points_into(mutation.segment)) return fail(ErrorCode::conflict, "the segment is in use");
+      group.gone = mutation.segment;
+      return Planned::joined;
+  }
+}
+
+}  // namespace cairn::registry

@@ -1,0 +1,93 @@
+// Everything the registry declares: settings, routes, tasks, queues, locks, writers, gates. Each once.
+#pragma once
+
+#include "config/schema.h"
+#include "config/server_keys.h"
+#include "runtime/topology.h"
+#include "serve/service.h"
+#include "services/registry/registry.h"
+
+namespace cairn::registry {
+
+inline constexpr std::int64_t work_capacity = 512;
+inline constexpr std::size_t workers_per_shard = 128;
+// Bytes of bodies that may be on their way in at once, over all shards.
+inline constexpr std::uint64_t ingest_bytes = 32u << 20;
+
+enum class StorageKind : std::uint8_t { embedded, ram };
+
+struct Keys {
+  config::ServerKeys server;
+  config::Key<StorageKind> kind;
+  config::Key<std::string> data_dir;
+  config::Key<bool> fsync;
+  config::Key<Duration> checkpoint_interval;
+  config::Key<Bytes> segment_size;
+  config::Key<Duration> slow_sync;
+  config::Key<Retention::Policy> retention_policy;
+  config::Key<Duration> retention_age;
+  config::Key<std::int64_t> retention_count;
+  config::Key<Bytes> retention_bytes;
+  config::Key<std::string> trust_roots_path;
+  config::Key<std::string> trust_roots_hash;
+  config::Key<std::int64_t> channel_bound;
+  config::Key<Duration> proposals_ttl;
+  config::Key<std::int64_t> proposals_max;
+};
+// Where it is when nobody says otherwise.
+struct Defaults {
+  bool alone = true;  // false: among other services of one process
+  std::string bind = "127.0.0.1:7430";
+  std::string uds_path = "";
+};
+Keys declare_keys(config::Schema& schema, const Defaults& where = {});
+
+enum RouteIds : http::RouteId {
+  get_head,
+  get_version,
+  get_log,
+  get_stream,
+  get_checkpoint,
+  get_inclusion,
+  get_consistency,
+  get_tile,
+  post_proposal,
+  list_proposals,
+  get_proposal,
+  post_approval,
+  post_commit,
+  post_supersede
+};
+
+using http::Method;
+using serve::Run;
+inline constexpr http::MethodSet reading = Method::get | Method::head;
+inline constexpr serve::RouteSpec routes[] = {
+    {{get_head, reading, "/registry/head"}, Run::open, false, "registry.read", true},
+    {{get_version, reading, "/registry/{version:Int}"}, Run::at_once, false, "registry.read", true},
+    {{get_log, reading, "/registry/log"}, Run::at_once, false, "registry.read", true},
+    {{get_stream, Method::get, "/registry/stream"}, Run::open, false, "registry.read", true},
+    {{get_checkpoint, reading, "/registry/checkpoint"}, Run::at_once, false, "registry.read", true},
+    {{get_inclusion, reading, "/registry/proof/inclusion"}, Run::at_once, false, "registry.read", true},
+    {{get_consistency, reading, "/registry/proof/consistency"}, Run::at_once, false, "registry.read", true},
+    {{get_tile, reading, "/registry/tile/{path:Rest}"}, Run::at_once, false, "registry.read", true},
+    {{post_proposal, Method::post, "/registry/proposals"}, Run::staged, true, "registry.propose", false},
+    {{list_proposals, reading, "/registry/proposals"}, Run::queued, false, "registry.read", true},
+    {{get_proposal, reading, "/registry/proposals/{id:Id}"}, Run::queued, false, "registry.read", true},
+    {{post_approval, Method::post, "/registry/approvals/{id:Id}"},
+     Run::staged,
+     true,
+     "registry.approve",
+     false},
+    {{post_commit, Method::post, "/registry/commit/{id:Id}"}, Run::staged, true, "registry.commit", false},
+    {{post_supersede, Method::post, "/registry/supersede"}, Run::staged, true, "registry.govern", false},
+};
+
+inline constexpr serve::GateDeclaration gates[] = {
+    {"store", true},    // the log was read and HEAD fits it
+    {"writes", false},  // changes become durable in time, and no version is damaged
+};
+
+extern const ServiceDeclaration declaration;
+
+}  // namespace cairn::registry

@@ -1,0 +1,18 @@
+// Whole files on a disk, real or simulated: read, and replaced so that a crash leaves the old or the new one.
+#pragma once
+
+#include <string>
+
+#include "base/heap_bytes.h"
+#include "io/machine.h"
+
+namespace cairn::registry {
+
+// `not_found` when there is none, `integrity` when it is larger than `most`. Cancel: clean.
+Task<Result<std::string>> read_file(Call call, io::Machine machine, std::string path, std::uint64_t most);
+// Writes PATH.new, makes it durable, puts it in place. Its directory is there. Cancel: partial — either.
+Task<Result<>> replace_file(Call call, io::Machine machine, std::string path, std::string bytes);
+// `path` and what is missing of the directories above it, below `root`, which is there.
+Task<Result<>> make_directories(Call call, io::Machine machine, std::string root, std::string path);
+
+}  // namespace cairn::registry

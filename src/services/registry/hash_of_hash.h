@@ -1,0 +1,18 @@
+// A hash as the key of a table: it is as good as random, so a part of it does.
+#pragma once
+
+#include <cstring>
+
+#include "crypto/blake3.h"
+
+namespace cairn::registry {
+
+struct HashOfHash {
+  std::size_t operator()(const crypto::Hash& hash) const noexcept {
+    std::size_t out = 0;
+    std::memcpy(&out, hash.data(), sizeof out);
+    return out;
+  }
+};
+
+}  // namespace cairn::registry

@@ -1,0 +1,330 @@
+#include "services/registry/home.h"
+
+#include <algorithm>
+
+#include "client/chain_verifier.h"
+#include "crypto/tile.h"
+#include "runtime/wait.h"
+#include "services/registry/files.h"
+#include "services/registry/port.h"
+
+namespace cairn::registry {
+namespace {
+
+constexpr std::uint64_t snapshot_max = std::uint64_t{4} << 30;
+constexpr std::size_t retention_commands_capacity = 8;
+
+}  // namespace
+
+Home::Home(Registry& registry, io::Machine& machine, observe::Logger log)
+    : registry_(registry),
+      machine_(machine),
+      log_(log),
+      retention_(registry.options().retention),
+      checkpoint_interval_(registry.options().checkpoint_interval),
+      retention_commands_(std::make_unique<Mpsc<std::uint64_t>>(machine.shard, retention_commands_capacity)) {
+  const RegistryOptions& options = registry.options();
+  verifier_.name = format_address(crypto::hash_object(as_bytes(options.genesis.payload)));
+  verifier_.key = options.log_key->public_key();
+}
+
+Home::~Home() {
+  while (!pending_.empty()) complete(pending_.pop_front(), {ErrorCode::draining, "the registry is closed"});
+}
+
+// --- opening
+
+Task<Result<>> Home::open(Call call) {
+  const RegistryOptions& options = registry_.options();
+  CO_TRY_VOID(client::check_genesis(options.genesis));
+  const auto made = co_await machine_.disk.make_directory(call, options.directory);
+  if (!made && made.error().code != ErrorCode::conflict) co_return fail(made.error());
+  bool again = false;
+  CO_TRY_VOID(co_await open_log(call, true, again));
+  if (again) {
+    log_.warn("the snapshot does not fit the log: the state is made anew");
+    CO_TRY_VOID(co_await open_log(call, false, again));
+    if (again) co_return fail(ErrorCode::integrity, "the log cannot be replayed");
+  }
+  port_ = registry_.make_port(machine_);
+  const bool fresh = registry_.ledger().with([](Ledger& ledger) { return ledger.empty(); });
+  if (fresh) CO_TRY_VOID(co_await import_genesis(call));
+  const bool ours = registry_.ledger().with([&](Ledger& ledger) {
+    return ledger.first_kept() > 0 || ledger.bad().contains(0) ||
+           ledger.version(0).commit_b3 == client::commit_b3(as_bytes(options.genesis.commit));
+  });
+  if (!ours) co_return fail(ErrorCode::integrity, "the log belongs to another genesis");
+  CO_TRY_VOID(co_await heal_leaves(call));
+  CO_TRY_VOID(co_await validate_tail(call));
+  publish_status();
+  registry_.status_.open = true;
+  co_return Result<>{};
+}
+
+// NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the caller's frame
+Task<Result<>> Home::open_log(Call call, bool with_snapshot, bool& again) {
+  again = false;
+  const RegistryOptions& asked = registry_.options();
+  store::LogOptions options;
+  options.directory = registry_.segment_directory();
+  options.segment_size = asked.segment_size;
+  options.fsync = asked.fsync;
+  options.reserve = asked.reserve;
+  replaying_.emplace();
+  damage_.clear();
+  store::LogPoint from;
+  if (with_snapshot) {
+    auto bytes = co_await read_file(call, machine_, asked.directory + "/state", snapshot_max);
+    if (bytes) {
+      if (auto decoded = Ledger::decode(as_bytes(*bytes))) {
+        replaying_ = std::move(decoded->first);
+        from = decoded->second;
+      } else {
+        log_.warn("the snapshot is damaged: the state is made anew from the log");
+      }
+    } else if (bytes.error().code != ErrorCode::not_found) {
+      co_return fail(bytes.error());
+    }
+  }
+  store::LogReport report;
+  auto log = co_await store::Log::open(call, machine_, options, from, *this, report);
+  if (!log) {
+    if (!report.problem.empty()) log_.error("the log was not opened", {{"why", report.problem}});
+    // With a snapshot the same records may not follow; without it they must.
+    again = with_snapshot && from.sequence > 0 && log.error().code == ErrorCode::integrity;
+    if (again) co_return Result<>{};
+    co_return fail(log.error());
+  }
+  if (report.index_ahead) {
+    again = true;
+    co_return Result<>{};
+  }
+  replaying_->settle();
+  for (const store::Damage& damage : damage_) replaying_->mark_damage(damage);
+  snapshot_at_ = from.sequence;
+  if (report.records > 0 || report.cut_bytes > 0 || report.damaged > 0) {
+    ++registry_.status_.recoveries;
+    log_.info("log replayed",
+              {{"records", report.records}, {"damaged", report.damaged}, {"cut_bytes", report.cut_bytes}});
+  }
+  MaybeHead head;
+  if (!replaying_->empty()) head = HeadMark{replaying_->head().version, replaying_->head().commit_b3};
+  for (const auto& [version, why] : replaying_->bad())
+    log_.error("a version is damaged", {{"version", version}, {"why", why}});
+  registry_.ledger().with([&](Ledger& ledger) { ledger = std::move(*replaying_); });
+  replaying_.reset();
+  backend_ = std::make_unique<EmbeddedBackend>(std::move(*log), head);
+  co_return Result<>{};
+}
+
+Task<Result<>> Home::on_record(Call, store::Entry entry) {
+  co_return replaying_->apply(entry.header.kind, as_bytes(entry.meta), entry.at,
+                              entry.header.origin != entry.header.sequence);
+}
+
+Task<Result<>> Home::on_damage(Call, store::Damage damage) {
+  log_.error("the log has a damaged place", {{"segment", damage.segment},
+                                             {"from", damage.from},
+                                             {"to", damage.to},
+                                             {"first_sequence", damage.first_sequence},
+                                             {"last_sequence", damage.last_sequence}});
+  damage_.push_back(damage);
+  co_return Result<>{};
+}
+
+Task<Result<>> Home::import_genesis(Call call) {
+  const client::Genesis& genesis = registry_.options().genesis;
+  CO_TRY(client::DescriptorSet set, client::decode_descriptor_set(as_bytes(genesis.payload)));
+  ProposalRecord proposal;
+  proposal.id = new_id();
+  proposal.at = set.created_at;
+  proposal.who = "genesis";
+  proposal.payload_b3 = crypto::hash_object(as_bytes(genesis.payload));
+  std::vector<store::Record> batch;
+  std::set<Hash> seen;
+  const auto add = [&](RecordKind kind, std::string meta) {
+    store::Record record;
+    record.kind = static_cast<std::uint8_t>(kind);
+    record.meta = std::move(meta);
+    batch.push_back(std::move(record));
+  };
+  for (const std::string& item : set.items) {
+    const Hash hash = crypto::hash_object(as_bytes(item)).bytes;
+    proposal.list.runs.push_back({0, 0, hash});
+    if (seen.insert(hash).second) add(RecordKind::item, item);
+  }
+  proposal.set = std::move(set);
+  proposal.set.items.clear();
+  proposal.expires = proposal.at;
+  add(RecordKind::proposal, encode(proposal));
+  add(RecordKind::commit, encode(CommitRecord{proposal.at, proposal.id, "genesis", genesis.commit}));
+  std::vector<std::pair<std::uint8_t, std::string>> metas;
+  for (const store::Record& record : batch) metas.emplace_back(record.kind, record.meta);
+  const HeadMark next{0, client::commit_b3(as_bytes(genesis.commit))};
+  CO_TRY(const auto placed, co_await backend_->advance(call, std::nullopt, next, std::move(batch)));
+  co_return registry_.ledger().with([&](Ledger& ledger) -> Result<> {
+    for (std::size_t i = 0; i < metas.size(); ++i)
+      TRY_VOID(ledger.apply(metas[i].first, as_bytes(metas[i].second), placed[i].at, false));
+    return {};
+  });
+}
+
+// Leaf hashes that the log lost may be in the tiles; the last checkpoint says whether they are right.
+Task<Result<>> Home::heal_leaves(Call call) {
+  struct Broken {
+    std::set<std::uint64_t> leaves;
+    std::optional<SignedHead> checkpoint;
+    std::uint64_t size = 0;
+  };
+  const Broken broken = registry_.ledger().with(
+      [](Ledger& ledger) { return Broken{ledger.broken(), ledger.checkpoint(), ledger.size()}; });
+  if (broken.leaves.empty() || !broken.checkpoint) co_return Result<>{};
+  auto note = crypto::parse_note(broken.checkpoint->note);
+  if (!note || !crypto::is_signed_by(*note, verifier_)) co_return Result<>{};
+  auto signed_head = crypto::parse_checkpoint(note->text);
+  if (!signed_head) co_return Result<>{};
+  std::map<std::uint64_t, crypto::MerkleHash> found;
+  for (const std::uint64_t leaf : broken.leaves) {
+    const crypto::TilePlace place = crypto::tile_of(0, leaf);
+    crypto::TileId tile = place.tile;
+    tile.width = crypto::tile_width(0, tile.index, signed_head->size);
+    if (place.offset >= tile.width) continue;
+    auto bytes = co_await read_file(call, machine_,
+                                    registry_.options().directory + "/" + crypto::format_tile_path(tile),
+                                    crypto::tile_width_max * sizeof(crypto::MerkleHash));
+    if (!bytes || bytes->size() < (place.offset + 1) * sizeof(crypto::MerkleHash)) continue;
+    crypto::MerkleHash hash;
+    std::memcpy(hash.data(), bytes->data() + place.offset * sizeof hash, sizeof hash);
+    found.emplace(leaf, hash);
+  }
+  const bool healed = registry_.ledger().with(
+      [&](Ledger& ledger) { return ledger.heal(found, signed_head->size, signed_head->root); });
+  if (!healed) log_.error("the tree has leaves that are lost: nothing is proved beyond them");
+  co_return Result<>{};
+}
+
+// From HEAD back to the last checkpoint everything is read again before anybody is served.
+Task<Result<>> Home::validate_tail(Call call) {
+  struct Tail {
+    std::uint64_t from = 0, size = 0;
+    std::optional<SignedHead> checkpoint;
+    std::optional<crypto::MerkleHash> root;
+  };
+  const Tail tail = registry_.ledger().with([](Ledger& ledger) {
+    Tail out;
+    out.size = ledger.size();
+    out.checkpoint = ledger.checkpoint();
+    out.from = out.checkpoint ? out.checkpoint->size : ledger.first_kept();
+    out.from = std::max(out.from, ledger.first_kept());
+    if (out.checkpoint && out.checkpoint->size <= ledger.provable())
+      out.root = ledger.tree().root_at(out.checkpoint->size);
+    return out;
+  });
+  const auto bad = [&](std::uint64_t version, const char* why) {
+    log_.error("a version is damaged", {{"version", version}, {"why", why}});
+    registry_.ledger().with([&](Ledger& ledger) { ledger.mark_bad(version, why); });
+  };
+  if (tail.root) {
+    const auto note = crypto::parse_note(tail.checkpoint->note);
+    const auto signed_head =
+        note ? crypto::parse_checkpoint(note->text) : fail(ErrorCode::malformed, "no note");
+    if (!signed_head || !crypto::is_signed_by(*note, verifier_) ||
+        signed_head->size != tail.checkpoint->size || signed_head->root != *tail.root)
+      bad(tail.checkpoint->size - 1, "the last checkpoint does not fit the log");
+  }
+  Address prev;
+  for (std::uint64_t version = tail.from; version < tail.size; ++version) {
+    const bool known = registry_.ledger().with([&](Ledger& ledger) {
+      if (version > 0) prev = ledger.version(version - 1).commit_b3;
+      return ledger.bad().contains(version);
+    });
+    if (known) continue;
+    auto commit = co_await port_->read_commit(call, version);
+    if (!commit && commit.error().code != ErrorCode::integrity) co_return fail(commit.error());
+    const auto decoded =
+        commit ? client::decode_commit(as_bytes(*commit)) : Result<client::Commit>(fail(commit.error()));
+    if (!decoded || decoded->version != version || (version > 0 && decoded->prev != prev))
+      bad(version, "its commit does not follow the one before it");
+  }
+  co_return Result<>{};
+}
+
+Task<Result<>> Home::close(Call call) {
+  closed_ = true;
+  registry_.status_.open = false;
+  while (!pending_.empty()) complete(pending_.pop_front(), {ErrorCode::draining, "the registry is closed"});
+  if (!backend_) co_return Result<>{};
+  if (!backend_->fenced())
+    if (auto written = co_await write_snapshot(call); !written)
+      log_.warn("the snapshot was not written: the next start reads more of the log",
+                {{"why", written.error().context}});
+  port_.reset();
+  co_return co_await backend_->log().close(call);
+}
+
+Task<Result<>> Home::write_snapshot(Call call) {
+  const store::LogPoint point = backend_->log().end();
+  if (point.sequence == snapshot_at_) co_return Result<>{};
+  std::optional<std::string> bytes = registry_.ledger().with([&](Ledger& ledger) {
+    return ledger.broken().empty() ? std::optional(ledger.encode(point)) : std::nullopt;
+  });
+  if (!bytes) co_return Result<>{};
+  CO_TRY_VOID(
+      co_await replace_file(call, machine_, registry_.options().directory + "/state", std::move(*bytes)));
+  snapshot_at_ = point.sequence;
+  co_return Result<>{};
+}
+
+void Home::publish_status() {
+  Status& status = registry_.status_;
+  registry_.ledger().with([&](Ledger& ledger) {
+    status.versions = ledger.size();
+    status.first_kept = ledger.first_kept();
+    status.pending = ledger.pending().size();
+    status.bad = ledger.bad().size();
+    status.verified = ledger.verified();
+    if (ledger.checkpoint()) {
+      status.checkpoint_at = ledger.checkpoint()->at.ms;
+      status.checkpoint_size = ledger.checkpoint()->size;
+    }
+  });
+  std::uint64_t bytes = 0, count = 0;
+  for (const store::SegmentInfo& segment : backend_->log().segments()) bytes += segment.size, ++count;
+  status.log_bytes = bytes;
+  status.segments = count;
+}
+
+void Home::fence(const char* why) noexcept {
+  if (registry_.status_.fenced.exchange(true)) return;
+  log_.error("writes are fenced until the next start", {{"why", why}});
+}
+
+Ulid Home::new_id() noexcept {
+  std::array<std::uint64_t, 2> random{};
+  machine_.entropy.fill(std::as_writable_bytes(std::span(random)));
+  return make_ulid(now_wall(), random[0], random[1]);
+}
+
+Task<Result<Outcome>> Home::submit(Call call, std::unique_ptr<Mutation> mutation) {
+  mutation->who = "local";
+  return port_->submit(call, std::move(mutation), registry_.chores_);
+}
+
+// Proposals whose time is over.
+Task<Result<>> Home::sweep_once(Call call) {
+  const WallTime now = now_wall();
+  const bool any = registry_.ledger().with([&](Ledger& ledger) {
+    return std::ranges::any_of(ledger.pending(), [&](const auto& one) { return one.second.expires <= now; });
+  });
+  if (!any) co_return Result<>{};
+  CO_TRY_VOID(co_await submit(call, std::make_unique<Mutation>(Mutation::Kind::expire)));
+  co_return Result<>{};
+}
+
+Task<> Home::sweep_loop(Call call) {
+  while (co_await sleep_for(call, Duration::seconds(10)))
+    if (auto swept = co_await sweep_once(call); !swept && !call.stopped())
+      log_.warn("expired proposals were not swept", {{"why", swept.error().context}});
+}
+
+}  // namespace cairn::registry

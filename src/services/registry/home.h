@@ -1,0 +1,124 @@
+// Home: the part of a registry that lives on its home shard. Its committer is the only writer of the log, of
+// the ledger and of HEAD; the other tasks ask it like everybody else.
+//
+//   [H-1] Order of a change: decide → append → sync → ledger → answer → tell. What was answered or told
+//         survives any crash.
+//   [H-2] HEAD moves only by compare-and-set on {version, commit_b3}, one version at a time.
+//   [H-3] A commit has approvals of at least m signers who are in force at the head it follows.
+//   [H-4] Every change that was asked for, accepted or refused, leaves a record.
+//   [H-5] A checkpoint is signed only over commits that are durable and were read back from the disk.
+//   [H-6] The committer waits for the disk alone: not for a reader, the publisher, or another task.
+#pragma once
+
+#include <deque>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "client/chain_verifier.h"
+#include "crypto/signed_note.h"
+#include "crypto/tile.h"
+#include "io/machine.h"
+#include "observe/log.h"
+#include "runtime/mpsc.h"
+#include "services/registry/backend.h"
+#include "services/registry/mutation.h"
+#include "services/registry/registry.h"
+
+namespace cairn::registry {
+
+class Home final : public store::Replay {
+ public:
+  Home(Registry& registry, io::Machine& machine, observe::Logger log);
+  ~Home() override;
+
+  // Cancel: partial — as after a crash.
+  Task<Result<>> open(Call call);
+  // Precondition: its tasks have ended. What waits is refused. Cancel: partial — as after a crash.
+  Task<Result<>> close(Call call);
+
+  // --- tasks
+  Task<> commit_loop(Call call);
+  Task<> sweep_loop(Call call);
+  Task<> checkpoint_loop(Call call);
+  Task<> prune_loop(Call call);
+  Task<> verify_loop(Call call);
+
+  // One round of a task, for tests.
+  Task<Result<>> sweep_once(Call call);
+  Task<Result<>> checkpoint_once(Call call);
+  Task<Result<bool>> prune_once(Call call);
+  // Goes on for at most `most` versions; whether it came to the head.
+  Task<Result<bool>> verify_some(Call call, std::uint64_t most);
+  Task<Result<>> write_snapshot(Call call);
+
+  void enqueue(Mutation& mutation) noexcept;
+  io::Machine& machine() noexcept { return machine_; }
+  void set_retention(const Retention& retention) noexcept { retention_ = retention; }
+  void set_checkpoint_interval(Duration interval) noexcept { checkpoint_interval_ = interval; }
+  // Whom a checkpoint's reader must believe.
+  const crypto::NoteVerifier& verifier() const noexcept { return verifier_; }
+
+  Task<Result<>> on_record(Call call, store::Entry entry) override;
+  Task<Result<>> on_damage(Call call, store::Damage damage) override;
+
+ private:
+  struct Group;
+  enum class Planned : std::uint8_t { joined, answered };
+
+  // --- home.cpp
+  Task<Result<>> open_log(Call call, bool with_snapshot, bool& again);
+  Task<Result<>> import_genesis(Call call);
+  Task<Result<>> validate_tail(Call call);
+  Task<Result<>> heal_leaves(Call call);
+  void publish_status();
+  void fence(const char* why) noexcept;
+  Task<Result<Outcome>> submit(Call call, std::unique_ptr<Mutation> mutation);
+
+  // --- committer.cpp
+  Task<> commit_group(Call call);
+  Task<Result<>> write_group(Call call, Group& group);
+  Result<Planned> plan(Ledger& ledger, Mutation& mutation, Group& group);
+  Result<Planned> plan_propose(Ledger& ledger, Mutation& mutation, Group& group);
+  Result<Planned> plan_approve(Ledger& ledger, Mutation& mutation, Group& group);
+  Result<Planned> plan_commit(Ledger& ledger, Mutation& mutation, Group& group);
+  Result<Planned> plan_chore(Ledger& ledger, Mutation& mutation, Group& group);
+  void complete(Mutation& mutation) noexcept;
+  void complete(Mutation& mutation, const Error& error) noexcept;
+  WallTime now_wall() const noexcept { return machine_.shard.wall(); }
+  Ulid new_id() noexcept;
+
+  // --- checkpointer.cpp
+  Task<Result<>> write_tiles(Call call, std::uint64_t size);
+  Task<Result<>> write_tile(Call call, crypto::TileId tile, std::string bytes, std::uint64_t before);
+
+  // --- pruner.cpp
+  std::uint64_t prune_limit(const Ledger& ledger) const;
+  Task<Result<bool>> prune_segment(Call call, store::SegmentInfo segment);
+
+  // --- verifier.cpp
+  Task<Result<std::unique_ptr<client::ChainVerifier>>> resume_verifier(Call call, std::uint64_t version);
+
+  Registry& registry_;
+  io::Machine& machine_;
+  observe::Logger log_;
+  std::unique_ptr<EmbeddedBackend> backend_;
+  std::unique_ptr<Port> port_;  // of this shard, for reading back
+  crypto::NoteVerifier verifier_;
+  Retention retention_;
+  Duration checkpoint_interval_;
+  List<Mutation, MutationLink> pending_;
+  WaitList arrived_, committed_;
+  std::optional<Ledger> replaying_;
+  std::vector<store::Damage> damage_;
+  std::unique_ptr<Mpsc<std::uint64_t>> retention_commands_;
+  std::uint64_t snapshot_at_ = 0;          // sequence of the last snapshot
+  std::optional<std::uint64_t> tiles_at_;  // size up to which tiles are on disk; none: not looked yet
+  std::unique_ptr<client::ChainVerifier> deep_;
+  std::optional<std::uint64_t> deep_from_;  // where it goes on; none: where a checkpoint says
+  bool closed_ = false;
+};
+
+}  // namespace cairn::registry

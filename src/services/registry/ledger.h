@@ -1,0 +1,198 @@
+// Ledger: what the records of a registry add up to, in memory: head, versions, items, proposals, tree. Pure:
+// it reads no file and no clock. The same apply() takes in a record that was just made durable and one that
+// is replayed, so that a state made anew equals the one that was kept.
+//
+//   Versions grow by one; version v's commit names version v - 1's commit_b3.
+//   A proposal becomes at most one version; whatever ended it, it never commits after that.
+//   Every pending proposal follows the present head: a commit ends all others.
+//   An item is known as long as a kept version or a pending proposal has it.
+//   Leaf v of the tree is version v's commit, also when the version was pruned.
+#pragma once
+
+#include <deque>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "client/descriptor_set.h"
+#include "crypto/merkle.h"
+#include "services/registry/hash_of_hash.h"
+#include "services/registry/record.h"
+#include "store/log.h"
+
+namespace cairn::registry {
+
+// Where a record's meta is.
+struct Place {
+  store::Position at;
+  std::uint32_t meta_size = 0;  // 0: it is not there any more
+  friend bool operator==(const Place&, const Place&) = default;
+};
+
+struct Head {
+  std::uint64_t version = 0;
+  Address payload_b3, commit_b3;
+  WallTime committed_at{};
+  friend bool operator==(const Head&, const Head&) = default;
+};
+
+struct VersionEntry {
+  Address payload_b3, commit_b3;
+  WallTime committed_at{};
+  Place commit, payload;    // the commit's and the proposal's record
+  bool superseded = false;  // by the next version
+  bool full = false;        // its list stands alone: no version after it refers to one before it
+  friend bool operator==(const VersionEntry&, const VersionEntry&) = default;
+};
+
+struct ItemEntry {
+  Place place;
+  std::uint64_t last_version = 0;  // the last that has it, if one ever had
+  std::uint32_t proposals = 0;     // pending ones that have it
+  bool committed = false;
+};
+
+struct Pending {
+  Ulid id;
+  std::string who;
+  WallTime at{}, expires{};
+  Address payload_b3;
+  client::DescriptorSet set;  // without its items
+  std::vector<Hash> items;
+  bool full = false;     // as a version's
+  bool readable = true;  // its list could be made out
+  Place place;
+  std::vector<client::Approval> approvals;
+};
+
+// What became of a proposal that is not pending any more.
+enum class Ended : std::uint8_t { stale, expired };
+
+struct LedgerLimits {
+  std::size_t pending = 1024;
+  std::size_t pending_items = std::size_t{2} << 20;  // over all pending proposals
+  std::size_t remembered = 65536;                    // proposals that ended without a commit
+};
+
+// The last checkpoint, and where its record is.
+struct SignedHead {
+  std::string note;
+  std::uint64_t size = 0;
+  WallTime at{};
+  store::Position place;
+};
+
+// Whether an item says who may approve.
+bool is_governor(ByteView item);
+
+class Ledger {
+ public:
+  // --- the chain
+  bool empty() const noexcept { return versions_.empty(); }
+  std::uint64_t size() const noexcept { return versions_.size(); }
+  std::uint64_t first_kept() const noexcept { return first_kept_; }
+  Head head() const;                          // precondition: not empty
+  Head head_of(std::uint64_t version) const;  // precondition: version < size()
+  const VersionEntry& version(std::uint64_t version) const { return versions_[version]; }
+  const std::vector<Hash>& head_items() const noexcept { return head_items_; }
+  // The version whose list later ones refer to, and that list.
+  std::uint64_t base() const noexcept { return base_; }
+  const std::vector<Hash>& base_items() const noexcept { return base_items_; }
+  // Of the head; nobody (m = 0) when the head cannot be read.
+  const client::Governance& governance() const noexcept { return governance_; }
+  const std::vector<std::string>& governors() const noexcept { return governors_; }
+  const crypto::MerkleTree& tree() const noexcept { return tree_; }
+  // Trees beyond this size cannot be proved: a leaf is not known. size() when all are.
+  std::uint64_t provable() const noexcept { return broken_.empty() ? size() : *broken_.begin(); }
+
+  // --- proposals
+  const std::map<Ulid, Pending>& pending() const noexcept { return pending_; }
+  const Pending* find_pending(const Ulid& id) const;
+  std::optional<std::uint64_t> find_committed(const Ulid& id) const;
+  std::optional<Ended> find_ended(const Ulid& id) const;
+  std::size_t pending_items() const noexcept { return pending_items_; }
+  const ItemEntry* find_item(const Hash& hash) const;
+
+  // --- checkpoints
+  const std::optional<SignedHead>& checkpoint() const noexcept { return checkpoint_; }
+  std::uint64_t verified() const noexcept { return verified_; }
+
+  // --- damage
+  // Versions whose bytes were found bad, and why.
+  const std::map<std::uint64_t, std::string>& bad() const noexcept { return bad_; }
+  void mark_bad(std::uint64_t version, std::string why) { bad_.emplace(version, std::move(why)); }
+  // Versions with a record in these bytes of a segment are bad.
+  void mark_damage(const store::Damage& damage);
+  // Leaves that no record could tell.
+  const std::set<std::uint64_t>& broken() const noexcept { return broken_; }
+  // Gives them from elsewhere; they are taken only if the tree then has `root` at `size`.
+  bool heal(const std::map<std::uint64_t, crypto::MerkleHash>& leaves, std::uint64_t size,
+            const crypto::MerkleHash& root);
+
+  // --- taking in. `moved`: a copy that retention made of an older record. `integrity` when it does not
+  // follow from what was before.
+  Result<> apply(std::uint8_t kind, ByteView meta, store::Position at, bool moved);
+  // After a replay: what was copied behind those that need it is in its place now; what is still missing is
+  // damage.
+  void settle();
+
+  // --- retention
+  // The highest version up to `limit` before which everything could go, and the segments below which nothing
+  // but items is then needed.
+  struct Cut {
+    std::uint64_t below = 0;
+    std::uint32_t segments_below = 0;
+  };
+  Cut cut_at(std::uint64_t limit) const;
+  // Whether a record at this place must be copied before its segment goes.
+  bool needs(std::uint8_t kind, ByteView meta, store::Position at) const;
+  // Whether something that is kept lies in the segment.
+  bool points_into(std::uint32_t segment) const;
+  // Items that said who may approve the first kept version, if those before it are gone.
+  const std::vector<std::string>& floor_governors() const noexcept { return floor_governors_; }
+
+  // --- the snapshot. Nothing when the bytes are not one.
+  std::string encode(const store::LogPoint& point) const;
+  static std::optional<std::pair<Ledger, store::LogPoint>> decode(ByteView bytes);
+
+ private:
+  friend struct LedgerFields;
+  Result<> apply_item(ByteView meta, Place place, bool moved);
+  Result<> apply_proposal(ByteView meta, Place place);
+  Result<> apply_approval(ByteView meta);
+  Result<> apply_commit(ByteView meta, Place place);
+  Result<> apply_pruned(ByteView meta);
+  void take_gap(std::uint64_t until, const Address& prev);
+  void take_items(const Pending& pending, std::uint64_t version);
+  void end(const Ulid& id, Ended how);
+  void release_items(const Pending& pending);
+  void take_governance();
+  void fill_tree(const std::map<std::uint64_t, crypto::MerkleHash>& leaves);
+
+  std::vector<VersionEntry> versions_;
+  std::uint64_t first_kept_ = 0;
+  std::vector<Hash> head_items_;
+  std::uint64_t base_ = 0;
+  std::vector<Hash> base_items_;
+  client::Governance governance_;
+  std::vector<std::string> governors_;          // items of the head that say who may approve
+  std::map<Hash, std::string> governor_items_;  // all that are known
+  std::vector<std::string> floor_governors_;
+  std::unordered_map<Hash, ItemEntry, HashOfHash> items_;
+  crypto::MerkleTree tree_;
+  std::map<Ulid, Pending> pending_;
+  std::size_t pending_items_ = 0;
+  std::map<Ulid, std::uint64_t> committed_;
+  std::map<Ulid, Ended> ended_;
+  std::deque<Ulid> ended_order_;
+  std::optional<SignedHead> checkpoint_;
+  std::uint64_t verified_ = 0;
+  std::map<std::uint64_t, std::string> bad_;
+  std::set<std::uint64_t> broken_;
+  std::map<std::uint64_t, crypto::MerkleHash> found_leaves_;  // of broken ones, until settle()
+};
+
+}  // namespace cairn::registry

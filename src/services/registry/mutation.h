@@ -1,0 +1,80 @@
+// Mutation: one change of a registry on its way from the shard that asks to the committer, and back.
+//   [M-1] It is completed exactly once, on the shard that asked, or dropped there if nobody waits any more.
+//   [M-2] One that was withdrawn before the committer took it is never begun.
+#pragma once
+
+#include <atomic>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "runtime/list.h"
+#include "runtime/mailbox.h"
+#include "runtime/permits.h"
+#include "runtime/waiter.h"
+#include "services/registry/ledger.h"
+
+namespace cairn::registry {
+
+class Home;
+
+struct Outcome {
+  Head head;             // of a commit; else of the present
+  bool existed = false;  // it had been committed before
+  Ulid id;
+  client::DescriptorSet set;  // of a proposal
+  std::string payload;        // its bytes
+  Address payload_b3;
+  WallTime expires{};
+  std::size_t approvals = 0;
+  unsigned m = 0;
+  std::size_t n = 0;
+};
+
+struct MutationLink : Link {};
+
+struct Mutation : MailItem, MutationLink {
+  enum class Kind : std::uint8_t {
+    propose,       // draft, items
+    approve,       // id, approval; its signature is good under `signer_key` over `payload_b3`
+    commit,        // id
+    supersede,     // id
+    refuse,        // op, id, hash, error: only noted, because it was refused on its shard
+    expire,        // proposals whose time is over
+    checkpoint,    // note
+    prune,         // below, governors
+    relocate,      // copies
+    segment_gone,  // segment
+  };
+  explicit Mutation(Kind what) noexcept : kind(what) {}
+
+  Kind kind;
+  std::string who;
+  Ulid id;
+  client::ProposalDraft draft;
+  std::vector<Hash> items;
+  client::Approval approval;
+  std::string signer_key;
+  Address payload_b3;
+  std::string op;
+  Error error;
+  CheckpointRecord checkpoint;
+  std::uint64_t below = 0;
+  std::vector<std::string> governors;
+  std::uint32_t segment = 0;
+  std::vector<store::Entry> copies;
+
+  Instant deadline = Instant::never();
+  std::atomic<bool> withdrawn{false};
+  Home* home = nullptr;
+  Result<Outcome> result = fail(ErrorCode::internal, "not decided");
+
+  // --- of the shard that asked
+  Mailbox* from = nullptr;
+  WaitList waiters;
+  PermitHold place;
+  bool done = false;
+  bool orphan = false;
+};
+
+}  // namespace cairn::registry

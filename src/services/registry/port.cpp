@@ -1,0 +1,325 @@
+#include "services/registry/port.h"
+
+#include <algorithm>
+
+#include "runtime/backoff.h"
+#include "runtime/wait.h"
+#include "services/registry/home.h"
+#include "services/registry/render.h"
+
+namespace cairn::registry {
+namespace {
+
+constexpr std::size_t reads_at_once = 64;
+constexpr int tries = 3;  // an item may be moved under a reader, and the disk may have a bad moment
+
+}  // namespace
+
+Port::Port(Registry& registry, io::Machine& machine)
+    : registry_(registry),
+      machine_(machine),
+      files_(machine, registry.segment_directory()),
+      reads_(machine.shard, reads_at_once),
+      committed_(machine.shard, registry.options().channel_bound) {
+  feed_.port = this;
+  feed_.deliver = [](MailItem& item) { static_cast<Feed&>(item).port->take_heads(); };
+  registry_.ports_.with([&](Registry::PortList& list) { list.ports.emplace_back(this, &machine.mailbox); });
+  registry_.ledger().with([&](Ledger& ledger) {
+    if (!ledger.empty()) head_ = ledger.head();
+  });
+}
+
+Port::~Port() {
+  registry_.ports_.with([&](Registry::PortList& list) {
+    std::erase_if(list.ports, [this](const auto& one) { return one.first == this; });
+  });
+}
+
+// --- heads
+
+void Port::push(const Head& head, Mailbox& to) {
+  const bool post = feed_.state.with([&](Feed::State& state) {
+    if (state.heads.size() >= registry_.options().channel_bound) {
+      state.heads.erase(state.heads.begin());
+      ++state.dropped;
+    }
+    state.heads.push_back(head);
+    return !std::exchange(state.posted, true);
+  });
+  if (post) to.post(feed_);
+}
+
+void Port::take_heads() {
+  std::vector<Head> heads;
+  feed_.state.with([&](Feed::State& state) {
+    heads.swap(state.heads);
+    state.posted = false;
+    registry_.status().lagged += std::exchange(state.dropped, 0);
+  });
+  for (const Head& head : heads) {
+    head_ = head;
+    // It may have been superseded.
+    if (head.version > 0) forget_version(head.version - 1);
+    (void)committed_.send(head);
+  }
+  while (!waiting_.empty()) wake(waiting_.front());
+}
+
+Task<Result<Head>> Port::wait_past(Call call, std::uint64_t version) {
+  while (head_.version <= version) CO_TRY_VOID(co_await ListWait(call, waiting_, "the next version"));
+  co_return head_;
+}
+
+// --- reads
+
+std::unexpected<Error> Port::rotten(std::uint64_t version, const char* why) {
+  const bool fresh = registry_.ledger().with([&](Ledger& ledger) {
+    const bool known = ledger.bad().contains(version);
+    ledger.mark_bad(version, why);
+    return !known;
+  });
+  if (fresh) ++registry_.status().bad;
+  return fail(ErrorCode::integrity, why);
+}
+
+// The meta of a record; whether it is right is for its reader to find out.
+Task<Result<std::string>> Port::read_record(Call call, Place place) {
+  CO_TRY(auto file, co_await files_.get(call, place.at.segment));
+  auto memory = std::make_shared<HeapBytes>(place.meta_size);
+  const std::uint64_t from = place.at.offset + store::record_header_size;
+  auto got = file->try_read_into(from, memory->room());
+  for (int attempt = 0; !got || *got < place.meta_size; ++attempt) {
+    if (attempt > 0) {
+      if (attempt == tries)
+        co_return fail(got ? Error{ErrorCode::integrity, "a record is cut off"} : got.error());
+      ++registry_.status().backoffs;
+      CO_TRY_VOID(co_await sleep_for(
+          call, Duration::millis(50 + static_cast<std::int64_t>(machine_.shard.random().below(50)))));
+    }
+    CO_TRY(Permit permit, co_await reads_.acquire(call));
+    got = co_await file->read_into(call, from, {memory->room(), memory});
+    if (got && *got < place.meta_size) break;
+  }
+  if (*got < place.meta_size) co_return fail(ErrorCode::integrity, "a record is cut off");
+  memory->fill(*got);
+  co_return std::string(as_text(std::as_const(*memory).bytes()));
+}
+
+Task<Result<std::string>> Port::read_item(Call call, Hash hash) {
+  for (int attempt = 0;; ++attempt) {
+    const Place place = registry_.ledger().with([&](Ledger& ledger) {
+      const ItemEntry* entry = ledger.find_item(hash);
+      return entry == nullptr ? Place{} : entry->place;
+    });
+    if (place.meta_size == 0) co_return fail(ErrorCode::integrity, "an item is lost");
+    auto bytes = co_await read_record(call, place);
+    // Retention may have moved it.
+    if (!bytes && bytes.error().code == ErrorCode::not_found && attempt < tries) continue;
+    if (!bytes) co_return bytes;
+    if (crypto::hash_object(as_bytes(*bytes)).bytes != hash)
+      co_return fail(ErrorCode::integrity, "an item does not match its hash");
+    co_return bytes;
+  }
+}
+
+Task<Result<std::string>> Port::read_payload(Call call, client::DescriptorSet set, std::vector<Hash> items,
+                                             Address payload_b3) {
+  set.items.reserve(items.size());
+  for (const Hash& hash : items) {
+    CO_TRY(std::string item, co_await read_item(call, hash));
+    set.items.push_back(std::move(item));
+  }
+  std::string payload = client::encode(set);
+  if (crypto::hash_object(as_bytes(payload)) != payload_b3)
+    co_return fail(ErrorCode::integrity, "the payload does not match its hash");
+  co_return payload;
+}
+
+// The items of a version whose list was written out in full.
+Task<Result<std::vector<Hash>>> Port::read_list(Call call, std::uint64_t version, Address) {
+  const Place place = registry_.ledger().with(
+      [&](Ledger& ledger) { return version < ledger.size() ? ledger.version(version).payload : Place{}; });
+  if (place.meta_size == 0) co_return fail(ErrorCode::integrity, "the list it refers to is lost");
+  CO_TRY(const std::string meta, co_await read_record(call, place));
+  ProposalRecord record;
+  CO_TRY_VOID(decode(as_bytes(meta), record));
+  auto items = record.list.base ? std::nullopt : expand(record.list, {});
+  if (!items) co_return fail(ErrorCode::integrity, "the list it refers to is another");
+  co_return std::move(*items);
+}
+
+Task<Result<std::string>> Port::read_commit(Call call, std::uint64_t version) {
+  struct Found {
+    bool pruned = false;
+    VersionEntry entry;
+  };
+  CO_TRY(const Found found, registry_.ledger().with([&](Ledger& ledger) -> Result<Found> {
+    if (version >= ledger.size())
+      return fail(ErrorCode::not_found, "there is no such version yet", Side::client);
+    if (version < ledger.first_kept())
+      return fail(ErrorCode::pruned, "this version is no longer kept", Side::client);
+    return Found{false, ledger.version(version)};
+  }));
+  if (found.entry.commit.meta_size == 0)
+    co_return fail(ErrorCode::integrity, "the commit is lost from the log");
+  CO_TRY(const std::string meta, co_await read_record(call, found.entry.commit));
+  CommitRecord record;
+  if (!decode(as_bytes(meta), record) || client::commit_b3(as_bytes(record.commit)) != found.entry.commit_b3)
+    co_return rotten(version, "the commit does not match its hash");
+  co_return std::move(record.commit);
+}
+
+void Port::forget_version(std::uint64_t version) noexcept {
+  const auto found = kept_.find(version);
+  if (found == kept_.end()) return;
+  const ArtifactPtr& artifact = *found->second;
+  kept_size_ -= artifact->payload.size() + artifact->commit.size() + artifact->json.size();
+  order_.erase(found->second);
+  kept_.erase(found);
+}
+
+ArtifactPtr Port::find_version(std::uint64_t version) noexcept {
+  const auto found = kept_.find(version);
+  if (found == kept_.end()) return nullptr;
+  order_.splice(order_.begin(), order_, found->second);
+  return *found->second;
+}
+
+Task<Result<ArtifactPtr>> Port::read_version(Call call, std::uint64_t version) {
+  auto artifact = std::make_shared<Artifact>();
+  CO_TRY(const VersionEntry entry, registry_.ledger().with([&](Ledger& ledger) -> Result<VersionEntry> {
+    if (version >= ledger.size())
+      return fail(ErrorCode::not_found, "there is no such version yet", Side::client);
+    if (version < ledger.first_kept())
+      return fail(ErrorCode::pruned, "this version is no longer kept", Side::client);
+    if (ledger.bad().contains(version)) return fail(ErrorCode::integrity, "this version was found damaged");
+    artifact->head = ledger.head_of(version);
+    artifact->superseded = ledger.version(version).superseded;
+    return ledger.version(version);
+  }));
+  const auto bad = [&](const Error& error) -> std::unexpected<Error> {
+    // Its segment went while we looked.
+    if (error.code == ErrorCode::not_found)
+      return fail(ErrorCode::pruned, "this version is no longer kept", Side::client);
+    if (error.code != ErrorCode::integrity) return fail(error);
+    return rotten(version, error.context);
+  };
+  auto commit_meta = co_await read_record(call, entry.commit);
+  if (!commit_meta) co_return bad(commit_meta.error());
+  CommitRecord commit;
+  if (!decode(as_bytes(*commit_meta), commit) ||
+      client::commit_b3(as_bytes(commit.commit)) != entry.commit_b3)
+    co_return rotten(version, "the commit does not match its hash");
+  auto proposal_meta = co_await read_record(call, entry.payload);
+  if (!proposal_meta) co_return bad(proposal_meta.error());
+  ProposalRecord proposal;
+  if (auto decoded = decode(as_bytes(*proposal_meta), proposal); !decoded) co_return bad(decoded.error());
+  std::vector<Hash> base;
+  if (proposal.list.base) {
+    if (!base_ || base_version_ != *proposal.list.base) {
+      auto list = co_await read_list(call, *proposal.list.base, entry.payload_b3);
+      if (!list) co_return bad(list.error());
+      base_ = std::make_shared<const std::vector<Hash>>(std::move(*list));
+      base_version_ = *proposal.list.base;
+    }
+    base = *base_;
+  }
+  auto items = expand(proposal.list, base);
+  if (!items) co_return rotten(version, "its list points nowhere");
+  auto payload = co_await read_payload(call, std::move(proposal.set), std::move(*items), entry.payload_b3);
+  if (!payload) co_return bad(payload.error());
+  artifact->commit = std::move(commit.commit);
+  artifact->payload = std::move(*payload);
+  artifact->json = render(*artifact);
+  forget_version(version);
+  order_.push_front(artifact);
+  kept_[version] = order_.begin();
+  kept_size_ += artifact->payload.size() + artifact->commit.size() + artifact->json.size();
+  while (kept_size_ > kept_bytes && order_.size() > 1) forget_version(order_.back()->head.version);
+  co_return ArtifactPtr(artifact);
+}
+
+// --- changes
+
+Task<Result<Outcome>> Port::propose(Call call, std::string who, client::ProposalDraft draft) {
+  auto mutation = std::make_unique<Mutation>(Mutation::Kind::propose);
+  mutation->who = std::move(who);
+  for (const std::string& item : draft.items)
+    mutation->items.push_back(crypto::hash_object(as_bytes(item)).bytes);
+  mutation->draft = std::move(draft);
+  return submit(call, std::move(mutation), registry_.proposals_);
+}
+
+Task<Result<Outcome>> Port::approve(Call call, std::string who, Ulid id, client::Approval approval) {
+  auto mutation = std::make_unique<Mutation>(Mutation::Kind::approve);
+  mutation->who = std::move(who);
+  mutation->id = id;
+  // The signature is checked here, where it holds up this shard only. The committer makes sure that the key
+  // is still the signer's when it counts.
+  struct Asked {
+    bool pending = false;
+    Address payload_b3;
+    std::optional<client::Signer> signer;
+  };
+  const Asked asked = registry_.ledger().with([&](Ledger& ledger) {
+    Asked out;
+    if (const Pending* pending = ledger.find_pending(id)) {
+      out.pending = true;
+      out.payload_b3 = pending->payload_b3;
+    }
+    if (const client::Signer* signer = ledger.governance().find(approval.signer_id)) out.signer = *signer;
+    return out;
+  });
+  mutation->payload_b3 = asked.payload_b3;
+  if (asked.pending &&
+      (!asked.signer || !client::verify_approval(approval, *asked.signer, asked.payload_b3))) {
+    mutation->kind = Mutation::Kind::refuse;
+    mutation->op = "approve";
+    mutation->error = {ErrorCode::invalid_sig,
+                       asked.signer ? "the signature is not this signer's over this payload"
+                                    : "the signer is not in the signer set",
+                       Side::client};
+  }
+  if (asked.signer) mutation->signer_key = asked.signer->key;
+  mutation->approval = std::move(approval);
+  return submit(call, std::move(mutation), registry_.approvals_);
+}
+
+Task<Result<Outcome>> Port::commit(Call call, std::string who, Ulid id, bool supersede) {
+  auto mutation = std::make_unique<Mutation>(supersede ? Mutation::Kind::supersede : Mutation::Kind::commit);
+  mutation->who = std::move(who);
+  mutation->id = id;
+  return submit(call, std::move(mutation), registry_.commits_);
+}
+
+// NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the registry's
+Task<Result<Outcome>> Port::submit(Call call, std::unique_ptr<Mutation> mutation, Permits& queue) {
+  auto place = queue.try_hold();
+  if (!place) co_return fail(ErrorCode::busy, "too many changes wait for the disk");
+  mutation->place = std::move(*place);
+  mutation->home = registry_.home_.get();
+  mutation->from = &machine_.mailbox;
+  mutation->deadline = call.deadline();
+  Mutation& sent = *mutation;
+  sent.deliver = [](MailItem& item) {
+    auto& self = static_cast<Mutation&>(item);
+    self.home->enqueue(self);
+  };
+  if (registry_.home_mailbox_ == &machine_.mailbox)
+    sent.home->enqueue(sent);
+  else
+    registry_.home_mailbox_->post(sent);
+  while (!sent.done) {
+    auto waited = co_await ListWait(call, sent.waiters, "change");
+    if (sent.done) break;
+    if (waited) continue;
+    // It goes on without us, or not at all; whoever completes it drops it.
+    sent.withdrawn = true;
+    sent.orphan = true;
+    (void)mutation.release();
+    co_return fail(waited.error());
+  }
+  co_return std::move(sent.result);
+}
+
+}  // namespace cairn::registry

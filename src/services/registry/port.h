@@ -1,0 +1,103 @@
+// Port: one shard's way to a registry: heads as they come, verified reads, and changes that are answered when
+// durable.
+#pragma once
+
+#include <cstdint>
+#include <list>
+#include <memory>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "runtime/broadcast.h"
+#include "runtime/semaphore.h"
+#include "services/registry/mutation.h"
+#include "services/registry/registry.h"
+
+namespace cairn::registry {
+
+// A version as it is kept: canonical bytes that were checked against their hashes.
+struct Artifact {
+  Head head;
+  std::string commit, payload;
+  bool superseded = false;
+  std::string json;  // as it is answered
+};
+using ArtifactPtr = std::shared_ptr<const Artifact>;
+
+class Port {
+ public:
+  Port(Registry& registry, io::Machine& machine);
+  ~Port();
+  Port(const Port&) = delete;
+  Port& operator=(const Port&) = delete;
+
+  Registry& registry() noexcept { return registry_; }
+
+  // --- heads, as this shard has been told
+  const Head& head() const noexcept { return head_; }
+  // Every head since it was made, in order; a slow receiver misses some and is told.
+  Broadcast<Head>& committed() noexcept { return committed_; }
+  // Waits until the head is past `version`. Cancel: clean.
+  Task<Result<Head>> wait_past(Call call, std::uint64_t version);
+
+  // --- reads. Cancel: clean.
+  // `not_found`, `pruned`, or `integrity` when its bytes do not match their hashes: it is marked as bad.
+  Task<Result<ArtifactPtr>> read_version(Call call, std::uint64_t version);
+  // From the memory of recent reads only.
+  ArtifactPtr find_version(std::uint64_t version) noexcept;
+  // The bytes of a pending proposal's payload.
+  Task<Result<std::string>> read_payload(Call call, client::DescriptorSet set, std::vector<Hash> items,
+                                         Address payload_b3);
+  // The commit's bytes alone, checked.
+  Task<Result<std::string>> read_commit(Call call, std::uint64_t version);
+
+  // --- changes. Answered when durable. Cancel: partial — one that was begun may still be done.
+  Task<Result<Outcome>> propose(Call call, std::string who, client::ProposalDraft draft);
+  Task<Result<Outcome>> approve(Call call, std::string who, Ulid id, client::Approval approval);
+  Task<Result<Outcome>> commit(Call call, std::string who, Ulid id, bool supersede);
+  Task<Result<Outcome>> submit(Call call, std::unique_ptr<Mutation> mutation, Permits& queue);
+
+  void forget_segment(std::uint32_t segment) noexcept { files_.forget(segment); }
+
+ private:
+  friend class Registry;
+  // Heads on their way from the committer to this shard.
+  struct Feed : MailItem {
+    Port* port = nullptr;
+    struct State {
+      std::vector<Head> heads;
+      bool posted = false;
+      std::uint64_t dropped = 0;
+    };
+    Guarded<State, feed_rank> state;
+  };
+  void forget_version(std::uint64_t version) noexcept;
+  void push(const Head& head, Mailbox& to);
+  void take_heads();
+  Task<Result<std::string>> read_record(Call call, Place place);
+  Task<Result<std::string>> read_item(Call call, Hash hash);
+  Task<Result<std::vector<Hash>>> read_list(Call call, std::uint64_t version, Address payload_b3);
+  std::unexpected<Error> rotten(std::uint64_t version, const char* why);
+
+  static constexpr std::uint64_t kept_bytes = 8u << 20;
+
+  Registry& registry_;
+  io::Machine& machine_;
+  store::SegmentFiles files_;
+  Semaphore reads_;
+  Head head_;
+  Broadcast<Head> committed_;
+  WaitList waiting_;
+  Feed feed_;
+  // Recent versions, the least recently used goes first.
+  std::list<ArtifactPtr> order_;
+  std::unordered_map<std::uint64_t, std::list<ArtifactPtr>::iterator> kept_;
+  std::uint64_t kept_size_ = 0;
+  // The last lists that were written out in full.
+  std::uint64_t base_version_ = 0;
+  std::shared_ptr<const std::vector<Hash>> base_;
+};
+
+}  // namespace cairn::registry

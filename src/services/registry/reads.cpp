@@ -1,0 +1,462 @@
+// Reads: head, versions, ranges, proofs, tiles, proposals, the stream. What never changes says so.
+#include <charconv>
+
+#include "codec/base64.h"
+#include "codec/json_writer.h"
+#include "crypto/tile.h"
+#include "http/conditional.h"
+#include "serve/answer.h"
+#include "services/registry/render.h"
+#include "services/registry/shard.h"
+
+namespace cairn::registry {
+
+using codec::JsonWriter;
+using http::Exchange;
+using http::FieldName;
+
+namespace {
+
+constexpr std::string_view forever = "Cache-Control: public, max-age=31536000, immutable\r\n";
+constexpr std::string_view revalidate = "Cache-Control: no-cache\r\n";
+constexpr std::uint64_t log_limit_max = 1000;
+constexpr std::uint64_t resume_max = 1024;
+constexpr std::string_view json_type = "application/json", cbor_type = "application/cbor";
+
+// What is behind the '?', strictly.
+Result<http::Query> query_of(const Exchange& exchange, std::string& room) {
+  const std::string_view raw = exchange.request().query();
+  room.resize(raw.size());
+  return http::parse_query(raw, room);
+}
+
+Result<std::uint64_t> parse_number(std::string_view text) {
+  std::uint64_t value = 0;
+  const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (text.empty() || problem != std::errc() || end != text.data() + text.size() ||
+      (text.size() > 1 && text[0] == '0'))
+    return fail(ErrorCode::malformed, "a number was expected in the query", Side::client);
+  return value;
+}
+
+// True: the conditions of the request settled it.
+bool settle_conditions(Exchange& exchange, std::string_view etag) {
+  const http::Verdict verdict = http::evaluate(exchange.request().fields, exchange.request().method,
+                                               {.etag = etag, .last_modified = {}, .exists = true});
+  if (verdict.outcome == http::Precondition::not_modified) {
+    exchange.response.status = 304;
+    return true;
+  }
+  if (verdict.outcome == http::Precondition::failed) {
+    serve::answer_error(exchange, {ErrorCode::precondition_failed, "it has another tag", Side::client});
+    return true;
+  }
+  return false;
+}
+
+template <class T>
+http::Hold hold_of(std::shared_ptr<const T> owner) {
+  return {new std::shared_ptr<const T>(std::move(owner)),
+          [](void* object) noexcept { delete static_cast<std::shared_ptr<const T>*>(object); }};
+}
+
+void write_hashes(JsonWriter& json, const std::vector<crypto::MerkleHash>& hashes) {
+  json.key("hashes").begin_array();
+  for (const crypto::MerkleHash& hash : hashes) json.value(codec::encode_base64(hash));
+  json.end_array();
+}
+
+// Heads as events. What was missed is told, and the newest is then enough to go on from.
+class HeadFeed final : public http::EventFeed {
+ public:
+  HeadFeed(Port& port, const serve::Metrics& metrics, observe::Slot slot, std::uint64_t next)
+      : port_(port), metrics_(metrics), slot_(slot), receiver_(port.committed()), next_(next) {}
+
+  Task<Result<More>> next(Call call, std::string& out) override {
+    const std::uint64_t head = port_.head().version;
+    if (next_ <= head) {
+      if (head - next_ >= resume_max) tell_lag(out, head - next_);
+      std::vector<Head> heads;
+      port_.registry().ledger().with([&](Ledger& ledger) {
+        next_ = std::max(next_, ledger.first_kept());
+        for (; next_ <= head && heads.size() < 64; ++next_) heads.push_back(ledger.head_of(next_));
+      });
+      for (const Head& one : heads) tell(out, one);
+      co_return More::yes;
+    }
+    for (;;) {
+      const auto got = co_await receiver_.recv(call);
+      if (!got && got.error().code == ErrorCode::lagged) {
+        metrics_.count_lag("committed", "connection", slot_, receiver_.missed());
+        tell_lag(out, receiver_.missed());
+        co_return More::yes;
+      }
+      if (!got && got.error().code == ErrorCode::closed) co_return More::no;
+      if (!got) co_return fail(got.error());
+      if (got->version < next_) continue;
+      next_ = got->version + 1;
+      tell(out, *got);
+      co_return More::yes;
+    }
+  }
+
+ private:
+  static void tell(std::string& out, const Head& head) {
+    std::string data;
+    JsonWriter json(data);
+    write_head(json, head);
+    json.finish();
+    http::append_event(out, "head", std::to_string(head.version), data);
+  }
+  void tell_lag(std::string& out, std::uint64_t missed) {
+    const Head head = port_.head();
+    std::string data;
+    JsonWriter json(data);
+    json.begin_object().field("missed", missed).key("head");
+    write_head(json, head);
+    json.end_object().finish();
+    http::append_event(out, "lagged", std::to_string(head.version), data);
+    next_ = head.version + 1;
+  }
+
+  Port& port_;
+  const serve::Metrics& metrics_;
+  observe::Slot slot_;
+  Broadcast<Head>::Receiver receiver_;
+  std::uint64_t next_;
+};
+
+}  // namespace
+
+bool RegistryShard::try_answer(Exchange& exchange) {
+  const auto settle = [&](const Result<>& answered) {
+    if (!answered) {
+      exchange.response.clear();
+      serve::answer_error(exchange, answered.error());
+    }
+    return true;
+  };
+  switch (exchange.route.id) {
+    case get_head:
+      return try_head(exchange);
+    case get_version:
+      if (const ArtifactPtr artifact = port_->find_version(exchange.route.at[0].number)) {
+        answer_artifact(exchange, artifact);
+        return true;
+      }
+      return false;
+    case get_log:
+      return settle(log_range(exchange));
+    case get_stream:
+      return settle(stream(exchange));
+    case get_checkpoint:
+      return settle(checkpoint(exchange));
+    case get_inclusion:
+      return settle(inclusion(exchange));
+    case get_consistency:
+      return settle(consistency(exchange));
+    default: {
+      const Result<bool> tried = try_tile(exchange);
+      return tried ? *tried : settle(fail(tried.error()));
+    }
+  }
+}
+
+// --- the head
+
+void RegistryShard::answer_head(Exchange& exchange) {
+  const Head& head = port_->head();
+  if (!head_ || head_->version != head.version) {
+    auto rendered = std::make_shared<Rendered>();
+    rendered->version = head.version;
+    rendered->etag = '"' + format_address(head.commit_b3) + '"';
+    JsonWriter json(rendered->json);
+    write_head(json, head);
+    json.finish();
+    head_ = std::move(rendered);
+  }
+  exchange.response.add_field("ETag", head_->etag);
+  exchange.response.add_lines(revalidate);
+  if (settle_conditions(exchange, head_->etag)) return;
+  // Copied: the head may change while it is sent, and it is small.
+  exchange.response.text = head_->json;
+  exchange.response.answer_text(json_type);
+}
+
+bool RegistryShard::try_head(Exchange& exchange) {
+  if (exchange.request().query().empty()) {
+    answer_head(exchange);
+    return true;
+  }
+  std::string room;
+  const auto query = query_of(exchange, room);
+  const auto after = query ? query->find("after") : std::nullopt;
+  const auto version = after ? parse_number(*after) : Result<std::uint64_t>(0);
+  const auto wait = query ? query->find("wait") : std::nullopt;
+  if (!query || !query->allow_only({"after", "wait"}) || !version || (wait && !parse_duration(*wait))) {
+    serve::answer_error(exchange, {ErrorCode::malformed, "ask with ?after=VERSION&wait=30s", Side::client});
+    return true;
+  }
+  if (after && wait && port_->head().version <= *version) return false;
+  answer_head(exchange);
+  return true;
+}
+
+// The long poll: the next head, or the present one when the time is up.
+Task<Result<>> RegistryShard::answer_later(Call call, Exchange& exchange) {
+  std::string room;
+  CO_TRY(const auto query, query_of(exchange, room));
+  CO_TRY(const std::uint64_t version, parse_number(query.find("after").value_or("0")));
+  const Duration wait = parse_duration(query.find("wait").value_or("0s")).value_or(Duration{});
+  const Call narrow = call.within(std::min(wait, serve::open_wait_max));
+  auto head = co_await port_->wait_past(narrow, version);
+  if (!head && head.error().code != ErrorCode::timeout) co_return fail(head.error());
+  answer_head(exchange);
+  co_return Result<>{};
+}
+
+Result<> RegistryShard::stream(Exchange& exchange) {
+  TRY(const auto last, http::read_last_event_id(exchange.request().fields));
+  // Whoever comes for the first time is told where things stand.
+  const std::uint64_t head = port_->head().version;
+  const std::uint64_t next = last ? std::min(*last, head) + 1 : head;
+  http::answer_events(exchange.response, std::make_unique<HeadFeed>(*port_, context_.metrics, slot_, next));
+  return {};
+}
+
+// --- versions
+
+void RegistryShard::answer_artifact(Exchange& exchange, const ArtifactPtr& artifact) {
+  http::Response& response = exchange.response;
+  const bool cbor = http::list_has(exchange.request().fields.get(FieldName::accept), cbor_type);
+  const std::string etag =
+      '"' + format_address(cbor ? artifact->head.payload_b3 : artifact->head.commit_b3) + '"';
+  response.add_field("ETag", etag);
+  response.add_lines(forever);
+  response.add_field("Vary", "Accept");
+  if (settle_conditions(exchange, etag)) return;
+  if (cbor)
+    response.answer_held(cbor_type, artifact->payload, hold_of<Artifact>(artifact));
+  else
+    response.answer_held(json_type, artifact->json, hold_of<Artifact>(artifact));
+}
+
+Task<Result<>> RegistryShard::version(Call call, Exchange& exchange) {
+  auto artifact = co_await port_->read_version(call, exchange.route.at[0].number);
+  if (!artifact && artifact.error().code == ErrorCode::pruned) {
+    answer_pruned(exchange);
+    co_return Result<>{};
+  }
+  if (!artifact && artifact.error().code == ErrorCode::integrity) shared_.metrics.integrity.at(0).add(slot_);
+  if (!artifact) co_return fail(artifact.error());
+  answer_artifact(exchange, *artifact);
+  co_return Result<>{};
+}
+
+void RegistryShard::answer_pruned(Exchange& exchange) {
+  std::string details;
+  JsonWriter json(details);
+  json.begin_object();
+  shared_.registry->ledger().with([&](Ledger& ledger) {
+    json.field("first_kept", ledger.first_kept());
+    if (ledger.checkpoint()) json.field("checkpoint", ledger.checkpoint()->note);
+  });
+  json.end_object().finish();
+  serve::answer_error(exchange, {ErrorCode::pruned, "this version is no longer kept", Side::client}, details);
+}
+
+Result<> RegistryShard::log_range(Exchange& exchange) {
+  std::string room;
+  TRY(const http::Query query, query_of(exchange, room));
+  TRY_VOID(query.allow_only({"from", "limit"}));
+  TRY(const std::uint64_t from, parse_number(query.find("from").value_or("0")));
+  TRY(const std::uint64_t limit, parse_number(query.find("limit").value_or("100")));
+  if (limit == 0 || limit > log_limit_max)
+    return fail(ErrorCode::malformed, "limit must be 1 to 1000", Side::client);
+  struct Row {
+    Head head;
+    bool superseded;
+  };
+  std::vector<Row> rows;
+  std::uint64_t size = 0, first = 0;
+  shared_.registry->ledger().with([&](Ledger& ledger) {
+    size = ledger.size(), first = ledger.first_kept();
+    for (std::uint64_t v = std::max(from, first); v < size && rows.size() < limit; ++v)
+      rows.push_back({ledger.head_of(v), ledger.version(v).superseded});
+  });
+  if (from < first) {
+    answer_pruned(exchange);
+    return {};
+  }
+  JsonWriter json(exchange.response.text);
+  json.begin_object().key("commits").begin_array();
+  for (const Row& row : rows) {
+    json.begin_object()
+        .field("version", row.head.version)
+        .field("payload_b3", format_address(row.head.payload_b3))
+        .field("commit_b3", format_address(row.head.commit_b3))
+        .field("committed_at", format_rfc3339(row.head.committed_at));
+    if (row.superseded) json.field("superseded_by", row.head.version + 1);
+    json.end_object();
+  }
+  json.end_array();
+  if (from + rows.size() < size) json.field("next", from + rows.size());
+  json.end_object().finish();
+  exchange.response.add_lines(revalidate);
+  exchange.response.answer_text(json_type);
+  return {};
+}
+
+// --- proofs
+
+Result<> RegistryShard::checkpoint(Exchange& exchange) {
+  const auto note = shared_.registry->ledger().with([](Ledger& ledger) {
+    return ledger.checkpoint() ? std::optional(ledger.checkpoint()->note) : std::nullopt;
+  });
+  if (!note) return fail(ErrorCode::not_ready, "the first checkpoint is not signed yet");
+  exchange.response.text = *note;
+  exchange.response.add_lines(revalidate);
+  exchange.response.answer_text("text/plain; charset=utf-8");
+  return {};
+}
+
+Result<std::uint64_t> RegistryShard::tree_size(const http::Query& query, std::string_view name) {
+  const std::uint64_t provable =
+      shared_.registry->ledger().with([](Ledger& ledger) { return ledger.provable(); });
+  const auto text = query.find(name);
+  TRY(const std::uint64_t size, text ? parse_number(*text) : Result<std::uint64_t>(provable));
+  if (size > provable) return fail(ErrorCode::not_found, "the tree is not that large", Side::client);
+  return size;
+}
+
+Result<> RegistryShard::inclusion(Exchange& exchange) {
+  std::string room;
+  TRY(const http::Query query, query_of(exchange, room));
+  TRY_VOID(query.allow_only({"version", "size"}));
+  const auto text = query.find("version");
+  if (!text) return fail(ErrorCode::malformed, "ask with ?version=V&size=N", Side::client);
+  TRY(const std::uint64_t index, parse_number(*text));
+  TRY(const std::uint64_t size, tree_size(query, "size"));
+  if (index >= size) return fail(ErrorCode::not_found, "the tree does not have this version", Side::client);
+  const auto hashes = shared_.registry->ledger().with(
+      [&](Ledger& ledger) { return ledger.tree().inclusion_proof(index, size); });
+  JsonWriter json(exchange.response.text);
+  json.begin_object().field("index", index).field("size", size);
+  write_hashes(json, hashes);
+  json.end_object().finish();
+  exchange.response.add_lines(query.find("size") ? forever : revalidate);
+  exchange.response.answer_text(json_type);
+  return {};
+}
+
+Result<> RegistryShard::consistency(Exchange& exchange) {
+  std::string room;
+  TRY(const http::Query query, query_of(exchange, room));
+  TRY_VOID(query.allow_only({"from", "to"}));
+  if (!query.find("from")) return fail(ErrorCode::malformed, "ask with ?from=N&to=N", Side::client);
+  TRY(const std::uint64_t from, tree_size(query, "from"));
+  TRY(const std::uint64_t to, tree_size(query, "to"));
+  if (from > to) return fail(ErrorCode::malformed, "from must not be larger than to", Side::client);
+  const auto hashes = shared_.registry->ledger().with(
+      [&](Ledger& ledger) { return ledger.tree().consistency_proof(from, to); });
+  JsonWriter json(exchange.response.text);
+  json.begin_object().field("from", from).field("to", to).field("size", to);
+  write_hashes(json, hashes);
+  json.end_object().finish();
+  exchange.response.add_lines(query.find("to") ? forever : revalidate);
+  exchange.response.answer_text(json_type);
+  return {};
+}
+
+// Tiles with hashes come from memory; false: a bundle of entries, which a worker reads.
+Result<bool> RegistryShard::try_tile(Exchange& exchange) {
+  const auto tile = crypto::parse_tile_path("tile/" + std::string(exchange.route.at[0].text));
+  if (!tile) return fail(ErrorCode::not_found, "there is no such tile", Side::client);
+  if (tile->entries) return false;
+  const bool there = shared_.registry->ledger().with([&](Ledger& ledger) {
+    if (crypto::tile_width(tile->level, tile->index, ledger.provable()) < tile->width) return false;
+    const auto nodes = ledger.tree().nodes(tile->level * crypto::tile_height,
+                                           tile->index * crypto::tile_width_max, tile->width);
+    exchange.response.text.assign(as_text(std::as_bytes(nodes)));
+    return true;
+  });
+  if (!there) return fail(ErrorCode::not_found, "there is no such tile", Side::client);
+  exchange.response.add_lines(forever);
+  exchange.response.answer_text("application/octet-stream");
+  return true;
+}
+
+Task<Result<>> RegistryShard::entries(Call call, Exchange& exchange) {
+  const auto tile = crypto::parse_tile_path("tile/" + std::string(exchange.route.at[0].text));
+  if (!tile || !tile->entries) co_return fail(ErrorCode::not_found, "there is no such tile", Side::client);
+  const bool there = shared_.registry->ledger().with(
+      [&](Ledger& ledger) { return crypto::tile_width(0, tile->index, ledger.size()) >= tile->width; });
+  if (!there) co_return fail(ErrorCode::not_found, "there is no such tile", Side::client);
+  std::string bundle;
+  const std::uint64_t first = tile->index * crypto::tile_width_max;
+  for (std::uint64_t version = first; version < first + tile->width; ++version) {
+    auto commit = co_await port_->read_commit(call, version);
+    if (!commit && commit.error().code == ErrorCode::pruned) {
+      answer_pruned(exchange);
+      co_return Result<>{};
+    }
+    if (!commit) co_return fail(commit.error());
+    crypto::append_entry(bundle, as_bytes(*commit));
+  }
+  exchange.response.text = std::move(bundle);
+  exchange.response.add_lines(forever);
+  exchange.response.answer_text("application/octet-stream");
+  co_return Result<>{};
+}
+
+// --- proposals
+
+Task<Result<>> RegistryShard::proposals(Exchange& exchange) {
+  JsonWriter json(exchange.response.text);
+  json.begin_object().key("proposals").begin_array();
+  std::vector<Ulid> ids;
+  shared_.registry->ledger().with([&](Ledger& ledger) {
+    for (const auto& [id, pending] : ledger.pending()) {
+      json.begin_object();
+      write_pending(json, pending);
+      json.end_object();
+    }
+  });
+  json.end_array().end_object().finish();
+  exchange.response.add_lines(revalidate);
+  exchange.response.answer_text(json_type);
+  co_return Result<>{};
+}
+
+Task<Result<>> RegistryShard::proposal(Call call, Exchange& exchange) {
+  const auto id = parse_ulid(exchange.route.at[0].text);
+  struct Found {
+    std::optional<Pending> pending;
+    std::optional<std::uint64_t> version;
+    bool stale = false;
+  };
+  const Found found = shared_.registry->ledger().with([&](Ledger& ledger) {
+    Found out;
+    if (!id) return out;
+    if (const Pending* pending = ledger.find_pending(*id)) out.pending = *pending;
+    out.version = ledger.find_committed(*id);
+    out.stale = ledger.find_ended(*id) == Ended::stale;
+    return out;
+  });
+  if (found.version) co_return fail(ErrorCode::conflict, "the proposal was committed", Side::client);
+  if (found.stale)
+    co_return fail(ErrorCode::chain_mismatch, "another version was committed first", Side::client);
+  if (!found.pending) co_return fail(ErrorCode::not_found, "there is no such proposal", Side::client);
+  CO_TRY(const std::string payload,
+         co_await port_->read_payload(call, found.pending->set, found.pending->items,
+                                      found.pending->payload_b3));
+  JsonWriter json(exchange.response.text);
+  json.begin_object();
+  write_pending(json, *found.pending);
+  json.field("payload", codec::encode_base64(as_bytes(payload))).end_object().finish();
+  exchange.response.add_lines(revalidate);
+  exchange.response.answer_text(json_type);
+  co_return Result<>{};
+}
+
+}  // namespace cairn::registry

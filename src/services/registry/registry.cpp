@@ -1,0 +1,51 @@
+#include "services/registry/registry.h"
+
+#include "services/registry/home.h"
+#include "services/registry/port.h"
+
+namespace cairn::registry {
+
+Registry::Registry(RegistryOptions options) : options_(std::move(options)) {}
+Registry::~Registry() = default;
+
+Task<Result<>> Registry::open(Call call, io::Machine& machine, observe::Logger log) {
+  home_mailbox_ = &machine.mailbox;
+  home_ = std::make_unique<Home>(*this, machine, log);
+  auto opened = co_await home_->open(call);
+  if (!opened) home_.reset();
+  co_return opened;
+}
+
+Task<Result<>> Registry::close(Call call) { return home_->close(call); }
+
+std::unique_ptr<Port> Registry::make_port(io::Machine& machine) {
+  return std::make_unique<Port>(*this, machine);
+}
+
+bool Registry::writable(Instant now) const noexcept {
+  if (!status_.open || status_.fenced || status_.bad > 0) return false;
+  const std::int64_t since = status_.append_since;
+  if (since != 0 && now - Instant{since} > options_.slow_sync) return false;
+  return Duration{status_.append_took} <= options_.slow_sync;
+}
+
+std::uint64_t Registry::queue_depth(std::string_view queue) const noexcept {
+  if (queue == "proposals") return proposals_.taken();
+  if (queue == "approvals") return approvals_.taken();
+  return commits_.taken();
+}
+
+void Registry::announce(const Head& head) {
+  ports_.with([&](PortList& list) {
+    for (auto& [port, mailbox] : list.ports) port->push(head, *mailbox);
+  });
+}
+
+void Registry::forget_segment(std::uint32_t segment) {
+  ports_.with([&](PortList& list) {
+    for (const auto& [port, mailbox] : list.ports)
+      (void)mailbox->try_post_call([reader = port, segment] { reader->forget_segment(segment); });
+  });
+}
+
+}  // namespace cairn::registry

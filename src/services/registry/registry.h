@@ -1,0 +1,115 @@
+// Registry: one registry of this process: what its shards share. Its home shard decides and writes (Home);
+// every shard reads and asks for changes through a Port of its own.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "client/signed_commit.h"
+#include "crypto/ed25519.h"
+#include "io/machine.h"
+#include "observe/log.h"
+#include "runtime/guarded.h"
+#include "runtime/permits.h"
+#include "services/registry/ledger.h"
+
+namespace cairn::registry {
+
+class Home;
+class Port;
+
+inline constexpr std::uint64_t queue_capacity = 512;
+inline constexpr std::size_t committed_capacity = 1024;  // unless bus.channel_bound says otherwise
+inline constexpr unsigned ledger_rank = 19;
+inline constexpr unsigned ports_rank = 18;
+inline constexpr unsigned feed_rank = 20;
+
+struct Retention {
+  enum class Policy : std::uint8_t { none, by_age, by_count, by_size };
+  Policy policy = Policy::none;
+  Duration max_age = Duration::seconds(30 * 24 * 3600);
+  std::uint64_t max_count = 10000;
+  std::uint64_t target_bytes = std::uint64_t{1} << 30;
+};
+
+struct RegistryOptions {
+  std::string directory;
+  std::uint64_t segment_size = 64u << 20;
+  std::uint64_t reserve = 8u << 20;
+  bool fsync = true;
+  Duration checkpoint_interval = Duration::seconds(600);
+  Duration slow_sync = Duration::seconds(1);
+  Retention retention;
+  Duration proposals_ttl = Duration::seconds(24 * 3600);
+  std::uint64_t proposals_max = 1024;
+  std::size_t channel_bound = committed_capacity;  // heads kept for a slow subscriber
+  client::Genesis genesis;
+  std::shared_ptr<const crypto::Ed25519Key> log_key;
+};
+
+// Numbers that any thread may read.
+struct Status {
+  std::atomic<std::uint64_t> versions{0}, first_kept{0}, pending{0}, bad{0};
+  std::atomic<std::uint64_t> log_bytes{0}, segments{0};
+  std::atomic<std::uint64_t> recoveries{0};
+  std::atomic<std::int64_t> checkpoint_at{0};  // wall ms
+  std::atomic<std::uint64_t> checkpoint_size{0};
+  std::atomic<std::int64_t> checkpoint_age{0};  // ms, looked at now and then
+  std::atomic<std::uint64_t> verified{0}, verify_passes{0};
+  std::atomic<std::int64_t> verify_took{0};   // ns, the last whole pass
+  std::atomic<std::int64_t> append_since{0};  // instant ns of the append under way; 0: none
+  std::atomic<std::int64_t> append_took{0};   // ns, the last one
+  std::atomic<std::uint64_t> committed{0}, refused{0}, cas_failed{0}, lagged{0}, backoffs{0};
+  std::atomic<std::uint64_t> prunes_skipped{0};
+  std::atomic<bool> open{false}, fenced{false};
+};
+
+class Registry {
+ public:
+  explicit Registry(RegistryOptions options);
+  ~Registry();
+  Registry(const Registry&) = delete;
+  Registry& operator=(const Registry&) = delete;
+
+  // --- on the home shard
+  // Reads the log, makes sure of HEAD. Cancel: partial — as after a crash.
+  Task<Result<>> open(Call call, io::Machine& machine, observe::Logger log);
+  Home& home() noexcept { return *home_; }
+  Task<Result<>> close(Call call);
+
+  // --- on each shard, after open
+  std::unique_ptr<Port> make_port(io::Machine& machine);
+
+  // --- from any thread
+  const RegistryOptions& options() const noexcept { return options_; }
+  Status& status() noexcept { return status_; }
+  Guarded<Ledger, ledger_rank>& ledger() noexcept { return ledger_; }
+  // Whether changes are taken and will soon be durable.
+  bool writable(Instant now) const noexcept;
+  std::string segment_directory() const { return options_.directory + "/segments"; }
+  std::uint64_t queue_depth(std::string_view queue) const noexcept;
+
+ private:
+  friend class Home;
+  friend class Port;
+  // Tells every shard of a new head; waits for none.
+  void announce(const Head& head);
+  void forget_segment(std::uint32_t segment);
+
+  RegistryOptions options_;
+  Guarded<Ledger, ledger_rank> ledger_;
+  Permits proposals_{queue_capacity}, approvals_{queue_capacity}, commits_{queue_capacity};
+  Permits chores_{64};  // of its own tasks
+  Status status_;
+  Mailbox* home_mailbox_ = nullptr;
+  std::unique_ptr<Home> home_;
+  struct PortList {
+    std::vector<std::pair<Port*, Mailbox*>> ports;
+  };
+  Guarded<PortList, ports_rank> ports_;
+};
+
+}  // namespace cairn::registry

@@ -1,0 +1,61 @@
+#include "services/registry/render.h"
+
+#include "codec/base64.h"
+
+namespace cairn::registry {
+
+using codec::JsonWriter;
+
+namespace {
+
+void write_head_fields(JsonWriter& json, const Head& head) {
+  json.field("version", head.version)
+      .field("payload_b3", format_address(head.payload_b3))
+      .field("commit_b3", format_address(head.commit_b3))
+      .field("committed_at", format_rfc3339(head.committed_at));
+}
+
+}  // namespace
+
+void write_head(JsonWriter& json, const Head& head) {
+  json.begin_object();
+  write_head_fields(json, head);
+  json.end_object();
+}
+
+std::string render(const Artifact& artifact) {
+  std::string out;
+  JsonWriter json(out);
+  json.begin_object();
+  write_head_fields(json, artifact.head);
+  const auto commit = client::decode_commit(as_bytes(artifact.commit));
+  const auto set = client::decode_descriptor_set(as_bytes(artifact.payload));
+  CHECK(commit && set);
+  json.field("prev", format_address(commit->prev));
+  if (set->supersede_of) json.field("supersedes", *set->supersede_of);
+  if (artifact.superseded) json.field("superseded_by", artifact.head.version + 1);
+  json.key("approvals").begin_array();
+  for (const client::Approval& approval : commit->approvals) client::write_approval_json(approval, json);
+  json.end_array().key("payload");
+  client::write_set_json(*set, json);
+  json.field("payload_cbor", codec::encode_base64(as_bytes(artifact.payload)))
+      .field("commit_cbor", codec::encode_base64(as_bytes(artifact.commit)));
+  json.end_object().finish();
+  return out;
+}
+
+void write_pending(JsonWriter& json, const Pending& pending) {
+  json.field("proposal_id", format_ulid(pending.id))
+      .field("version", pending.set.version)
+      .field("prev", format_address(pending.set.prev))
+      .field("payload_b3", format_address(pending.payload_b3))
+      .field("created_at", format_rfc3339(pending.set.created_at))
+      .field("expires_at", format_rfc3339(pending.expires));
+  if (pending.set.supersede_of) json.field("supersede_of", *pending.set.supersede_of);
+  if (pending.set.reason) json.field("reason", *pending.set.reason);
+  json.key("approvals").begin_array();
+  for (const client::Approval& approval : pending.approvals) client::write_approval_json(approval, json);
+  json.end_array();
+}
+
+}  // namespace cairn::registry

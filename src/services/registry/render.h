@@ -1,0 +1,18 @@
+// Heads, versions and proposals as JSON.
+#pragma once
+
+#include <string>
+
+#include "codec/json_writer.h"
+#include "services/registry/port.h"
+
+namespace cairn::registry {
+
+// {"version","payload_b3","commit_b3","committed_at"}
+void write_head(codec::JsonWriter& json, const Head& head);
+// The answer about one version. Precondition: its bytes are right.
+std::string render(const Artifact& artifact);
+// A pending proposal without its payload: the fields of an open object.
+void write_pending(codec::JsonWriter& json, const Pending& pending);
+
+}  // namespace cairn::registry

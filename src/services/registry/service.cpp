@@ -1,0 +1,197 @@
+#include "services/registry/service.h"
+
+#include <algorithm>
+
+#include "services/registry/home.h"
+#include "services/registry/shard.h"
+
+namespace cairn::registry {
+
+using http::Exchange;
+
+void Metrics::declare(observe::Registry& registry) {
+  updates = registry.counters({"registry_updates_total",
+                               "Changes that were asked for, by what became of them.",
+                               {{"result", {"committed", "accepted", "rejected"}}}});
+  integrity = registry.counters({"integrity_fail_total",
+                                 "Reads refused because stored bytes did not match.",
+                                 {{"reason", {"checksum"}}}});
+}
+
+RegistryShard::RegistryShard(Shared& shared, serve::ShardContext context)
+    : shared_(shared),
+      context_(context),
+      machine_{context.machine.shard,   context.machine.slab,
+               context.machine.network, shared.ram ? *shared.ram : context.machine.disk,
+               context.machine.entropy, context.machine.mailbox,
+               context.machine.pool,    context.machine.memory},
+      slot_(context.slot) {}
+RegistryShard::~RegistryShard() = default;
+
+// Shard 0 makes what all share and is the home.
+Task<Result<>> RegistryShard::start(Call call) {
+  const bool home = machine_.shard.index() == 0;
+  if (home) {
+    shared_.registry = std::make_unique<Registry>(shared_.options.registry);
+    CO_TRY_VOID(co_await shared_.registry->open(call, machine_, context_.log));
+  }
+  port_ = shared_.registry->make_port(machine_);
+  if (home) {
+    Home& writer = shared_.registry->home();
+    Supervisor& tasks = context_.tasks;
+    CO_TRY_VOID(tasks.start({"committer", "committer"}, [&writer](Call c) { return writer.commit_loop(c); }));
+    CO_TRY_VOID(tasks.start({"sweeper", "sweeper"}, [&writer](Call c) { return writer.sweep_loop(c); }));
+    CO_TRY_VOID(tasks.start({"checkpointer", "checkpointer"},
+                            [&writer](Call c) { return writer.checkpoint_loop(c); }));
+    CO_TRY_VOID(tasks.start({"pruner", "pruner"}, [&writer](Call c) { return writer.prune_loop(c); }));
+    CO_TRY_VOID(tasks.start({"verifier", "verifier"}, [&writer](Call c) { return writer.verify_loop(c); }));
+    CO_TRY_VOID(tasks.start({"publisher", "publisher"}, [this](Call c) { return publish_loop(c); }));
+    CO_TRY_VOID(tasks.start({"gates", "observer"}, [this](Call c) { return watch_gates(c); }));
+    context_.health.set("store", true);
+    context_.health.set("writes", shared_.registry->writable(machine_.shard.now()));
+  }
+  co_return Result<>{};
+}
+
+Task<> RegistryShard::stop(Call call) {
+  port_.reset();
+  if (machine_.shard.index() != 0 || !shared_.registry) co_return;
+  if (auto closed = co_await shared_.registry->close(call); !closed)
+    context_.log.warn("the log did not close cleanly", {{"why", closed.error().context}});
+}
+
+Task<Result<>> RegistryShard::handle(Call call, Exchange& exchange) {
+  switch (exchange.route.id) {
+    case get_version:
+      return version(call, exchange);
+    case get_tile:
+      return entries(call, exchange);
+    case list_proposals:
+      return proposals(exchange);
+    case get_proposal:
+      return proposal(call, exchange);
+    case post_proposal:
+      return propose(call, exchange);
+    case post_approval:
+      return approve(call, exchange);
+    case post_commit:
+      return commit(call, exchange);
+    default:
+      return supersede(call, exchange);
+  }
+}
+
+void RegistryShard::apply(const config::Snapshot& snapshot) {
+  if (machine_.shard.index() != 0 || !shared_.registry) return;
+  const Options options = read_options(snapshot, shared_.keys, "");
+  shared_.registry->home().set_retention(options.registry.retention);
+  shared_.registry->home().set_checkpoint_interval(options.registry.checkpoint_interval);
+}
+
+namespace {
+
+class RegistryService final : public serve::Service {
+  static constexpr std::uint64_t ram_bytes = std::uint64_t{256} << 20;
+
+  template <class F>
+  auto reader(F read) {
+    return [this, read] {
+      return shared_.registry ? static_cast<double>(read(shared_.registry->status())) : 0.0;
+    };
+  }
+
+ public:
+  RegistryService(Options options, Keys keys, Publish publish)
+      : shared_{.options = std::move(options),
+                .keys = keys,
+                .publish = std::move(publish),
+                .metrics = {},
+                .ram = {},
+                .registry = {}} {
+    if (shared_.options.ram) shared_.ram = std::make_unique<io::RamDisk>(ram_bytes);
+  }
+
+  const ServiceDeclaration& declaration() const override { return registry::declaration; }
+  std::span<const serve::RouteSpec> routes() const override { return registry::routes; }
+  std::vector<serve::GateDeclaration> gates() const override {
+    return {std::begin(registry::gates), std::end(registry::gates)};
+  }
+  std::unique_ptr<serve::ServiceShard> make_shard(serve::ShardContext context) override {
+    return std::make_unique<RegistryShard>(shared_, context);
+  }
+  void declare_metrics(observe::Registry& registry) override {
+    shared_.metrics.declare(registry);
+    gauge(registry, "registry_versions", "Versions committed.", [](Status& s) { return s.versions.load(); });
+    gauge(registry, "registry_pending_proposals", "Proposals that wait for approval or commit.",
+          [](Status& s) { return s.pending.load(); });
+    gauge(registry, "registry_storage_bytes", "Bytes of the log.",
+          [](Status& s) { return s.log_bytes.load(); });
+    gauge(registry, "registry_log_segments", "Segments of the log.",
+          [](Status& s) { return s.segments.load(); });
+    gauge(registry, "registry_damaged_versions", "Versions whose bytes were found bad.",
+          [](Status& s) { return s.bad.load(); });
+    gauge(registry, "registry_verified_version", "How far the deep verifier has come.",
+          [](Status& s) { return s.verified.load(); });
+    gauge(registry, "audit_chain_verify_seconds", "How long the last whole pass of the deep verifier took.",
+          [](Status& s) { return static_cast<double>(s.verify_took.load()) / 1e9; });
+    gauge(registry, "registry_checkpoint_age_seconds", "Age of the last checkpoint.",
+          [](Status& s) { return static_cast<double>(s.checkpoint_age.load()) / 1e3; });
+    counter(registry, "commit_cas_fail_total", "Commits that another one had overtaken.",
+            [](Status& s) { return s.cas_failed.load(); });
+    counter(registry, "registry_recoveries_total", "Starts that had to replay the log.",
+            [](Status& s) { return s.recoveries.load(); });
+    counter(registry, "registry_prunes_skipped_total",
+            "Rounds of retention left out because one was waiting.",
+            [](Status& s) { return s.prunes_skipped.load(); });
+    auto backoff = registry.observed_counters(
+        {"storage_backoff_total", "Storage operations tried again after a pause.", {{"op", {"read"}}}});
+    backoff.bind(reader([](Status& s) { return s.backoffs.load(); }), 0);
+    registry.observed_gauge("registry_signers", "Signers that can approve the next version.", [this] {
+      if (!shared_.registry) return 0.0;
+      return static_cast<double>(
+          shared_.registry->ledger().with([](Ledger& ledger) { return ledger.governance().in_force(); }));
+    });
+  }
+
+ private:
+  template <class F>
+  void gauge(observe::Registry& registry, const char* name, const char* help, F read) {
+    registry.observed_gauge(name, help, reader(read));
+  }
+  template <class F>
+  void counter(observe::Registry& registry, const char* name, const char* help, F read) {
+    registry.observed_counter(name, help, reader(read));
+  }
+
+  Shared shared_;
+};
+
+}  // namespace
+
+Options read_options(const config::Snapshot& snapshot, const Keys& keys, const std::string& data) {
+  Options options;
+  RegistryOptions& registry = options.registry;
+  options.ram = snapshot.get(keys.kind) == StorageKind::ram || snapshot.get(keys.server.amnesia);
+  registry.directory = snapshot.get(keys.data_dir);
+  if (registry.directory.empty()) registry.directory = data;
+  registry.fsync = snapshot.get(keys.fsync);
+  registry.checkpoint_interval = snapshot.get(keys.checkpoint_interval);
+  registry.segment_size = snapshot.get(keys.segment_size).count;
+  registry.slow_sync = snapshot.get(keys.slow_sync);
+  registry.retention.policy = snapshot.get(keys.retention_policy);
+  registry.retention.max_age = snapshot.get(keys.retention_age);
+  registry.retention.max_count = static_cast<std::uint64_t>(snapshot.get(keys.retention_count));
+  registry.retention.target_bytes = snapshot.get(keys.retention_bytes).count;
+  registry.channel_bound = static_cast<std::size_t>(snapshot.get(keys.channel_bound));
+  registry.proposals_ttl = snapshot.get(keys.proposals_ttl);
+  registry.proposals_max = static_cast<std::uint64_t>(snapshot.get(keys.proposals_max));
+  if (options.ram) registry.segment_size = std::min<std::uint64_t>(registry.segment_size, 16u << 20);
+  if (options.ram) registry.reserve = 0;
+  return options;
+}
+
+std::unique_ptr<serve::Service> make_service(Options options, Keys keys, Publish publish) {
+  return std::make_unique<RegistryService>(std::move(options), keys, std::move(publish));
+}
+
+}  // namespace cairn::registry

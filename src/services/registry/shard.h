@@ -1,0 +1,93 @@
+// RegistryShard: the registry on one shard: parses, answers, and hands the rest to its port.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "http/query.h"
+#include "http/sse.h"
+#include "io/ram_disk.h"
+#include "observe/metric.h"
+#include "serve/service.h"
+#include "services/registry/port.h"
+#include "services/registry/service.h"
+#include "store/budget.h"
+
+namespace cairn::registry {
+
+struct Metrics {
+  observe::CounterFamily updates;  // result
+  observe::CounterFamily integrity;
+  void declare(observe::Registry& registry);
+};
+
+// What the shards share.
+struct Shared {
+  Options options;
+  Keys keys;
+  Publish publish;
+  Metrics metrics;
+  store::ByteBudget ingest{ingest_bytes};
+  std::unique_ptr<io::RamDisk> ram;  // instead of a disk, when nothing may be written to one
+  std::unique_ptr<Registry> registry;
+};
+
+class RegistryShard final : public serve::ServiceShard {
+ public:
+  RegistryShard(Shared& shared, serve::ShardContext context);
+  ~RegistryShard() override;
+
+  Task<Result<>> start(Call call) override;
+  Task<> stop(Call call) override;
+  bool try_answer(http::Exchange& exchange) override;
+  Task<Result<>> stage(Call call, http::Exchange& exchange) override;
+  Task<Result<>> answer_later(Call call, http::Exchange& exchange) override;
+  Task<Result<>> handle(Call call, http::Exchange& exchange) override;
+  void apply(const config::Snapshot& snapshot) override;
+
+ private:
+  struct Incoming;  // a body between stage() and handle()
+
+  // --- reads.cpp
+  bool try_head(http::Exchange& exchange);
+  void answer_head(http::Exchange& exchange);
+  void answer_artifact(http::Exchange& exchange, const ArtifactPtr& artifact);
+  Result<> log_range(http::Exchange& exchange);
+  Result<> checkpoint(http::Exchange& exchange);
+  Result<> inclusion(http::Exchange& exchange);
+  Result<> consistency(http::Exchange& exchange);
+  Result<bool> try_tile(http::Exchange& exchange);
+  Result<> stream(http::Exchange& exchange);
+  Task<Result<>> version(Call call, http::Exchange& exchange);
+  Task<Result<>> entries(Call call, http::Exchange& exchange);
+  Task<Result<>> proposals(http::Exchange& exchange);
+  Task<Result<>> proposal(Call call, http::Exchange& exchange);
+  void answer_pruned(http::Exchange& exchange);
+  // A range of trees that can be proved, from the query.
+  Result<std::uint64_t> tree_size(const http::Query& query, std::string_view name);
+
+  // --- writes.cpp
+  Task<Result<>> propose(Call call, http::Exchange& exchange);
+  Task<Result<>> approve(Call call, http::Exchange& exchange);
+  Task<Result<>> commit(Call call, http::Exchange& exchange);
+  Task<Result<>> supersede(Call call, http::Exchange& exchange);
+  void answer_committed(http::Exchange& exchange, const Outcome& outcome);
+
+  // --- tasks.cpp
+  Task<> watch_gates(Call call);
+  Task<> publish_loop(Call call);
+
+  Shared& shared_;
+  serve::ShardContext context_;
+  io::Machine machine_;
+  observe::Slot slot_;
+  std::unique_ptr<Port> port_;
+  // The head as it is answered.
+  struct Rendered {
+    std::uint64_t version = 0;
+    std::string etag, json;
+  };
+  std::shared_ptr<const Rendered> head_;
+};
+
+}  // namespace cairn::registry

@@ -1,0 +1,37 @@
+// What the registry's shard 0 does beside its log: readiness, and telling the bus.
+#include "runtime/wait.h"
+#include "services/registry/shard.h"
+
+namespace cairn::registry {
+
+// Writes become unready before reads: a slow disk, a fenced log or a damaged version closes their gate only.
+Task<> RegistryShard::watch_gates(Call call) {
+  do {
+    Status& status = shared_.registry->status();
+    context_.health.set("writes", shared_.registry->writable(machine_.shard.now()));
+    if (const auto at = status.checkpoint_at.load(); at != 0)
+      status.checkpoint_age = std::max<std::int64_t>(0, machine_.shard.wall().ms - at);
+    for (const char* queue : {"proposals", "approvals", "commits"})
+      context_.metrics.show_depth(queue, slot_, shared_.registry->queue_depth(queue));
+  } while (co_await sleep_for(call, Duration::millis(100)));
+}
+
+Task<> RegistryShard::publish_loop(Call call) {
+  Broadcast<Head>::Receiver receiver(port_->committed());
+  for (;;) {
+    const auto head = co_await receiver.recv(call);
+    if (!head && head.error().code == ErrorCode::lagged) {
+      context_.metrics.count_lag("committed", "publisher", slot_, receiver.missed());
+      continue;
+    }
+    if (!head) co_return;
+    if (shared_.publish) {
+      const auto published = co_await shared_.publish(call, *head);
+      if (!published && call.stopped()) co_return;
+      continue;
+    }
+    (void)context_.bus.events.send({serve::Event::Kind::registry_updated, head->version, head->commit_b3});
+  }
+}
+
+}  // namespace cairn::registry

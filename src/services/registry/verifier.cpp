@@ -1,0 +1,126 @@
+// The deep verifier: walks the whole chain again, in slices, as somebody would who trusts only its roots.
+#include <algorithm>
+
+#include "runtime/wait.h"
+#include "services/registry/home.h"
+#include "services/registry/port.h"
+
+namespace cairn::registry {
+namespace {
+
+constexpr std::uint64_t versions_per_slice = 16;
+constexpr Duration pause = Duration::millis(4);
+constexpr Duration between_passes = Duration::seconds(24 * 3600);
+
+}  // namespace
+
+Task<> Home::verify_loop(Call call) {
+  Instant begun = machine_.shard.now();
+  for (;;) {
+    auto done = co_await verify_some(call, versions_per_slice);
+    if (call.stopped()) co_return;
+    if (!done) log_.warn("the chain was not verified", {{"why", done.error().context}});
+    if (!done || !*done) {
+      if (!co_await sleep_for(call, done ? pause : Duration::seconds(5))) co_return;
+      continue;
+    }
+    registry_.status_.verify_took = (machine_.shard.now() - begun).ns;
+    ++registry_.status_.verify_passes;
+    // New commits are taken up as they come; now and then all of it is looked at again.
+    const Instant again = begun + between_passes;
+    while (machine_.shard.now() < again) {
+      (void)co_await ListWait(call.by(again), committed_, "a commit");
+      if (call.stopped()) co_return;
+      if (!co_await sleep_for(call, pause)) co_return;
+      (void)co_await verify_some(call, versions_per_slice);
+    }
+    begun = machine_.shard.now();
+    deep_.reset();
+    deep_from_ = 0;
+  }
+}
+
+// A verifier that goes on at a version, knowing what the ledger knows of those before it.
+Task<Result<std::unique_ptr<client::ChainVerifier>>> Home::resume_verifier(Call call, std::uint64_t version) {
+  if (version == 0) {
+    client::TrustRoots roots;
+    roots.genesis_payload_b3 = crypto::hash_object(as_bytes(registry_.options().genesis.payload));
+    roots.genesis_commit_b3 = client::commit_b3(as_bytes(registry_.options().genesis.commit));
+    roots.log_key = crypto::format_verifier_key(verifier_);
+    co_return std::make_unique<client::ChainVerifier>(roots);
+  }
+  client::ChainVerifier::Start start;
+  std::vector<std::string> governors;
+  const bool floor = registry_.ledger().with([&](Ledger& ledger) {
+    start.prev = ledger.version(version - 1).commit_b3;
+    for (const crypto::MerkleHash& leaf : ledger.tree().nodes(0, 0, version)) start.leaves.append(leaf);
+    governors = ledger.floor_governors();
+    return version == ledger.first_kept();
+  });
+  if (floor) {
+    // The version before it is gone: its commit's hash is what the first kept one says.
+    CO_TRY(const std::string commit, co_await port_->read_commit(call, version));
+    CO_TRY(const client::Commit decoded, client::decode_commit(as_bytes(commit)));
+    start.prev = decoded.prev;
+    if (auto governance = client::read_governance(governors)) start.governance = std::move(*governance);
+  } else if (auto before = co_await port_->read_version(call, version - 1)) {
+    CO_TRY(const client::DescriptorSet set, client::decode_descriptor_set(as_bytes((*before)->payload)));
+    CO_TRY(start.governance, client::read_governance(set.items));
+    start.committed_at = (*before)->head.committed_at;
+  }
+  co_return std::make_unique<client::ChainVerifier>(std::move(start));
+}
+
+Task<Result<bool>> Home::verify_some(Call call, std::uint64_t most) {
+  if (!deep_) {
+    const std::uint64_t from = registry_.ledger().with([&](Ledger& ledger) {
+      return std::min(std::max(deep_from_.value_or(ledger.verified()), ledger.first_kept()), ledger.size());
+    });
+    CO_TRY(deep_, co_await resume_verifier(call, from));
+  }
+  for (std::uint64_t i = 0; i < most; ++i) {
+    const std::uint64_t version = deep_->size();
+    struct Next {
+      bool end = false, pruned = false, bad = false;
+      crypto::MerkleHash root{};
+    };
+    const Next next = registry_.ledger().with([&](Ledger& ledger) {
+      Next out;
+      out.end = version >= ledger.size();
+      out.pruned = version < ledger.first_kept();
+      out.bad = ledger.bad().contains(version);
+      if (!out.end && version < ledger.provable()) out.root = ledger.tree().root_at(version + 1);
+      return out;
+    });
+    registry_.status_.verified = version;
+    if (next.end) co_return true;
+    if (next.pruned) {
+      deep_.reset();
+      co_return false;
+    }
+    auto artifact = next.bad ? Result<ArtifactPtr>(fail(ErrorCode::integrity, "it was found damaged"))
+                             : co_await port_->read_version(call, version);
+    if (!artifact && artifact.error().code != ErrorCode::integrity) co_return fail(artifact.error());
+    std::string why;
+    if (!artifact) {
+      why = artifact.error().context;
+    } else if (!deep_->take(as_bytes((*artifact)->commit), as_bytes((*artifact)->payload))) {
+      why = deep_->why();
+    } else if (deep_->root() != next.root) {
+      why = "its leaf in the tree is another";
+    }
+    if (why.empty()) continue;
+    if (!next.bad) {
+      log_.error("a version is damaged", {{"version", version}, {"why", why}});
+      registry_.ledger().with([&](Ledger& ledger) { ledger.mark_bad(version, why); });
+      publish_status();
+    }
+    // What comes after it may be good; its approvals cannot be judged without it.
+    deep_.reset();
+    deep_from_ = version + 1;
+    co_return version + 1 >= registry_.ledger().with([](Ledger& ledger) { return ledger.size(); });
+  }
+  co_return false;
+}
+
+}  // namespace cairn::registry

@@ -1,0 +1,175 @@
+// Changes: propose, approve, commit, supersede.
+#include "codec/base64.h"
+#include "codec/json_reader.h"
+#include "codec/json_writer.h"
+#include "crypto/macaroon.h"
+#include "serve/answer.h"
+#include "serve/authorizer.h"
+#include "services/registry/render.h"
+#include "services/registry/shard.h"
+
+namespace cairn::registry {
+
+using codec::JsonWriter;
+using http::Exchange;
+
+struct RegistryShard::Incoming : http::RequestState {
+  std::string document;
+  store::BudgetHold bytes;
+  bool cbor = false;
+};
+
+namespace {
+
+enum UpdateResult : std::size_t { committed, accepted, rejected };
+
+Result<Ulid> id_of(std::string_view text) {
+  const auto id = parse_ulid(text);
+  if (!id) return fail(ErrorCode::not_found, "there is no such proposal", Side::client);
+  return *id;
+}
+
+// Whoever asks is known by the root key of its capability; what the token says beyond that is its own.
+std::string who_asks(const Exchange& exchange) {
+  const auto token = crypto::parse_token(serve::find_bearer(exchange.request().fields));
+  if (!token) return "anonymous";
+  const auto identifier = crypto::parse_identifier(token->identifier);
+  return identifier ? std::string(identifier->key_id) : "anonymous";
+}
+
+// What is wrong with a document, beside that it is malformed.
+void answer_malformed(Exchange& exchange, const Error& error, const std::string& why) {
+  if (error.code != ErrorCode::malformed || why.empty()) {
+    serve::answer_error(exchange, error);
+    return;
+  }
+  std::string details;
+  JsonWriter json(details);
+  json.begin_object().field("why", why).end_object().finish();
+  serve::answer_error(exchange, error, details);
+}
+
+}  // namespace
+
+Task<Result<>> RegistryShard::stage(Call call, Exchange& exchange) {
+  auto state = std::make_unique<Incoming>();
+  Incoming& incoming = *state;
+  exchange.state = std::move(state);
+  // Decoded or not, a document is no larger than a body may be.
+  const auto most = static_cast<std::size_t>(context_.settings.max_body);
+  const http::RequestHead& head = exchange.request();
+  const bool plain =
+      head.body == http::BodyKind::length && !head.fields.has(http::FieldName::content_encoding);
+  const std::size_t wanted = plain ? std::min<std::uint64_t>(most, head.content_length) : most;
+  if (!shared_.ingest.try_take(wanted))
+    co_return fail(ErrorCode::busy, "too many bodies are on their way in");
+  incoming.bytes = store::BudgetHold(shared_.ingest, wanted);
+  std::string_view type = exchange.request().fields.get(http::FieldName::content_type);
+  type = type.substr(0, type.find(';'));
+  incoming.cbor = type == "application/cbor";
+  if (!type.empty() && !incoming.cbor && type != "application/json" &&
+      type != "application/x-www-form-urlencoded")
+    co_return fail(ErrorCode::unsupported_type, "send application/json or application/cbor", Side::client);
+  serve::Body body(exchange, machine_.slab, context_.settings.decode);
+  CO_TRY(incoming.document, co_await body.read_all(call, most));
+  co_return Result<>{};
+}
+
+Task<Result<>> RegistryShard::propose(Call call, Exchange& exchange) {
+  const auto& incoming = static_cast<Incoming&>(*exchange.state);
+  std::string why;
+  auto draft = incoming.cbor ? client::decode_proposal_cbor(as_bytes(incoming.document))
+                             : client::parse_proposal_json(incoming.document, why);
+  if (!draft) {
+    answer_malformed(exchange, draft.error(), why);
+    co_return Result<>{};
+  }
+  auto proposed = co_await port_->propose(call, who_asks(exchange), std::move(*draft));
+  shared_.metrics.updates.at(proposed ? accepted : rejected).add(slot_);
+  if (!proposed) {
+    if (proposed.error().code == ErrorCode::busy) context_.metrics.count_dropped("proposals", slot_);
+    co_return fail(proposed.error());
+  }
+  exchange.response.status = 202;
+  exchange.response.add_field("Location", "/registry/proposals/" + format_ulid(proposed->id));
+  JsonWriter json(exchange.response.text);
+  json.begin_object()
+      .field("proposal_id", format_ulid(proposed->id))
+      .field("version", proposed->set.version)
+      .field("prev", format_address(proposed->set.prev))
+      .field("payload_b3", format_address(proposed->payload_b3))
+      .field("payload", codec::encode_base64(as_bytes(proposed->payload)))
+      .field("expires_at", format_rfc3339(proposed->expires))
+      .end_object()
+      .finish();
+  exchange.response.answer_text("application/json");
+  co_return Result<>{};
+}
+
+Task<Result<>> RegistryShard::approve(Call call, Exchange& exchange) {
+  const auto& incoming = static_cast<Incoming&>(*exchange.state);
+  CO_TRY(const Ulid id, id_of(exchange.route.at[0].text));
+  std::string why;
+  auto approval = incoming.cbor ? client::decode_approval_cbor(as_bytes(incoming.document))
+                                : client::parse_approval_json(incoming.document, why);
+  if (!approval) {
+    answer_malformed(exchange, approval.error(), why);
+    co_return Result<>{};
+  }
+  auto approved = co_await port_->approve(call, who_asks(exchange), id, std::move(*approval));
+  shared_.metrics.updates.at(approved ? accepted : rejected).add(slot_);
+  if (!approved) {
+    if (approved.error().code == ErrorCode::busy) context_.metrics.count_dropped("approvals", slot_);
+    co_return fail(approved.error());
+  }
+  JsonWriter json(exchange.response.text);
+  json.begin_object()
+      .field("approvals", approved->approvals)
+      .key("quorum")
+      .begin_object()
+      .field("m", approved->m)
+      .field("n", approved->n)
+      .end_object()
+      .end_object()
+      .finish();
+  exchange.response.answer_text("application/json");
+  co_return Result<>{};
+}
+
+void RegistryShard::answer_committed(Exchange& exchange, const Outcome& outcome) {
+  exchange.response.status = outcome.existed ? 200 : 201;
+  exchange.response.add_field("Location", "/registry/" + std::to_string(outcome.head.version));
+  JsonWriter json(exchange.response.text);
+  write_head(json, outcome.head);
+  json.finish();
+  exchange.response.answer_text("application/json");
+}
+
+Task<Result<>> RegistryShard::commit(Call call, Exchange& exchange) {
+  const auto& incoming = static_cast<Incoming&>(*exchange.state);
+  if (!incoming.document.empty() && incoming.document != "{}")
+    co_return fail(ErrorCode::malformed, "a commit has no body", Side::client);
+  CO_TRY(const Ulid id, id_of(exchange.route.at[0].text));
+  auto done = co_await port_->commit(call, who_asks(exchange), id, false);
+  shared_.metrics.updates.at(done ? committed : rejected).add(slot_);
+  if (!done) co_return fail(done.error());
+  answer_committed(exchange, *done);
+  co_return Result<>{};
+}
+
+Task<Result<>> RegistryShard::supersede(Call call, Exchange& exchange) {
+  const auto& incoming = static_cast<Incoming&>(*exchange.state);
+  codec::JsonReader reader;
+  CO_TRY(const codec::JsonValue root, reader.parse(incoming.document));
+  CO_TRY(codec::JsonObject object, root.object());
+  CO_TRY(const auto text, object.required_string("proposal_id"));
+  CO_TRY_VOID(object.finish());
+  CO_TRY(const Ulid id, id_of(text));
+  auto done = co_await port_->commit(call, who_asks(exchange), id, true);
+  shared_.metrics.updates.at(done ? committed : rejected).add(slot_);
+  if (!done) co_return fail(done.error());
+  answer_committed(exchange, *done);
+  co_return Result<>{};
+}
+
+}  // namespace cairn::registry
