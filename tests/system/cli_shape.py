@@ -171,7 +171,7 @@ class Talking(Case):
         for verb in verbs:
             self.assertIn(f"cairn {verb}", self.cairn(verb, "--help").stdout)
             for below in re.findall(r"^  ([a-z]+) {2,}[A-Z]", self.cairn(verb, "-h").stdout, re.MULTILINE):
-                if verb in ("cap", "config"):
+                if verb in ("cap", "config", "registry", "key"):
                     self.assertIn(f"cairn {verb} {below}", self.cairn("help", verb, below).stdout)
 
     def test_usage_mistakes_are_64_and_say_what_is_near(self):
