@@ -69,11 +69,15 @@ std::string full(std::string_view verb) {
 }
 
 // A bar would end the cell.
-std::string table_row(const Flag& flag) {
-  std::string form = flag_form(flag);
+std::string escape_bars(std::string form) {
   for (std::size_t at = form.find('|'); at != form.npos; at = form.find('|', at + 2))
     form.replace(at, 1, "\\|");
-  return fmt::format("| `{}` | {}{} |\n", form, flag.text, flag.repeated ? " May be repeated." : "");
+  return form;
+}
+
+std::string table_row(const Flag& flag) {
+  return fmt::format("| `{}` | {}{} |\n", escape_bars(flag_form(flag)), flag.text,
+                     flag.repeated ? " May be repeated." : "");
 }
 
 void append_reference(std::string& out, const Command& command, const std::string& verb) {
@@ -84,7 +88,8 @@ void append_reference(std::string& out, const Command& command, const std::strin
     if (!command.text.empty()) out += fmt::format("\n{}\n", command.text);
     const std::vector<Flag> flags(command.flags.begin(), command.flags.end());
     if (!command.arguments.empty() || !flags.empty()) out += "\n| | |\n|---|---|\n";
-    for (const Argument& one : command.arguments) out += fmt::format("| `{}` | {} |\n", one.name, one.text);
+    for (const Argument& one : command.arguments)
+      out += fmt::format("| `{}` | {} |\n", escape_bars(std::string(one.name)), one.text);
     for (const Flag& one : flags) out += table_row(one);
     if (command.asks != Asks::nobody)
       out += fmt::format("\nTakes the options that name the {}.\n",

@@ -44,11 +44,16 @@ Outcome<Basis> read_basis(const Invocation& invocation, const std::string& usual
 }
 
 Exit tell_wrong(const Terminal& terminal, const AuditReport& report) {
+  const Exit exit = report.unproved ? Exit::unproved : Exit::integrity;
+  if (!terminal.json() && report.unproved) {
+    terminal.complain("unproved", report.why, {}, "verify over the server, or the data directory itself");
+    return exit;
+  }
   if (!terminal.json()) {
     terminal.complain("integrity", printable(report.why), {},
                       report.bad_version ? "keep what is there, and get this version from another copy"
                                          : "do not rely on it; compare with another copy");
-    return Exit::integrity;
+    return exit;
   }
   // The version has a field of its own.
   std::string_view why = report.why;
@@ -62,7 +67,7 @@ Exit tell_wrong(const Terminal& terminal, const AuditReport& report) {
   if (report.bad_version) json.field("version", *report.bad_version);
   json.field("why", why).end_object().finish();
   terminal.line(text);
-  return Exit::integrity;
+  return exit;
 }
 
 Exit tell(const Terminal& terminal, const Invocation& invocation, std::string_view source,
@@ -171,7 +176,12 @@ int registry_verify_verb(const Invocation& invocation) {
   if (by_data && (invocation.has("since") || invocation.has("output")))
     return complain_usage(invocation, "--since and --output go with a server or --tiles",
                           "cairn registry verify --tiles DIR/registry --since FILE");
-  const auto basis = read_basis(invocation, trust_roots_path(data_directory(invocation)));
+  const std::string data = data_directory(invocation);
+  if (by_data && !io::mark_file(data + "/registry/segments"))
+    return complain_failure(invocation,
+                            Failure(ErrorCode::not_found, fmt::format("{} has no registry's log", data)),
+                            "a registry has one from its first start on: cairn registry --data DIR");
+  const auto basis = read_basis(invocation, trust_roots_path(data));
   if (!basis) return complain_failure(invocation, basis.error(), "--trust-roots FILE says what to believe");
   const Basis* with = &*basis;
   if (by_data)

@@ -25,6 +25,7 @@ struct AuditReport {
   // What is wrong, for people; empty: nothing. The version is named where it can be.
   std::optional<std::uint64_t> bad_version = {};
   std::string why = {};
+  bool unproved = false;  // nothing is wrong with what is there, but it is too little to prove anything
 
   bool ok() const noexcept { return why.empty(); }
 };

@@ -115,7 +115,11 @@ TEST(TileAudit, what_was_pruned_is_believed_by_its_hashes_and_said) {
   EXPECT_EQ(report.first, 256u);
   EXPECT_EQ(report.versions, 44u);
   files.erase("tile/entries/001.p/44");
-  EXPECT_FALSE(audit(sample, files).ok());
+  const AuditReport hashes_only = audit(sample, files);
+  EXPECT_FALSE(hashes_only.ok());
+  EXPECT_TRUE(hashes_only.unproved);
+  files["tile/0/000"][0] ^= 1;
+  EXPECT_FALSE(audit(sample, files).unproved);
 }
 
 TEST(TileAudit, a_full_tile_may_stand_in_for_the_partial_one_of_an_older_checkpoint) {

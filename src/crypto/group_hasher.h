@@ -1,4 +1,4 @@
-// GroupHasher: one group after the other from slices of any size. What ObjectHasher and PartHasher share.
+// GroupHasher: one group after the other from slices of any size.
 #pragma once
 
 #include <algorithm>

@@ -1,6 +1,5 @@
 #include "crypto/object_hasher.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "base/check.h"
@@ -21,26 +20,26 @@ ObjectHash ObjectHasher::finish() {
   return {Address{top}, size_, std::move(groups_)};
 }
 
-PartHasher::PartHasher(std::uint64_t part_index) noexcept
-    : group_(part_index * groups_per_part), is_first_(part_index == 0) {}
-
-void PartHasher::update(ByteView bytes) noexcept {
-  CHECK(bytes.size() <= part_size - part_.size);
-  part_.size += bytes.size();
-  group_.update(bytes, [this](std::span<const Hash> hashes) {
-    std::copy(hashes.begin(), hashes.end(), part_.groups.begin() + part_.group_count);
-    part_.group_count += static_cast<unsigned>(hashes.size());
-  });
+void PartHasher::add(ByteView group) noexcept {
+  CHECK(group.size() == group_size && part_.group_count + 1 < groups_per_part);
+  part_.groups[part_.group_count] = hash_group(group, index_ * groups_per_part + part_.group_count, false);
+  ++part_.group_count;
+  part_.size += group.size();
 }
 
-PartHash PartHasher::finish(bool only_part) noexcept {
-  CHECK(is_first_ || (!only_part && part_.size != 0));
-  // The group under way is the only one: as the object's root it has another hash.
+PartHash PartHasher::finish(ByteView last, bool only_part) noexcept {
+  CHECK(last.size() <= group_size && (index_ == 0 || (!only_part && part_.size + last.size() != 0)));
+  // The only group of an object is its root, which has another hash.
   const bool one_group = part_.group_count == 0;
-  if (one_group || group_.size() != 0)
-    part_.groups[part_.group_count++] = group_.hash(only_part && one_group);
+  part_.groups[part_.group_count] =
+      hash_group(last, index_ * groups_per_part + part_.group_count, only_part && one_group);
+  ++part_.group_count;
+  part_.size += last.size();
   part_.hash = merge_all(part_.group_span(), only_part);
-  if (is_first_) part_.alone = one_group ? group_.hash(true) : merge_all(part_.group_span(), true);
+  if (only_part)
+    part_.alone = part_.hash;
+  else if (index_ == 0)
+    part_.alone = one_group ? hash_group(last, 0, true) : merge_all(part_.group_span(), true);
   return part_;
 }
 

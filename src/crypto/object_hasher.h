@@ -1,4 +1,4 @@
-// ObjectHasher and PartHasher: addresses and outboards of bytes that come in slices.
+// ObjectHasher and PartHasher: addresses and outboards of bytes that come in slices, or group by group.
 #pragma once
 
 #include <array>
@@ -46,23 +46,20 @@ struct PartHash {
   std::span<const Hash> group_span() const noexcept { return {groups.data(), group_count}; }
 };
 
-// One part, of at most 1 MiB, at offset part_index * 1 MiB of its object. Parts may be hashed in any order.
-// About 11 KB.
+// One part, of at most 1 MiB, at offset part_index * 1 MiB of its object, whose groups lie in memory as they
+// arrived. Parts may be hashed in any order.
 class PartHasher {
  public:
-  explicit PartHasher(std::uint64_t part_index) noexcept;
+  explicit PartHasher(std::uint64_t part_index) noexcept : index_(part_index) {}
 
-  // No more than part_size in sum.
-  void update(ByteView bytes) noexcept;
-  // `only_part`: the object is this part alone, so its hash is the address. A part that is not its
-  // object's first has at least one byte. Once.
-  PartHash finish(bool only_part) noexcept;
-
-  std::size_t size() const noexcept { return part_.size; }
+  // The next group, a whole one. Not the last of the part.
+  void add(ByteView group) noexcept;
+  // The last group; it is empty only in an empty object. `only_part`: the object is this part alone, so its
+  // hash is the address. Once.
+  PartHash finish(ByteView last, bool only_part) noexcept;
 
  private:
-  GroupHasher group_;
-  bool is_first_;
+  std::uint64_t index_;
   PartHash part_;
 };
 

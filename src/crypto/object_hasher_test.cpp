@@ -120,7 +120,6 @@ TEST(ObjectHasher, groups_are_the_leaves_of_the_address) {
 }
 
 TEST(PartHasher, parts_hashed_in_any_order_merge_to_the_address) {
-  Slicer slicer(3);
   std::mt19937 random(3);
   for (const std::size_t size : edges()) {
     const ByteView bytes = ByteView(material()).first(size);
@@ -130,9 +129,7 @@ TEST(PartHasher, parts_hashed_in_any_order_merge_to_the_address) {
     std::vector<Hash> parts(order.size()), groups(group_count(size));
     for (const std::size_t index : order) {
       const std::size_t length = std::min(part_size, size - index * part_size);
-      PartHasher hasher(index);
-      feed(hasher, bytes.subspan(index * part_size, length), slicer);
-      const PartHash part = hasher.finish(order.size() == 1);
+      const PartHash part = hash_part(bytes.subspan(index * part_size, length), index, order.size() == 1);
       ASSERT_EQ(part.size, length);
       ASSERT_EQ(part.group_count, group_count(length)) << size;
       parts[index] = part.hash;
@@ -148,10 +145,7 @@ TEST(PartHasher, first_part_knows_its_address_should_it_be_alone) {
   for (const std::size_t size : edges()) {
     if (size > part_size) break;
     const ByteView bytes = ByteView(material()).first(size);
-    PartHasher hasher(0), only(0);
-    hasher.update(bytes);
-    only.update(bytes);
-    const PartHash part = hasher.finish(false), whole = only.finish(true);
+    const PartHash part = hash_part(bytes, 0, false), whole = hash_part(bytes, 0, true);
     ASSERT_EQ(part.alone, hash_officially(bytes).bytes) << size;
     ASSERT_EQ(whole.alone, part.alone) << size;
     ASSERT_EQ(whole.hash, part.alone) << size;

@@ -23,6 +23,13 @@ inline Bytes sample_bytes(std::size_t size, std::uint32_t seed) {
   return bytes;
 }
 
+// The bytes of one part, group by group.
+inline PartHash hash_part(ByteView bytes, std::uint64_t index, bool only_part) {
+  PartHasher hasher(index);
+  for (; bytes.size() > group_size; bytes = bytes.subspan(group_size)) hasher.add(bytes.first(group_size));
+  return hasher.finish(bytes, only_part);
+}
+
 struct SampleObject {
   Bytes bytes;
   ObjectHash hash;
@@ -34,10 +41,9 @@ struct SampleObject {
     object.update(bytes);
     hash = object.finish();
     for (std::uint64_t index = 0; index < part_count(size); ++index) {
-      PartHasher part(index);
       const std::size_t begin = index * part_size;
-      part.update(ByteView(bytes).subspan(begin, std::min(part_size, size - begin)));
-      parts.push_back(part.finish(part_count(size) == 1));
+      const ByteView part = ByteView(bytes).subspan(begin, std::min(part_size, size - begin));
+      parts.push_back(hash_part(part, index, part_count(size) == 1));
       part_hashes.push_back(parts.back().hash);
     }
   }

@@ -16,7 +16,7 @@ namespace cairn::store {
 // One part at most; an object that is larger goes part by part.
 class Draft {
  public:
-  // `expected`: bytes that will come, if that is known, so that memory fits them.
+  // `expected`: bytes that will come, if that is known, so that memory fits them. No more may come then.
   Draft(ByteBudget& budget, std::uint64_t part_index, std::size_t expected = crypto::part_size) noexcept
       : budget_(&budget), index_(part_index), expected_(expected), hasher_(part_index) {}
   ~Draft() { budget_->give(taken_); }
@@ -25,7 +25,8 @@ class Draft {
 
   std::size_t size() const noexcept { return size_; }
   bool full() const noexcept { return size_ == crypto::part_size; }
-  // Takes as much as fits into the part and says how much that was. `busy`: the budget is spent.
+  // Takes as much as fits into the part and says how much that was. `busy`: the budget is spent; `internal`:
+  // more came than was expected.
   Result<std::size_t> add(ByteView bytes);
 
   // A record's bytes stay counted until whoever has the hold lets go of it.
@@ -39,13 +40,14 @@ class Draft {
   Taken take_part(const Ulid& token, PartRecord& part);
 
  private:
+  crypto::PartHash finish(bool only_part) noexcept;
   Taken take(RecordKind kind, std::string meta) noexcept;
 
   ByteBudget* budget_;
   std::uint64_t index_;
   std::size_t expected_;
   crypto::PartHasher hasher_;
-  std::vector<HeapBytes> blocks_;
+  std::vector<HeapBytes> blocks_;  // each a group, so that it is hashed where it lies
   std::size_t size_ = 0;
   std::size_t taken_ = 0;  // of the budget
 };

@@ -13,6 +13,7 @@ namespace cairn::store {
 
 class FieldWriter {
  public:
+  FieldWriter() { out_.reserve(usual_size); }
   template <std::unsigned_integral T>
   FieldWriter& number(T value) {
     for (std::size_t i = 0; i < sizeof(T); ++i) out_.push_back(static_cast<char>(value >> (8 * i)));
@@ -31,6 +32,8 @@ class FieldWriter {
   std::string take() { return std::move(out_); }
 
  private:
+  // Most records and entries are smaller: one allocation.
+  static constexpr std::size_t usual_size = 112;
   std::string out_;
 };
 

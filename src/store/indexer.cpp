@@ -67,13 +67,15 @@ Task<Result<LogPoint>> Indexer::load(Call call) {
 
 KvBatch Indexer::take(const LogPoint& point) {
   KvBatch batch;
-  for (auto& [key, changed] : overlay_) {
-    if (changed)
-      batch.put(key, std::move(*changed));
+  batch.reserve(overlay_.size() + touched_.size() + 3);
+  while (!overlay_.empty()) {
+    auto change = overlay_.extract(overlay_.begin());
+    if (change.mapped())
+      batch.put(std::move(change.key()), std::move(*change.mapped()));
     else
-      batch.remove(key);
+      batch.remove(std::move(change.key()));
   }
-  overlay_.clear();
+  looked_up_.clear();
   for (const std::uint32_t segment : touched_) {
     const auto found = live_.find(segment);
     if (found == live_.end()) {
@@ -100,6 +102,7 @@ KvBatch Indexer::take(const LogPoint& point) {
 
 Task<Result<std::optional<std::string>>> Indexer::value(Call call, std::string key) {
   if (auto found = overlay_.find(key); found != overlay_.end()) co_return found->second;
+  if (auto found = looked_up_.find(key); found != looked_up_.end()) co_return found->second;
   auto quick = kv_.try_get(key);
   if (quick || quick.error().code != ErrorCode::busy) co_return quick;
   co_return co_await kv_.get(call, std::move(key));
@@ -107,6 +110,12 @@ Task<Result<std::optional<std::string>>> Indexer::value(Call call, std::string k
 
 Task<Result<std::optional<ObjectEntry>>> Indexer::object(Call call, Address address) {
   co_return decoded<ObjectEntry>(co_await value(call, object_key(address)));
+}
+Task<Result<std::optional<ObjectEntry>>> Indexer::object_to_change(Call call, Address address) {
+  std::string key = object_key(address);
+  auto found = co_await value(call, key);
+  if (found) looked_up_.insert_or_assign(std::move(key), *found);
+  co_return decoded<ObjectEntry>(std::move(found));
 }
 Task<Result<std::optional<PartEntry>>> Indexer::part(Call call, Ulid token, std::uint32_t index) {
   co_return decoded<PartEntry>(co_await value(call, part_key(token, index)));

@@ -39,13 +39,19 @@ class Indexer {
   Task<Result<>> apply(Call call, RecordHeader header, Position at, std::string meta);
   // Everything since the last take, with the point that it stands for.
   KvBatch take(const LogPoint& point);
-  void forget() noexcept { overlay_.clear(); }
+  void forget() noexcept {
+    overlay_.clear();
+    looked_up_.clear();
+  }
   std::size_t changes() const noexcept { return overlay_.size(); }
   // Addresses whose bytes are no longer served, since the last call.
   std::vector<Address> take_gone() { return std::exchange(gone_, {}); }
 
   // Through what was applied and not yet taken. Cancel: clean.
   Task<Result<std::optional<ObjectEntry>>> object(Call call, Address address);
+  // The same, and remembered until take() or forget(), so that what decides on a change and what applies it
+  // look only once. For the one writer: nothing but apply() may change the index until then.
+  Task<Result<std::optional<ObjectEntry>>> object_to_change(Call call, Address address);
   Task<Result<std::optional<PartEntry>>> part(Call call, Ulid token, std::uint32_t index);
   Task<Result<std::optional<UploadEntry>>> upload(Call call, Ulid token);
   Task<Result<std::optional<TombstoneEntry>>> tombstone(Call call, Address address);
@@ -101,6 +107,7 @@ class Indexer {
 
   Kv& kv_;
   std::map<std::string, std::optional<std::string>> overlay_;
+  std::map<std::string, std::optional<std::string>> looked_up_;
   std::map<std::uint32_t, std::int64_t> live_;
   std::set<std::uint32_t> touched_;
   Totals totals_;

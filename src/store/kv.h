@@ -26,6 +26,7 @@ class KvBatch {
  public:
   void put(std::string key, std::string value) { changes_.push_back({std::move(key), std::move(value)}); }
   void remove(std::string key) { changes_.push_back({std::move(key), std::nullopt}); }
+  void reserve(std::size_t count) { changes_.reserve(count); }
   bool empty() const noexcept { return changes_.empty(); }
   void clear() noexcept { changes_.clear(); }
 

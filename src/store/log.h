@@ -56,6 +56,9 @@ struct LogOptions {
   std::uint64_t segment_size = 256u << 20;
   bool fsync = true;                 // false: durability is the operator's own risk
   std::uint64_t reserve = 8u << 20;  // kept free for records that may use it; 0: none
+  // Zeros written behind small batches: the next ones overwrite them, so that their sync has no new size and
+  // no new blocks of the file to write down, only data. 0: none.
+  std::uint64_t ahead = 0;
   DataCheck check = nullptr;
   Duration patience = Duration::seconds(30);  // how long the disk may take before the log is fenced
 };
@@ -63,7 +66,7 @@ struct LogOptions {
 struct LogReport {
   std::uint64_t records = 0;    // replayed
   std::uint64_t damaged = 0;    // places
-  std::uint64_t cut_bytes = 0;  // of a torn tail
+  std::uint64_t cut_bytes = 0;  // of a torn tail, or zeros that were written ahead
   bool index_ahead = false;     // `from` is beyond the end: nothing was replayed, open again from zero
   std::string problem;          // for people: why it was not opened, when it was `integrity`
 };
@@ -75,12 +78,6 @@ struct SegmentInfo {
   bool sealed = false;  // no more is appended to it
 };
 
-struct Placed {
-  Position at;
-  std::uint64_t sequence = 0;
-  std::uint64_t size = 0;
-};
-
 class Log {
  public:
   virtual ~Log() = default;
@@ -90,10 +87,11 @@ class Log {
   static Task<Result<std::unique_ptr<Log>>> open(Call call, io::Machine& machine, LogOptions options,
                                                  LogPoint from, Replay& replay, LogReport& report);
 
-  // One group: written together, one sync. Only one append at a time. All of a batch is placed, or none:
-  // storage_full and io_failed leave the log as it was, if that could be made sure of; else `degraded`, and
-  // the log is fenced. Cancel: shielded — a write whose outcome nobody knows would fence the log.
-  virtual Task<Result<std::vector<Placed>>> append(Call call, std::vector<Record> batch) = 0;
+  // One group: written together, one sync. Only one append at a time. What was appended comes back as a
+  // reader would find it. All of a batch is there, or none: storage_full and io_failed leave the log as it
+  // was, if that could be made sure of; else `degraded`, and the log is fenced. Cancel: shielded — a write
+  // whose outcome nobody knows would fence the log.
+  virtual Task<Result<std::vector<Entry>>> append(Call call, std::vector<Record> batch) = 0;
   // Takes the file away. Precondition: sealed, and nothing in it is needed any more. Cancel: partial — it may
   // be gone.
   virtual Task<Result<>> remove_segment(Call call, std::uint32_t segment) = 0;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 namespace cairn::store {
 
@@ -215,7 +216,28 @@ Task<Result<>> LogRecovery::learn_watermark(Call call) {
     first = false;
   }
   watermark_ = std::max(watermark_, scan.watermark());
+  if (here && first && segment.size > from_.next.offset) {
+    CO_TRY(report_.index_ahead, co_await is_end_before(call, id, from_.next.offset));
+  }
   co_return Result<>{};
+}
+
+// Whether nothing but zeros lies between the last record and `offset`: they were written ahead, and the log
+// never came as far.
+Task<Result<bool>> LogRecovery::is_end_before(Call call, std::uint32_t id, std::uint64_t offset) {
+  SegmentScan scan(machine_, file_, id, segment_key(store_key_, id), segment_header_size, offset);
+  std::uint64_t at = offset;  // the end of the last record
+  for (;;) {
+    CO_TRY(const SegmentScan::Found found, co_await scan.next(call));
+    if (!found.entry && !found.damage) break;
+    at = found.damage ? found.damage->from : offset;
+  }
+  if (at == offset) co_return false;
+  auto bytes = std::make_shared<HeapBytes>(static_cast<std::size_t>(offset - at));
+  CO_TRY(const std::size_t got, co_await file_->read_into(call, at, {bytes->room(), bytes}));
+  bytes->fill(got);
+  const ByteView view = std::as_const(*bytes).bytes();
+  co_return std::all_of(view.begin(), view.end(), [](std::byte b) { return b == std::byte{0}; });
 }
 
 Task<Result<>> LogRecovery::replay_all(Call call) {

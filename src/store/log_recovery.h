@@ -61,6 +61,7 @@ class LogRecovery {
   bool is_index_ahead() const;
   Task<Result<>> open_last(Call call);
   Task<Result<>> learn_watermark(Call call);
+  Task<Result<bool>> is_end_before(Call call, std::uint32_t id, std::uint64_t offset);
   Task<Result<>> replay_all(Call call);
   Task<Result<>> replay_segment(Call call, std::uint32_t id);
   Task<Result<>> replay_end(Call call, std::uint32_t id, Damage end);

@@ -27,6 +27,80 @@ TEST(Log, an_empty_directory_becomes_an_empty_log) {
   EXPECT_EQ(s.report.cut_bytes, 0u);
 }
 
+TEST(Log, small_batches_overwrite_zeros_that_were_written_ahead) {
+  SimulatedLog s;
+  s.options.ahead = 4096;
+  ASSERT_TRUE(s.open());
+  ASSERT_TRUE(s.append({small('a')}));
+  const std::size_t tail = s.log->end().next.offset;
+  ASSERT_EQ(s.text(1).size(), tail + 4096);
+  EXPECT_EQ(s.text(1).substr(tail), std::string(4096, '\0'));
+  EXPECT_EQ(s.log->segments().front().size, tail);
+  ASSERT_TRUE(s.append({small('b')}));
+  EXPECT_EQ(s.text(1).size(), tail + 4096);
+  // As after a crash: the zeros go, and are no damage.
+  ASSERT_TRUE(s.open());
+  EXPECT_EQ(s.sequences(), (Sequences{1, 2}));
+  EXPECT_EQ(s.report.damaged, 0u);
+  EXPECT_EQ(s.text(1).size(), s.log->end().next.offset);
+  // A large batch brings none; a clean end leaves none.
+  ASSERT_TRUE(s.append({large('c', 5000)}));
+  EXPECT_EQ(s.text(1).size(), s.log->end().next.offset);
+  ASSERT_TRUE(s.append({small('d')}));
+  EXPECT_GT(s.text(1).size(), s.log->end().next.offset);
+  ASSERT_TRUE(s.run(s.log->close(s.call())));
+  ASSERT_TRUE(s.open());
+  EXPECT_EQ(s.sequences(), (Sequences{1, 2, 3, 4}));
+  EXPECT_EQ(s.report.cut_bytes, 0u);
+}
+
+TEST(Log, a_segment_that_is_followed_by_another_ends_with_its_last_record) {
+  SimulatedLog s;
+  s.options.ahead = 4096;
+  ASSERT_TRUE(s.open());
+  ASSERT_TRUE(s.append({small('a')}));
+  ASSERT_TRUE(s.roll());
+  EXPECT_EQ(s.text(1).size(), s.log->segments().front().size);
+  ASSERT_TRUE(s.append({small('b')}));
+  ASSERT_TRUE(s.open());
+  EXPECT_EQ(s.sequences(), (Sequences{1, 2}));
+  EXPECT_EQ(s.report.damaged, 0u);
+}
+
+TEST(Log, an_index_that_stands_in_zeros_is_ahead_of_the_log) {
+  SimulatedLog s;
+  s.options.ahead = 4096;
+  ASSERT_TRUE(s.open());
+  ASSERT_TRUE(s.append({small('a')}));
+  const io::sim::Image older = s.disk().view();
+  ASSERT_TRUE(s.append({small('b')}));
+  const LogPoint end = s.log->end();
+  const io::sim::Image whole = s.disk().view();
+  ASSERT_TRUE(s.open_image(older, end));
+  EXPECT_TRUE(s.report.index_ahead);
+  ASSERT_TRUE(s.open_image(whole, end));
+  EXPECT_FALSE(s.report.index_ahead);
+  EXPECT_EQ(s.report.damaged, 0u);
+  // Rot of the last record that the index has is not that.
+  ASSERT_TRUE(s.open_image(whole));
+  ASSERT_TRUE(s.disk().rot(s.path(1), end.next.offset - 20));
+  ASSERT_TRUE(s.open(end));
+  EXPECT_FALSE(s.report.index_ahead);
+  EXPECT_EQ(s.append({small('c')})->front().header.sequence, 3u);
+}
+
+TEST(Log, zeros_stay_within_the_segment) {
+  SimulatedLog s;
+  s.options.ahead = 12 << 10;
+  ASSERT_TRUE(s.open());
+  while (s.log->segments().size() == 1) {
+    ASSERT_TRUE(s.append({large('a', 700)}));
+    EXPECT_LE(s.text(1).size(), s.options.segment_size);
+  }
+  ASSERT_TRUE(s.open());
+  EXPECT_EQ(s.report.damaged, 0u);
+}
+
 TEST(Log, what_was_appended_is_replayed_in_order) {
   SimulatedLog s;
   ASSERT_TRUE(s.open());
@@ -34,9 +108,9 @@ TEST(Log, what_was_appended_is_replayed_in_order) {
   const auto placed = s.append(first);
   ASSERT_TRUE(placed);
   ASSERT_EQ(placed->size(), 3u);
-  EXPECT_EQ((*placed)[2].sequence, 3u);
+  EXPECT_EQ((*placed)[2].header.sequence, 3u);
   EXPECT_EQ((*placed)[0].at, (Position{1, segment_header_size}));
-  EXPECT_EQ((*placed)[1].at.offset, (*placed)[0].at.offset + (*placed)[0].size);
+  EXPECT_EQ((*placed)[1].at.offset, (*placed)[0].at.offset + (*placed)[0].header.size());
   ASSERT_TRUE(s.append({large('d', 7000)}));
   EXPECT_EQ(s.log->durable(), 4u);
   const LogPoint end = s.log->end();
@@ -74,7 +148,7 @@ TEST(Log, a_batch_never_spans_segments) {
     const auto placed = s.append({small('s'), large('l', 5000)});
     ASSERT_TRUE(placed);
     EXPECT_EQ((*placed)[0].at.segment, (*placed)[1].at.segment);
-    EXPECT_LE((*placed)[1].at.offset + (*placed)[1].size, s.options.segment_size);
+    EXPECT_LE((*placed)[1].at.offset + (*placed)[1].header.size(), s.options.segment_size);
   }
   EXPECT_EQ(s.log->segments().size(), 3u);
   EXPECT_TRUE(s.log->segments()[0].sealed);
@@ -128,7 +202,7 @@ TEST(Log, sequences_go_on_when_everything_was_removed) {
   ASSERT_TRUE(s.roll());
   ASSERT_TRUE(s.remove(1));
   ASSERT_TRUE(s.open());
-  EXPECT_EQ(s.append({small('c')})->front().sequence, 3u);
+  EXPECT_EQ(s.append({small('c')})->front().header.sequence, 3u);
 }
 
 TEST(Log, rolling_an_empty_segment_does_nothing) {
@@ -173,7 +247,7 @@ TEST(Log, works_on_the_kernels_disk) {
       batch.push_back(small('b').record());
       const auto placed = real.run((*log)->append(real.call(), std::move(batch)));
       ASSERT_TRUE(placed);
-      EXPECT_EQ(placed->back().sequence, life * 20 + i * 2 + 2);
+      EXPECT_EQ(placed->back().header.sequence, life * 20 + i * 2 + 2);
     }
     ASSERT_TRUE(real.run((*log)->close(real.call())));
   }
@@ -234,7 +308,7 @@ struct Rotten : SimulatedLog {
     EXPECT_TRUE(open());
     EXPECT_TRUE(append({small('z')}));
     const auto placed = append({small('a'), large('b', 200), {"c", "123"}});
-    for (const Placed& p : *placed) ranges.push_back({p.at.offset, p.at.offset + p.size});
+    for (const Entry& p : *placed) ranges.push_back({p.at.offset, p.at.offset + p.header.size()});
     if (rolled) EXPECT_TRUE(roll());
     EXPECT_TRUE(append({small('d')}));
     EXPECT_TRUE(append({small('e')}));
@@ -280,7 +354,7 @@ TEST(Log, rot_of_any_byte_loses_only_the_record_it_hit) {
       }
       ASSERT_EQ(all, expected) << at;
       ASSERT_EQ(s.report.cut_bytes, 0u);
-      EXPECT_EQ(s.append({small('f')})->front().sequence, 7u);
+      EXPECT_EQ(s.append({small('f')})->front().header.sequence, 7u);
     }
   }
 }
@@ -294,7 +368,7 @@ TEST(Log, rot_of_a_segments_header_loses_nothing) {
       ASSERT_EQ(s.found.damages.size(), 1u);
       EXPECT_EQ(s.found.damages[0].segment, segment);
       EXPECT_EQ(s.found.damages[0].from, 0u);
-      EXPECT_EQ(s.append({small('f')})->front().sequence, 7u);
+      EXPECT_EQ(s.append({small('f')})->front().header.sequence, 7u);
     }
   }
 }
@@ -361,10 +435,10 @@ TEST(Log, a_copy_of_a_record_inside_data_is_never_a_record) {
     SimulatedLog s;
     ASSERT_TRUE(s.open());
     ASSERT_TRUE(s.append({small('a')}));
-    const Placed victim = s.append({{"victim..", "payload"}})->front();
-    const std::string copy = s.text(1).substr(victim.at.offset, victim.size);
+    const Entry victim = s.append({{"victim..", "payload"}})->front();
+    const std::string copy = s.text(1).substr(victim.at.offset, victim.header.size());
     if (elsewhere) ASSERT_TRUE(s.roll());
-    const Placed carrier = s.append({{"carrier.", copy + copy + copy}})->front();
+    const Entry carrier = s.append({{"carrier.", copy + copy + copy}})->front();
     ASSERT_TRUE(s.append({small('c')}));
     ASSERT_TRUE(s.append({small('d')}));
     ASSERT_TRUE(s.disk().rot(s.path(1), victim.at.offset + 20));
@@ -378,8 +452,8 @@ TEST(Log, a_copy_of_a_record_inside_data_is_never_a_record) {
 TEST(Log, damage_that_a_later_watermark_covers_is_never_cut) {
   SimulatedLog s;
   ASSERT_TRUE(s.open());
-  const Placed a = s.append({large('a')})->front();
-  const Placed b = s.append({large('b')})->front();
+  const Entry a = s.append({large('a')})->front();
+  const Entry b = s.append({large('b')})->front();
   // The later record is itself torn: its header is enough to prove that the one before was durable.
   std::string bytes = s.text(1);
   bytes[a.at.offset + record_header_size + 100] ^= 1;
@@ -396,14 +470,14 @@ TEST(Log, rot_at_the_end_of_a_log_that_its_index_proves_is_kept) {
   ASSERT_TRUE(s.open());
   ASSERT_TRUE(s.append({small('a')}));
   const LogPoint half = s.log->end();
-  const Placed b = s.append({small('b'), small('c')})->front();
+  const Entry b = s.append({small('b'), small('c')})->front();
   ASSERT_TRUE(s.append({small('d')}));
   const std::uint64_t size = s.text(1).size();
   for (std::uint64_t at = b.at.offset; at < size; at += 32) ASSERT_TRUE(s.disk().rot(s.path(1), at));
   // The index has everything up to the last record; only the records before it are read.
   ASSERT_TRUE(s.open({4, {1, static_cast<std::uint32_t>(size)}}));
   EXPECT_EQ(s.text(1).size(), size);
-  EXPECT_EQ(s.append({small('e')})->front().sequence, 5u);
+  EXPECT_EQ(s.append({small('e')})->front().header.sequence, 5u);
   ASSERT_TRUE(s.open(half));
   EXPECT_EQ(s.sequences(), (Sequences{5}));
   ASSERT_EQ(s.found.damages.size(), 1u);
@@ -415,7 +489,7 @@ TEST(Log, a_sequence_is_never_given_twice_even_when_the_end_of_a_segment_rots) {
   SimulatedLog s;
   ASSERT_TRUE(s.open());
   ASSERT_TRUE(s.append({small('a')}));
-  const Placed b = s.append({small('b'), small('c')})->front();
+  const Entry b = s.append({small('b'), small('c')})->front();
   // The next segment was about to be made: its file proves that this one was durable to its end.
   s.disk().put(s.path(2), "torn");
   const std::uint64_t size = s.text(1).size();
@@ -423,7 +497,7 @@ TEST(Log, a_sequence_is_never_given_twice_even_when_the_end_of_a_segment_rots) {
   ASSERT_TRUE(s.open());
   EXPECT_EQ(s.sequences(), (Sequences{1}));
   EXPECT_EQ(s.report.cut_bytes, 0u);
-  EXPECT_GE(s.append({small('d')})->front().sequence, 4u);
+  EXPECT_GE(s.append({small('d')})->front().header.sequence, 4u);
   ASSERT_TRUE(s.open());
   EXPECT_EQ(s.found.entries.size(), 2u);
   EXPECT_EQ(s.report.damaged, 1u);
@@ -434,7 +508,7 @@ TEST(Log, a_segment_that_lost_its_end_is_damaged) {
   SimulatedLog s;
   ASSERT_TRUE(s.open());
   ASSERT_TRUE(s.append({small('a')}));
-  const Placed b = s.append({small('b')})->front();
+  const Entry b = s.append({small('b')})->front();
   ASSERT_TRUE(s.roll());
   s.disk().put(s.path(1), s.text(1).substr(0, b.at.offset));
   ASSERT_TRUE(s.open());
@@ -442,7 +516,7 @@ TEST(Log, a_segment_that_lost_its_end_is_damaged) {
   ASSERT_EQ(s.found.damages.size(), 1u);
   EXPECT_EQ(s.found.damages[0].first_sequence, 2u);
   EXPECT_EQ(s.found.damages[0].last_sequence, 2u);
-  EXPECT_EQ(s.append({small('c')})->front().sequence, 3u);
+  EXPECT_EQ(s.append({small('c')})->front().header.sequence, 3u);
 }
 
 // --- a disk that fails
@@ -596,7 +670,7 @@ TEST(SegmentScan, finds_every_record_with_large_meta_and_data) {
   SimulatedLog s;
   s.options.segment_size = 8 << 20;
   ASSERT_TRUE(s.open());
-  std::vector<Placed> placed;
+  std::vector<Entry> placed;
   for (std::size_t i = 0; i < 40; ++i) {
     const auto one = s.append({{std::string(i * 9000, 'm'), std::string((i * 7919) % 100'000, 'd')}});
     ASSERT_TRUE(one);
@@ -628,11 +702,11 @@ TEST(SegmentScan, finds_every_record_with_large_meta_and_data) {
 TEST(SegmentScan, a_record_older_than_the_one_before_it_is_none) {
   SimulatedLog s;
   ASSERT_TRUE(s.open());
-  const Placed first = s.append({small('a')})->front();
+  const Entry first = s.append({small('a')})->front();
   ASSERT_TRUE(s.append({small('b')}));
   RecordHeader old;
   old.sequence = old.origin = 1;
-  old.offset = static_cast<std::uint32_t>(first.at.offset + first.size);
+  old.offset = static_cast<std::uint32_t>(first.at.offset + first.header.size());
   std::string bytes = s.text(1);
   bytes.replace(old.offset, record_header_size, as_text(encode_header(old, {}, s.log->key_of(1))));
   s.disk().put(s.path(1), bytes);

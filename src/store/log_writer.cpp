@@ -1,6 +1,8 @@
 #include "store/log_writer.h"
 
 #include <algorithm>
+#include <cstring>
+#include <utility>
 
 namespace cairn::store {
 namespace {
@@ -25,6 +27,9 @@ std::uint64_t size_of(const std::vector<Record>& batch) noexcept {
   return size;
 }
 
+// A block that is worth a piece of its own in a gathered write.
+bool is_large(const HeapBytes& block) noexcept { return block.size() > (16u << 10); }
+
 std::vector<HeapBytes> copy_of(const std::vector<HeapBytes>& blocks) {
   std::vector<HeapBytes> copy;
   for (const HeapBytes& block : blocks) {
@@ -32,6 +37,13 @@ std::vector<HeapBytes> copy_of(const std::vector<HeapBytes>& blocks) {
     copy.back().append(block.bytes());
   }
   return copy;
+}
+
+HeapBytes zero_block(std::size_t size) {
+  HeapBytes block(size);
+  std::memset(block.room().data(), 0, size);
+  block.fill(size);
+  return block;
 }
 
 bool is_full(const Result<>& result) noexcept {
@@ -64,6 +76,7 @@ LogWriter::LogWriter(io::Machine& machine, LogOptions options, LogState state)
       next_segment_(state.next_segment),
       file_(std::move(state.file)),
       tail_(state.tail),
+      ready_(state.tail),
       sequence_(state.sequence),
       ended_(state.ended) {
   // A batch may fill half of a segment, and offsets are 32 bits.
@@ -93,9 +106,9 @@ std::unexpected<Error> LogWriter::fence() noexcept {
 
 // --- append
 
-Task<Result<std::vector<Placed>>> LogWriter::append(Call call, std::vector<Record> batch) {
+Task<Result<std::vector<Entry>>> LogWriter::append(Call call, std::vector<Record> batch) {
   CO_TRY_VOID(usable());
-  if (batch.empty()) co_return std::vector<Placed>();
+  if (batch.empty()) co_return std::vector<Entry>();
   const Busy busy(*this);
   const std::uint64_t size = size_of(batch);
   CHECK(size <= options_.segment_size / 2);
@@ -111,24 +124,31 @@ Task<Result<std::vector<Placed>>> LogWriter::append(Call call, std::vector<Recor
   Encoded encoded = encode(std::move(batch));
   std::vector<HeapBytes> again;
   if (frees && reserve_.is_there()) again = copy_of(encoded.blocks);
+  const std::uint64_t zeros = frees ? 0 : zeros_behind(size);
+  if (zeros > 0) encoded.blocks.push_back(zero_block(static_cast<std::size_t>(zeros)));
   auto written = co_await write(call, std::move(encoded.blocks));
   if (is_full(written) && !again.empty() && co_await reserve_.release(patient(call)))
     written = co_await write(call, std::move(again));
   if (!written) co_return fail(written.error());
   sequence_ += count;
   tail_ += size;
+  ready_ = std::max(ready_, tail_ + zeros);
   segments_[current_].size = tail_;
-  co_return std::move(encoded.placed);
+  co_return std::move(encoded.entries);
 }
 
-// A header with its meta, and the padding of the record before, are one block; data stays where it is.
+// Everything in the order of the file: what is small is copied together, large data stays where it is.
 LogWriter::Encoded LogWriter::encode(std::vector<Record> batch) {
   const SealKey& key = key_of(current_);
+  constexpr std::array<std::byte, record_alignment> zeros{};
+  std::uint64_t left = size_of(batch);  // to be copied
+  for (const Record& record : batch)
+    for (const HeapBytes& block : record.data) left -= is_large(block) ? block.size() : 0;
   Encoded out;
+  out.entries.reserve(batch.size());
+  HeapBytes together(static_cast<std::size_t>(left));
   std::uint64_t offset = tail_;
   std::uint64_t sequence = sequence_;
-  std::size_t padding = 0;
-  constexpr std::array<std::byte, record_alignment> zeros{};
   for (Record& record : batch) {
     RecordHeader header;
     header.kind = record.kind;
@@ -139,21 +159,23 @@ LogWriter::Encoded LogWriter::encode(std::vector<Record> batch) {
     CHECK(header.origin <= sequence);
     header.watermark = sequence_;
     header.offset = static_cast<std::uint32_t>(offset);
-    HeapBytes head(padding + record_header_size + record.meta.size());
-    head.append(ByteView(zeros).first(padding));
-    head.append(encode_header(header, as_bytes(record.meta), key));
-    head.append(as_bytes(record.meta));
-    out.blocks.push_back(std::move(head));
-    for (HeapBytes& block : record.data)
-      if (!block.empty()) out.blocks.push_back(std::move(block));
-    out.placed.push_back({{current_, header.offset}, sequence, header.size()});
+    together.append(encode_header(header, as_bytes(record.meta), key));
+    together.append(as_bytes(record.meta));
+    for (HeapBytes& block : record.data) {
+      if (!is_large(block)) {
+        together.append(std::as_const(block).bytes());
+        continue;
+      }
+      HeapBytes rest(together.room().size());
+      out.blocks.push_back(std::exchange(together, std::move(rest)));
+      out.blocks.push_back(std::move(block));
+    }
+    together.append(ByteView(zeros).first(
+        static_cast<std::size_t>(header.size() - record_header_size - header.meta_size - header.data_size)));
+    out.entries.push_back({header, {current_, header.offset}, std::move(record.meta)});
     offset += header.size();
-    padding =
-        static_cast<std::size_t>(header.size() - record_header_size - header.meta_size - header.data_size);
   }
-  HeapBytes last(padding);
-  last.append(ByteView(zeros).first(padding));
-  if (padding > 0) out.blocks.push_back(std::move(last));
+  if (!together.empty()) out.blocks.push_back(std::move(together));
   return out;
 }
 
@@ -167,9 +189,23 @@ Task<Result<>> LogWriter::write(Call call, std::vector<HeapBytes> blocks) {
   const auto written = co_await file_->write_blocks(patient(call), tail_, std::move(blocks), sync());
   if (written) co_return Result<>{};
   if (!is_full(written)) co_return fence();
+  CO_TRY_VOID(co_await cut(call));
+  co_return fail(written.error());
+}
+
+// Where the zeros are used up: as many again, within the segment. A large batch pays for its own sync.
+std::uint64_t LogWriter::zeros_behind(std::uint64_t size) const noexcept {
+  const std::uint64_t end = tail_ + size;
+  if (end <= ready_ || size > options_.ahead / 8) return 0;
+  return std::min(options_.ahead, options_.segment_size - std::min(options_.segment_size, end));
+}
+
+// Takes away what is behind the tail.
+Task<Result<>> LogWriter::cut(Call call) {
   if (!co_await file_->truncate(patient(call), tail_)) co_return fence();
   if (options_.fsync && !co_await file_->sync_data(patient(call))) co_return fence();
-  co_return fail(written.error());
+  ready_ = tail_;
+  co_return Result<>{};
 }
 
 // --- segments
@@ -189,6 +225,7 @@ Task<Result<>> LogWriter::make_room_at_any_cost(Call call, std::uint64_t size) {
 // is used again: it holds no record.
 Task<Result<>> LogWriter::begin_segment(Call call) {
   ended_ = true;
+  if (ready_ > tail_) CO_TRY_VOID(co_await cut(call));
   const std::string path = segment_path(options_.directory, next_segment_);
   auto opened = co_await machine_.disk.open(patient(call), path, io::OpenMode::create_new);
   if (!opened && opened.error().code == ErrorCode::conflict) {
@@ -215,7 +252,7 @@ Task<Result<>> LogWriter::begin_segment(Call call) {
   if (current_ != 0) segments_[current_].sealed = true;
   current_ = next_segment_++;
   file_ = std::move(file);
-  tail_ = segment_header_size;
+  tail_ = ready_ = segment_header_size;
   ended_ = false;
   segments_[current_] = {current_, tail_, sequence_ + 1, false};
   co_return Result<>{};
@@ -243,7 +280,8 @@ Task<Result<>> LogWriter::remove_segment(Call call, std::uint32_t segment) {
   co_return Result<>{};
 }
 
-Task<Result<>> LogWriter::close(Call) {
+Task<Result<>> LogWriter::close(Call call) {
+  if (!closed_ && !fenced_ && ready_ > tail_) (void)co_await file_->truncate(patient(call), tail_);
   closed_ = true;
   file_.reset();
   co_return Result<>{};

@@ -3,6 +3,8 @@
 //   [W-1] Everything up to `sequence_` is durable between two appends, so it is the watermark of the next.
 //   [W-2] Once the file of the next segment may exist, nothing more is appended to the one before.
 //   [W-3] The segment appended to is never taken away: it is what keeps the sequence from starting over.
+//   [W-4] Behind the tail there are zeros up to `ready_`, the end of the file; a segment that is followed by
+//         another ends with its last record.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +28,7 @@ class LogWriter final : public Log {
   // For a log that was only looked at.
   void shut() noexcept;
 
-  Task<Result<std::vector<Placed>>> append(Call call, std::vector<Record> batch) override;
+  Task<Result<std::vector<Entry>>> append(Call call, std::vector<Record> batch) override;
   Task<Result<>> remove_segment(Call call, std::uint32_t segment) override;
   Task<Result<>> roll(Call call) override;
   Task<Result<>> close(Call call) override;
@@ -40,7 +42,7 @@ class LogWriter final : public Log {
  private:
   struct Encoded {
     std::vector<HeapBytes> blocks;
-    std::vector<Placed> placed;
+    std::vector<Entry> entries;
   };
   struct Busy;
 
@@ -48,7 +50,9 @@ class LogWriter final : public Log {
   Task<Result<>> make_room_at_any_cost(Call call, std::uint64_t size);
   Task<Result<>> begin_segment(Call call);
   Encoded encode(std::vector<Record> batch);
+  std::uint64_t zeros_behind(std::uint64_t size) const noexcept;
   Task<Result<>> write(Call call, std::vector<HeapBytes> blocks);
+  Task<Result<>> cut(Call call);
   Result<> usable() const noexcept;
   std::unexpected<Error> fence() noexcept;
   // A step that must not stop half way, for as long as the disk may take.
@@ -65,6 +69,7 @@ class LogWriter final : public Log {
   std::uint32_t next_segment_;
   std::shared_ptr<io::File> file_;
   std::uint64_t tail_ = 0;
+  std::uint64_t ready_ = 0;
   std::uint64_t sequence_ = 0;
   bool ended_ = false;  // nothing more goes to the current segment
   bool fenced_ = false;

@@ -47,7 +47,9 @@ void append_big(std::string& key, std::uint64_t value, unsigned bytes) {
   while (bytes-- > 0) key.push_back(static_cast<char>(value >> (8 * bytes)));
 }
 std::string address_key(char prefix, const Address& address) {
-  std::string key(1, prefix);
+  std::string key;
+  key.reserve(1 + address.bytes.size());
+  key.push_back(prefix);
   key.append(as_text(address.bytes));
   return key;
 }

@@ -14,6 +14,7 @@ namespace {
 constexpr std::size_t group_records_max = 512;
 constexpr std::size_t group_bytes_max = 4u << 20;
 constexpr std::size_t replay_batch = 512;
+constexpr std::uint64_t write_ahead = 1u << 20;
 
 std::uint8_t number_of(RecordKind kind) { return static_cast<std::uint8_t>(kind); }
 
@@ -100,6 +101,7 @@ Task<Result<>> ObjectHome::open_log(Call call) {
   options.segment_size = store_.options_.segment_size;
   options.fsync = store_.options_.fsync;
   options.reserve = store_.options_.reserve;
+  options.ahead = options.fsync ? std::min(write_ahead, options.segment_size / 16) : 0;
   options.check = is_data_right;
   for (int attempt = 0;; ++attempt) {
     kv_ = store_.kv_->make_port(machine_);
@@ -227,6 +229,7 @@ Task<> ObjectHome::commit_loop(Call call) {
 Task<> ObjectHome::commit_group(Call call) {
   Group group;
   group.bytes_max = batch_max(group_bytes_max);
+  indexer_->forget();
   while (!pending_.empty() && !group.full()) {
     Mutation& next = pending_.front();
     if (next.withdrawn.load(std::memory_order_relaxed) || next.deadline <= machine_.shard.now()) {
@@ -284,38 +287,20 @@ std::size_t ObjectHome::batch_max(std::size_t wanted) const noexcept {
 
 // NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the committer waits for it
 Task<Result<>> ObjectHome::write_group(Call call, Group& group) {
-  struct Written {
-    RecordHeader header;
-    std::string meta;
-  };
-  std::vector<Written> written;
-  for (const Record& record : group.records) {
-    Written one;
-    one.header.kind = record.kind;
-    one.header.meta_size = static_cast<std::uint32_t>(record.meta.size());
-    for (const HeapBytes& block : record.data)
-      one.header.data_size += static_cast<std::uint32_t>(block.size());
-    one.header.origin = record.origin;
-    one.meta = record.meta;
-    store_.status_.groups_written.fetch_add(crypto::group_count(one.header.data_size),
-                                            std::memory_order_relaxed);
-    written.push_back(std::move(one));
-  }
   if (!group.records.empty()) {
-    auto placed = co_await segments_->append(call, std::move(group.records));
-    if (!placed) {
-      if (segments_->fenced()) fence(placed.error().context);
-      co_return fail(placed.error());
+    auto appended = co_await segments_->append(call, std::move(group.records));
+    if (!appended) {
+      if (segments_->fenced()) fence(appended.error().context);
+      co_return fail(appended.error());
     }
     if (full_) {
       full_ = false;
       store_.status_.full = false;
     }
-    for (std::size_t i = 0; i < written.size(); ++i) {
-      Written& one = written[i];
-      one.header.sequence = (*placed)[i].sequence;
-      if (one.header.origin == 0) one.header.origin = one.header.sequence;
-      auto applied = co_await indexer_->apply(call, one.header, (*placed)[i].at, std::move(one.meta));
+    for (Entry& one : *appended) {
+      store_.status_.groups_written.fetch_add(crypto::group_count(one.header.data_size),
+                                              std::memory_order_relaxed);
+      auto applied = co_await indexer_->apply(call, one.header, one.at, std::move(one.meta));
       if (!applied) {
         indexer_->forget();
         fence("the index cannot follow the log");
@@ -392,12 +377,13 @@ Task<Result<ObjectHome::Planned>> ObjectHome::plan_put(Call call, Mutation& muta
   std::uint64_t size = 0;
   for (const HeapBytes& block : mutation.record.data) size += block.size();
   mutation.result = Outcome{.address = address, .size = size, .existed = false, .token = {}, .expires = {}};
-  if (const auto taken = group.touched.find(key_of(address)); taken != group.touched.end()) {
+  std::string key = key_of(address);
+  if (const auto taken = group.touched.find(key); taken != group.touched.end()) {
     if (taken->second != Group::Touch::put) co_return Planned::deferred;
     mutation.result->existed = true;
     co_return Planned::joined;  // one copy, answered together
   }
-  CO_TRY(const auto now, co_await indexer_->object(call, address));
+  CO_TRY(const auto now, co_await indexer_->object_to_change(call, address));
   if (now && now->quarantine_origin == 0) {
     mutation.result->existed = true;
     co_return Planned::answered;
@@ -410,7 +396,7 @@ Task<Result<ObjectHome::Planned>> ObjectHome::plan_put(Call call, Mutation& muta
     record.pinned = true;
     mutation.record.meta = encode(record);
   }
-  group.touched.emplace(key_of(address), Group::Touch::put);
+  group.touched.emplace(std::move(key), Group::Touch::put);
   group.add(std::move(mutation.record));
   co_return Planned::joined;
 }

@@ -28,21 +28,22 @@ crypto::Hash seal_of(ByteView header, ByteView meta, const SealKey& key) noexcep
 std::array<std::byte, record_header_size> encode_header(const RecordHeader& header, ByteView meta,
                                                         const SealKey& key) {
   CHECK(meta.size() == header.meta_size);
-  FieldWriter fields;
-  fields.bytes(as_bytes(record_magic))
-      .number(header.kind)
-      .number(record_version)
-      .number(std::uint16_t{0})
-      .number(header.meta_size)
-      .number(header.data_size)
-      .number(header.sequence)
-      .number(header.origin)
-      .number(header.watermark)
-      .number(header.offset);
-  const std::string text = fields.take();
-  CHECK(text.size() == tag_at);
   std::array<std::byte, record_header_size> bytes{};
-  std::memcpy(bytes.data(), text.data(), tag_at);
+  std::size_t at = record_magic.size();
+  std::memcpy(bytes.data(), record_magic.data(), record_magic.size());
+  const auto number = [&](std::unsigned_integral auto value) {
+    for (std::size_t i = 0; i < sizeof value; ++i) bytes[at++] = static_cast<std::byte>(value >> (8 * i));
+  };
+  number(header.kind);
+  number(record_version);
+  number(std::uint16_t{0});
+  number(header.meta_size);
+  number(header.data_size);
+  number(header.sequence);
+  number(header.origin);
+  number(header.watermark);
+  number(header.offset);
+  CHECK(at == tag_at);
   std::memcpy(bytes.data() + tag_at, tag_of(bytes, key).data(), tag_size);
   std::memcpy(bytes.data() + seal_at, seal_of(bytes, meta, key).data(), seal_size);
   return bytes;

@@ -4,6 +4,7 @@
 #include <rocksdb/db.h>
 #include <rocksdb/env.h>
 #include <rocksdb/filter_policy.h>
+#include <rocksdb/slice_transform.h>
 #include <rocksdb/table.h>
 #include <rocksdb/write_batch.h>
 
@@ -69,6 +70,10 @@ rocksdb::Options database_options(const RocksOptions& wanted, const Caches& cach
   options.max_write_buffer_number = 3;
   options.memtable_whole_key_filtering = true;
   options.memtable_prefix_bloom_size_ratio = 0.02;
+  // A key looks for its place from where the last one with the same first bytes went. RocksDB has this only
+  // where one batch is written at a time, which is all we do.
+  options.memtable_insert_with_hint_prefix_extractor.reset(rocksdb::NewFixedPrefixTransform(2));
+  options.allow_concurrent_memtable_write = false;
   options.target_file_size_base = wanted.write_buffer_bytes;
   options.max_bytes_for_level_base = 4 * wanted.write_buffer_bytes;
   options.level_compaction_dynamic_level_bytes = true;

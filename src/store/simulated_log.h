@@ -94,7 +94,7 @@ class SimulatedLog {
     disk().load(image);
     return open(from);
   }
-  Result<std::vector<Placed>> append(const std::vector<TestRecord>& records) {
+  Result<std::vector<Entry>> append(const std::vector<TestRecord>& records) {
     std::vector<Record> batch;
     for (const TestRecord& record : records) batch.push_back(record.record());
     return run(log->append(call(), std::move(batch)));

@@ -1,27 +1,10 @@
 // A call of the disk fails: what was answered still holds after the next start.
 #include <fmt/format.h>
 
-#include <array>
-
 #include "crash/suite.h"
 
 namespace cairn::crash {
 namespace {
-
-using io::sim::DiskCall;
-using io::sim::DiskFailure;
-
-constexpr std::array calls = {DiskCall::open,           DiskCall::read,      DiskCall::write,
-                              DiskCall::sync_data,      DiskCall::rename,    DiskCall::truncate,
-                              DiskCall::unlink,         DiskCall::list,      DiskCall::make_directory,
-                              DiskCall::sync_directory, DiskCall::free_space};
-
-struct Fault {
-  DiskCall call;
-  std::uint64_t nth;
-  DiskFailure how;
-  bool sticky;
-};
 
 // False: the call was never made, so there is nothing more to fail.
 std::optional<Finding> run(const Universe& universe, std::string_view word, const Fault& fault,
@@ -46,10 +29,9 @@ std::optional<Finding> run(const Universe& universe, std::string_view word, cons
   for (const io::sim::Image* left : {&disk.view(), &disk.durable()}) {
     io::sim::Image image = *left;
     image.prune([](std::uint64_t) { return false; });
-    if (auto finding = reopener.check(image, workload.possible(), workload.tokens())) return finding;
+    if (auto finding = reopener.check(image, workload.expected())) return finding;
   }
-  if (auto finding = reopener.check_continued(disk.durable(), workload.possible(), workload.tokens()))
-    return finding;
+  if (auto finding = reopener.check_continued(disk.durable(), workload.expected())) return finding;
   return std::nullopt;
 }
 
@@ -57,41 +39,22 @@ std::optional<Found> run_word(const Universe& universe, std::string_view word, R
                               Totals& totals) {
   for (const bool at_opening : {false, true}) {
     if (at_opening && word.size() > 1) continue;
-    for (const DiskCall call : calls)
-      for (const DiskFailure how : {DiskFailure::error, DiskFailure::full, DiskFailure::partial}) {
-        if (how == DiskFailure::partial && call != DiskCall::write) continue;
-        if (how == DiskFailure::full && (call == DiskCall::read || call == DiskCall::list)) continue;
-        for (const bool sticky : {false, true}) {
-          bool hit = true;
-          for (std::uint64_t nth = 1; hit; ++nth) {
-            ++totals.failures;
-            if (auto finding = run(universe, word, {call, nth, how, sticky}, at_opening, reopener, hit))
-              return Found{*finding, fmt::format("failure:{}:call{}#{}:{}{}{}", word, static_cast<int>(call),
-                                                 nth, static_cast<int>(how), sticky ? ":sticky" : "",
-                                                 at_opening ? ":opening" : "")};
-          }
-        }
-      }
+    auto found = each_fault([&](const Fault& fault, bool& hit) {
+      ++totals.failures;
+      return run(universe, word, fault, at_opening, reopener, hit);
+    });
+    if (!found) continue;
+    found->where = fmt::format("failure:{}:{}{}", word, found->where, at_opening ? ":opening" : "");
+    return found;
   }
   return std::nullopt;
 }
 
 }  // namespace
 
-std::optional<Found> explore_failures(const Universe& universe, const Settings& settings, std::size_t length,
-                                      Totals& totals) {
-  (void)settings;
-  std::vector<std::string> words{""};
-  std::vector<std::string> chosen;
-  for (std::size_t i = 0; i < length; ++i) {
-    std::vector<std::string> longer;
-    for (const std::string& word : words)
-      for (const char letter : std::string_view("abuxdnkwyo")) longer.push_back(word + letter);
-    words = std::move(longer);
-    chosen.insert(chosen.end(), words.begin(), words.end());
-  }
+std::optional<Found> explore_failures(const Universe& universe, const Settings& settings, Totals& totals) {
   Reopener reopener(universe, options_for(""));
-  for (const std::string& word : chosen)
+  for (const std::string& word : words_up_to("abuxdnkwyo", settings.failure_length))
     if (auto found = run_word(universe, word, reopener, totals)) return found;
   return std::nullopt;
 }

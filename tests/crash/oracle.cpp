@@ -124,7 +124,9 @@ Task<Result<>> Reopener::look(Call call, Tokens tokens, std::shared_ptr<Seen> in
   co_return Result<>{};
 }
 
-std::optional<Finding> Reopener::compare(const Possible& possible, const Tokens& tokens, bool rebuilt) {
+std::optional<Finding> Reopener::compare(const Expected& expected, bool rebuilt) {
+  const Possible& possible = expected.possible;
+  const Tokens& tokens = expected.tokens;
   const auto shared = std::make_shared<Seen>();
   Seen& seen = *shared;
   auto looked = place_->start(look(place_->call(), tokens, shared));
@@ -189,23 +191,21 @@ std::optional<Finding> Reopener::compare(const Possible& possible, const Tokens&
                                              status.uploads.load(), wanted)};
 }
 
-std::optional<Finding> Reopener::check(const Image& image, const Possible& possible, const Tokens& tokens) {
+std::optional<Finding> Reopener::check(const Image& image, const Expected& expected) {
   if (auto finding = open(image, false)) return finding;
-  return compare(possible, tokens, false);
+  return compare(expected, false);
 }
 
-std::optional<Finding> Reopener::check_rebuilt(const Image& image, const Possible& possible,
-                                               const Tokens& tokens) {
+std::optional<Finding> Reopener::check_rebuilt(const Image& image, const Expected& expected) {
   ++counts.rebuilt;
   if (auto finding = open(image, false)) return finding;
   const std::vector<KvPair> kept = place_->index();
   if (auto finding = open(without_index(image), false)) return finding;
-  if (auto finding = compare(possible, tokens, true))
-    return Finding{"rebuilt_" + finding->oracle, finding->detail};
+  if (auto finding = compare(expected, true)) return Finding{"rebuilt_" + finding->oracle, finding->detail};
   const std::vector<KvPair> anew = place_->index();
   // Uploads that were committed and what is counted with them are known only while the log still says it.
   bool ended = false;
-  for (const Model& model : possible.models)
+  for (const Model& model : expected.possible.models)
     for (const auto& [number, upload] : model.uploads) ended = ended || upload.made;
   std::map<std::string, std::string> left, right;
   const auto is_compared = [&](const KvPair& pair) {
@@ -225,15 +225,14 @@ std::optional<Finding> Reopener::check_rebuilt(const Image& image, const Possibl
   return std::nullopt;
 }
 
-std::optional<Finding> Reopener::check_continued(const Image& image, const Possible& possible,
-                                                 const Tokens& tokens) {
+std::optional<Finding> Reopener::check_continued(const Image& image, const Expected& expected) {
   ++counts.continued;
   if (auto finding = open(image, true)) return finding;
-  if (auto finding = compare(possible, tokens, false)) return finding;
+  if (auto finding = compare(expected, false)) return finding;
   const auto stored = place_->put(universe_.contents[fresh]);
   if (!stored) return Finding{"continues", std::string(stored.error().context)};
-  Possible next = possible;
-  for (Model& model : next.models) model.apply({Op::Act::put, fresh, 0, 0});
+  Expected next = expected;
+  for (Model& model : next.possible.models) model.apply({Op::Act::put, fresh, 0, 0});
   // The power goes right after the answer: nothing that was not synced is kept, or all of it is.
   const Image least = place_->disk().durable(), most = place_->disk().view();
   place_->stop();
@@ -241,41 +240,28 @@ std::optional<Finding> Reopener::check_continued(const Image& image, const Possi
     Image clean = *left;
     clean.prune([](std::uint64_t) { return false; });
     if (auto finding = open(clean, false)) return finding;
-    if (auto finding = compare(next, tokens, false))
-      return Finding{"continued_" + finding->oracle, finding->detail};
+    if (auto finding = compare(next, false)) return Finding{"continued_" + finding->oracle, finding->detail};
   }
   return std::nullopt;
 }
 
-std::optional<Finding> Reopener::check_again(const Image& image, const Possible& possible,
-                                             const Tokens& tokens) {
-  std::vector<io::sim::DiskSnapshot> snapshots;
+std::optional<Finding> Reopener::check_again(const Image& image, const Expected& expected) {
   place_->stop();
   place_->forget_cached(universe_.addresses);
   place_->disk().set_observer({});
   place_->disk().load(image);
-  place_->disk().set_observer([&](const io::sim::SimDisk& disk) { snapshots.push_back(disk.snapshot()); });
-  const auto opened = place_->open(false);
-  place_->disk().set_observer({});
-  if (!opened) return Finding{"opens", std::string(opened.error().context)};
-  place_->stop();
-  std::optional<Finding> found;
-  io::sim::CrashOptions few;
-  few.exhaustive = 2;
-  few.random = 4;
-  few.tears = false;
-  for (const io::sim::DiskSnapshot& snapshot : snapshots) {
-    io::sim::crash_states(
-        snapshot,
-        [&](const io::sim::CrashState& state) {
-          ++counts.again;
-          found = check(state.image, possible, tokens);
-          return !found;
-        },
-        few);
-    if (found) return Finding{"again_" + found->oracle, found->detail};
-  }
-  return std::nullopt;
+  return crash_inside(
+      place_->disk(),
+      [&]() -> std::optional<Finding> {
+        const auto opened = place_->open(false);
+        if (!opened) return Finding{"opens", std::string(opened.error().context)};
+        place_->stop();
+        return std::nullopt;
+      },
+      [&](const Image& left) {
+        ++counts.again;
+        return check(left, expected);
+      });
 }
 
 }  // namespace cairn::crash

@@ -1,7 +1,4 @@
-// Long random sequences against the model, shrunk when one fails.
-#include <fmt/format.h>
-#include <rapidcheck.h>
-
+// Long random sequences against the model.
 #include "crash/suite.h"
 
 namespace cairn::crash {
@@ -28,31 +25,16 @@ std::optional<Finding> run(const Universe& universe, const std::string& word, st
   Reopener reopener(universe, options_for(""));
   io::sim::Image image = workload.store().disk().durable();
   image.prune([](std::uint64_t) { return false; });
-  if (auto finding = reopener.check(image, workload.possible(), workload.tokens())) return finding;
-  return reopener.check_rebuilt(image, workload.possible(), workload.tokens());
+  if (auto finding = reopener.check(image, workload.expected())) return finding;
+  return reopener.check_rebuilt(image, workload.expected());
 }
 
 }  // namespace
 
 std::optional<Found> explore_sequences(const Universe& universe, const Settings& settings, Totals& totals) {
-  std::optional<Found> last;
-  rc::detail::TestParams params;
-  params.seed = settings.seed;
-  params.maxSuccess = static_cast<int>(settings.sequences);
-  params.maxSize = 60;
-  rc::detail::TestMetadata metadata;
-  const auto result = rc::detail::checkTestable(
-      [&](const std::vector<unsigned>& numbers, std::uint64_t seed) {
-        std::string word;
-        for (const unsigned number : numbers) word += letters[number % letters.size()];
-        ++totals.sequences;
-        const auto finding = run(universe, word, seed % 1000 + 1);
-        if (finding) last = Found{*finding, fmt::format("sequence:{}:seed{}", word, seed % 1000 + 1)};
-        RC_ASSERT(!finding);
-      },
-      metadata, params);
-  (void)result;
-  return last;
+  return explore_random(letters, settings, totals, [&](const std::string& word, std::uint64_t seed) {
+    return run(universe, word, seed);
+  });
 }
 
 }  // namespace cairn::crash

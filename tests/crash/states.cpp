@@ -18,12 +18,7 @@ class Reopeners {
   }
   Counts counts() const {
     Counts sum;
-    for (const auto& [size, one] : by_segment_) {
-      sum.reopened += one->counts.reopened;
-      sum.rebuilt += one->counts.rebuilt;
-      sum.continued += one->counts.continued;
-      sum.again += one->counts.again;
-    }
+    for (const auto& [size, one] : by_segment_) sum += one->counts;
     return sum;
   }
 
@@ -31,35 +26,6 @@ class Reopeners {
   const Universe& universe_;
   std::map<std::uint64_t, std::unique_ptr<Reopener>> by_segment_;
 };
-
-std::optional<Finding> check_moment(const Moment& moment, const Settings& settings, Reopener& reopener,
-                                    Totals& totals) {
-  ++totals.moments;
-  std::optional<Finding> found;
-  io::sim::CrashOptions options;
-  options.exhaustive = settings.exhaustive;
-  options.random = settings.random;
-  options.seed = settings.seed;
-  const std::uint64_t expected = moment.possible.hash();
-  io::sim::crash_states(
-      moment.disk,
-      [&](const io::sim::CrashState& state) {
-        totals.images.insert(state.hash);
-        if (!totals.checked.insert(state.hash ^ (expected * 0x9e3779b97f4a7c15u)).second) return true;
-        const std::uint64_t number = totals.checked.size();
-        if (number % settings.rebuild_every == 0)
-          found = reopener.check_rebuilt(state.image, moment.possible, moment.tokens);
-        if (!found && number % settings.continue_every == 1)
-          found = reopener.check_continued(state.image, moment.possible, moment.tokens);
-        else if (!found)
-          found = reopener.check(state.image, moment.possible, moment.tokens);
-        if (!found && number % settings.again_every == 2)
-          found = reopener.check_again(state.image, moment.possible, moment.tokens);
-        return !found;
-      },
-      options);
-  return found;
-}
 
 std::optional<Found> explore(const Universe& universe, const Settings& settings, std::string_view word,
                              bool whole, Reopeners& reopeners, Totals& totals) {
@@ -104,7 +70,7 @@ std::optional<Found> explore_kills(const Universe& universe, const Settings& set
       workload.record();
       if (auto finding = workload.step('b')) return told(*finding);
       // What is on the disk after the answer, also when nothing had to be written for it.
-      const Moment last{workload.store().disk().snapshot(), workload.possible(), workload.tokens()};
+      const Moment last{workload.store().disk().snapshot(), workload.expected()};
       workload.close();
       Reopener& reopener = reopeners.get(options_for(word));
       for (const Moment& moment : workload.moments())
@@ -116,21 +82,9 @@ std::optional<Found> explore_kills(const Universe& universe, const Settings& set
 
 std::optional<Found> explore_words(const Universe& universe, const Settings& settings, Totals& totals) {
   Reopeners reopeners(universe);
-  std::vector<std::string> words{""};
-  for (std::size_t length = 0;; ++length) {
-    // In an order without pattern, so that whoever ends it early has seen something of everything.
-    Random random(settings.seed + length);
-    for (std::size_t i = words.size(); i > 1; --i) std::swap(words[i - 1], words[random.next() % i]);
-    for (const std::string& word : words) {
-      if (settings.most != 0 && totals.images.size() >= settings.most) return std::nullopt;
-      if (auto found = explore(universe, settings, word, false, reopeners, totals)) return found;
-    }
-    if (length == settings.length) return std::nullopt;
-    std::vector<std::string> longer;
-    for (const std::string& word : words)
-      for (const char letter : alphabet) longer.push_back(word + letter);
-    words = std::move(longer);
-  }
+  return each_word(alphabet, settings, totals, [&](const std::string& word) {
+    return explore(universe, settings, word, false, reopeners, totals);
+  });
 }
 
 }  // namespace cairn::crash

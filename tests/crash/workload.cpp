@@ -31,7 +31,7 @@ Workload::Workload(const Universe& universe, const store::StoreOptions& options,
 Workload::~Workload() { store_->disk().set_observer({}); }
 
 void Workload::note(const io::sim::SimDisk& disk) {
-  if (recording_) moments_.push_back({disk.snapshot(), possible_.with(under_way_), tokens_});
+  if (recording_) moments_.push_back({disk.snapshot(), {possible_.with(under_way_), tokens_}});
 }
 
 std::optional<Finding> Workload::open() {

@@ -24,8 +24,7 @@ inline constexpr std::string_view alphabet = "abguvxcdehnmrkwyoq";
 // A moment: what is on the disk, and what may be found there after a crash.
 struct Moment {
   io::sim::DiskSnapshot disk;
-  Possible possible;
-  Tokens tokens;
+  Expected expected;
 };
 
 store::StoreOptions options_for(std::string_view word);
@@ -50,8 +49,7 @@ class Workload {
   void close();                   // ends the tasks; nothing is flushed
 
   store::SimulatedStore& store() noexcept { return *store_; }
-  const Possible& possible() const noexcept { return possible_; }
-  const Tokens& tokens() const noexcept { return tokens_; }
+  Expected expected() const { return {possible_, tokens_}; }
   bool is_open() const noexcept { return store_->store != nullptr; }
 
  private:

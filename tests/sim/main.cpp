@@ -1,6 +1,7 @@
 // sim --seeds N [--first S] [--jobs J] [--json FILE]   many seeds; fails on any finding or unreached probe
 // sim --seed S [--verbose]                             one seed again
 // sim --plant pointer|clock                            that planted nondeterminism changes the hash
+// Each with --scenario NAME: what is served in the world; --help lists them.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -18,14 +19,13 @@ namespace {
 
 // Fewer seeds may well miss something.
 constexpr std::uint64_t probes_need = 500;
-constexpr double least_rate = 20;
-constexpr double least_speed = 100;
 
 struct Arguments {
   std::uint64_t seeds = 1000, first = 1, jobs = 2;
   std::optional<std::uint64_t> seed;
   std::string json, plant, planted;
-  bool verbose = false, hash = false, wrong = false;
+  const simulator::Kind* kind = &simulator::kinds().front();
+  bool verbose = false, hash = false, help = false, wrong = false;
 };
 
 Arguments parse(int argc, char** argv) {
@@ -54,6 +54,10 @@ Arguments parse(int argc, char** argv) {
       a.plant = text();
     else if (arg == "--planted")
       a.planted = text();
+    else if (arg == "--scenario")
+      a.kind = simulator::find_kind(text());
+    else if (arg == "--help")
+      a.help = true;
     else if (arg == "--verbose")
       a.verbose = true;
     else if (arg == "--hash")
@@ -64,7 +68,7 @@ Arguments parse(int argc, char** argv) {
   const auto is_plant = [](const std::string& name) {
     return name.empty() || name == "pointer" || name == "clock";
   };
-  if (!is_plant(a.plant) || !is_plant(a.planted) || a.jobs == 0) a.wrong = true;
+  if (!is_plant(a.plant) || !is_plant(a.planted) || a.jobs == 0 || a.kind == nullptr) a.wrong = true;
   return a;
 }
 
@@ -72,7 +76,7 @@ int one_seed(const Arguments& a) {
   io::sim::Probes probes;
   const simulator::Options options{
       .verbose = a.verbose, .plant_pointer = a.planted == "pointer", .plant_clock = a.planted == "clock"};
-  const simulator::Report report = simulator::run_seed(*a.seed, options, probes);
+  const simulator::Report report = a.kind->make(*a.seed, options, probes)->run();
   if (a.hash) {
     fmt::print("{:016x}\n", report.hash);
     return 0;
@@ -85,13 +89,13 @@ int one_seed(const Arguments& a) {
 }
 
 // Each seed twice in fresh processes: equal without the plant, different with it.
-int self_test(const std::string& plant, const std::string& program) {
+int self_test(const simulator::Kind& kind, const std::string& plant, const std::string& program) {
   for (std::uint64_t seed = 1; seed <= 3; ++seed) {
     const std::string planted = "--planted " + plant;
-    const std::string clean[] = {simulator::hash_of_fresh_process(program, seed, ""),
-                                 simulator::hash_of_fresh_process(program, seed, "")};
-    const std::string dirty[] = {simulator::hash_of_fresh_process(program, seed, planted),
-                                 simulator::hash_of_fresh_process(program, seed, planted)};
+    const std::string clean[] = {simulator::hash_of_fresh_process(program, kind, seed, ""),
+                                 simulator::hash_of_fresh_process(program, kind, seed, "")};
+    const std::string dirty[] = {simulator::hash_of_fresh_process(program, kind, seed, planted),
+                                 simulator::hash_of_fresh_process(program, kind, seed, planted)};
     fmt::print("seed {}: {} {} without, {} {} with the planted {}\n", seed, clean[0], clean[1], dirty[0],
                dirty[1], plant);
     if (clean[0].empty() || clean[0] != clean[1]) {
@@ -109,12 +113,12 @@ int self_test(const std::string& plant, const std::string& program) {
 
 int many_seeds(const Arguments& a, const std::string& program) {
   const simulator::Totals totals =
-      simulator::run_seeds(a.first, a.seeds, static_cast<unsigned>(a.jobs), program);
+      simulator::run_seeds(*a.kind, a.first, a.seeds, static_cast<unsigned>(a.jobs), program);
   bool fine = totals.findings.empty();
   if (a.seeds >= probes_need) {
     for (const std::string& name : totals.missed) fmt::print("never reached: {}\n", name);
-    fine = fine && totals.missed.empty() && totals.requests_per_second() >= least_rate &&
-           totals.speed() >= least_speed;
+    fine = fine && totals.missed.empty() && totals.requests_per_second() >= a.kind->least_rate &&
+           totals.speed() >= a.kind->least_speed;
   }
   if (!a.json.empty()) {
     std::FILE* file = std::fopen(a.json.c_str(), "wb");
@@ -138,16 +142,20 @@ int many_seeds(const Arguments& a, const std::string& program) {
 
 int main(int argc, char** argv) {
   const Arguments a = parse(argc, argv);
-  if (a.wrong) {
-    fmt::print(stderr,
-               "usage: sim [--seeds N] [--first S] [--jobs J] [--json FILE]\n"
-               "       sim --seed S [--verbose]\n"
-               "       sim --plant pointer|clock\n");
-    return 64;
+  if (a.wrong || a.help) {
+    std::FILE* out = a.wrong ? stderr : stdout;
+    fmt::print(out,
+               "usage: sim [--scenario NAME] [--seeds N] [--first S] [--jobs J] [--json FILE]\n"
+               "       sim [--scenario NAME] --seed S [--verbose]\n"
+               "       sim [--scenario NAME] --plant pointer|clock\n"
+               "scenarios:\n");
+    for (const simulator::Kind& kind : simulator::kinds())
+      fmt::print(out, "  {:<10}{}\n", kind.name, kind.about);
+    return a.wrong ? 64 : 0;
   }
   char path[4096] = {};
   const ssize_t size = readlink("/proc/self/exe", path, sizeof path - 1);
   const std::string program(path, size > 0 ? static_cast<std::size_t>(size) : 0);
-  if (!a.plant.empty()) return self_test(a.plant, program);
+  if (!a.plant.empty()) return self_test(*a.kind, a.plant, program);
   return a.seed ? one_seed(a) : many_seeds(a, program);
 }

@@ -50,15 +50,18 @@ void draw_disk(Random& random, Plan& plan) {
   if (!plan.disk_fails) disk = {};
 }
 
-void draw_visits(Random& random, Plan& plan) {
-  constexpr std::array<std::uint32_t, visit_count> usual{30, 20, 20, 20, 4, 8, 1, 4, 2, 4,
-                                                         1,  1,  6,  2,  2, 1, 2, 1, 3, 2};
-  for (std::size_t i = 0; i < visit_count; ++i)
-    plan.weights[i] = random.chance(1, 4) ? 0 : usual[i] * static_cast<std::uint32_t>(between(random, 1, 4));
-  plan.weights[0] += 5;
-}
+constexpr std::uint32_t usual_visits[visit_count]{30, 20, 20, 20, 4, 8, 1, 4, 2, 4,
+                                                  1,  1,  6,  2,  2, 1, 2, 1, 3, 2};
 
 }  // namespace
+
+std::vector<std::uint32_t> draw_weights(Random& random, std::span<const std::uint32_t> usual) {
+  std::vector<std::uint32_t> weights;
+  for (const std::uint32_t one : usual)
+    weights.push_back(random.chance(1, 4) ? 0 : one * static_cast<std::uint32_t>(between(random, 1, 4)));
+  weights[0] += 5;
+  return weights;
+}
 
 Limits draw_limits(Random& random, bool tiny) {
   Limits limits;
@@ -85,7 +88,6 @@ config::Sources sources_of(const Limits& limits) {
   const auto set = [&](const char* key, std::int64_t value, const char* unit) {
     sources.settings.push_back({key, std::to_string(value) + unit});
   };
-  sources.settings.push_back({"demo.files", "www"});
   set("server.max_conns", limits.conns, "");
   set("server.max_conns_per_ip", limits.per_ip, "");
   set("server.max_inflight", limits.inflight, "");
@@ -114,7 +116,7 @@ Plan draw_plan(std::uint64_t seed) {
   plan.visitors = static_cast<unsigned>(between(random, 3, 12));
   plan.workers = random.chance(1, 3) ? static_cast<unsigned>(between(random, 1, 2)) : 8;
   plan.publish = half(random);
-  draw_visits(random, plan);
+  plan.weights = draw_weights(random, usual_visits);
   draw_network(random, plan);
   draw_disk(random, plan);
   for (std::size_t i = 0; i < chaos_count; ++i)

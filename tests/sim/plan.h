@@ -2,8 +2,8 @@
 // as a swarm: each feature is off in many seeds, so that the others get room.
 #pragma once
 
-#include <array>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "base/units.h"
@@ -86,7 +86,7 @@ struct Plan {
   bool publish = true;
   bool disk_lies = false;  // reads or writes may silently be wrong: bytes of files are not judged
   bool disk_fails = false;
-  std::array<std::uint32_t, visit_count> weights{};
+  std::vector<std::uint32_t> weights;  // of what clients ask for
   std::vector<Chaos> chaos;  // what may happen; drawn from evenly
   Duration chaos_gap = Duration::seconds(1);
   io::sim::NetworkFaults network{};
@@ -95,6 +95,9 @@ struct Plan {
   Duration think = Duration::millis(100);
   Duration patience = Duration::seconds(4);  // of a client with one request
 };
+// Of the demo. Other kinds take what the world is made of from here, and change what does not fit them.
 Plan draw_plan(std::uint64_t seed);
+// Some of the usual ones, some more often; the first is always there.
+std::vector<std::uint32_t> draw_weights(Random& random, std::span<const std::uint32_t> usual);
 
 }  // namespace cairn::simulator

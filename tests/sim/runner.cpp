@@ -22,8 +22,6 @@ namespace {
 constexpr std::uint64_t rerun_every = 20;
 constexpr std::uint64_t batch_size = 25;
 constexpr unsigned seed_patience_s = 120;  // of real time
-// What the demo has no use for.
-constexpr const char* not_used[] = {"pool.full"};
 
 struct Batch {
   std::uint64_t first, count;
@@ -50,23 +48,18 @@ double cpu_seconds() {
   return seconds(usage.ru_utime) + seconds(usage.ru_stime);
 }
 
-[[noreturn]] void run_batch(const Batch& batch, int out, const std::string& program) {
-  const Declarations declarations;
+[[noreturn]] void run_batch(const Kind& kind, const Batch& batch, int out, const std::string& program) {
   io::sim::Probes probes;
   for (std::uint64_t seed = batch.first; seed < batch.first + batch.count; ++seed) {
     alarm(seed_patience_s);
     const double before = cpu_seconds();
-    Report report;
-    {
-      Scenario scenario(seed, declarations, {}, probes);
-      report = scenario.run();
-    }
+    const Report report = kind.make(seed, {}, probes)->run();
     if (!report.violation.empty()) say(out, fmt::format("violation {} {}", seed, one_line(report.violation)));
     say(out, fmt::format("seed {} {} {} {} {}", seed, report.completed, report.steps,
                          report.simulated.to_seconds(), cpu_seconds() - before));
     if (seed % rerun_every != 0) continue;
     const std::string mine = fmt::format("{:016x}", report.hash);
-    const std::string theirs = hash_of_fresh_process(program, seed, "");
+    const std::string theirs = hash_of_fresh_process(program, kind, seed, "");
     say(out, fmt::format("rerun {} {} {}", seed, mine, theirs.empty() ? "nothing" : theirs));
   }
   for (const std::string& name : probes.missed()) say(out, "missed " + name);
@@ -78,8 +71,8 @@ double cpu_seconds() {
 
 class Runner {
  public:
-  Runner(std::uint64_t first, std::uint64_t count, unsigned jobs, std::string program)
-      : jobs_(jobs), program_(std::move(program)) {
+  Runner(const Kind& kind, std::uint64_t first, std::uint64_t count, unsigned jobs, std::string program)
+      : kind_(kind), jobs_(jobs), program_(std::move(program)) {
     while (count > 0) {
       const std::uint64_t size = std::min(count, batch_size);
       batches_.push_back({first, size});
@@ -96,7 +89,7 @@ class Runner {
       listen();
     }
     if (never_reached_) totals_.missed = *never_reached_;
-    for (const char* name : not_used) totals_.missed.erase(name);
+    for (const std::string_view name : kind_.not_used) totals_.missed.erase(std::string(name));
     totals_.wall_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     return std::move(totals_);
   }
@@ -121,7 +114,7 @@ class Runner {
     CHECK(pid >= 0);
     if (pid == 0) {
       close(ends[0]);
-      run_batch(batch, ends[1], program_);
+      run_batch(kind_, batch, ends[1], program_);
     }
     close(ends[1]);
     children_.push_back({pid, ends[0], batch, false, {}, {}});
@@ -208,10 +201,11 @@ class Runner {
 
   void found(std::uint64_t seed, const std::string& what) {
     totals_.findings.push_back({seed, what});
-    fmt::print("seed {}:{}\n  replay: ./dev sim --seed {}\n", seed, what, seed);
+    fmt::print("seed {}:{}\n  replay: ./dev sim --scenario {} --seed {}\n", seed, what, kind_.name, seed);
     std::fflush(stdout);
   }
 
+  const Kind& kind_;
   unsigned jobs_;
   std::string program_;
   std::vector<Batch> batches_;
@@ -222,13 +216,10 @@ class Runner {
 
 }  // namespace
 
-Report run_seed(std::uint64_t seed, Options options, io::sim::Probes& probes) {
-  const Declarations declarations;
-  return Scenario(seed, declarations, options, probes).run();
-}
-
-std::string hash_of_fresh_process(const std::string& program, std::uint64_t seed, const std::string& more) {
-  const std::string command = fmt::format("exec '{}' --seed {} --hash {}", program, seed, more);
+std::string hash_of_fresh_process(const std::string& program, const Kind& kind, std::uint64_t seed,
+                                  const std::string& more) {
+  const std::string command =
+      fmt::format("exec '{}' --scenario {} --seed {} --hash {}", program, kind.name, seed, more);
   std::FILE* pipe = popen(command.c_str(), "r");
   CHECK(pipe != nullptr);
   char line[64] = {};
@@ -239,8 +230,9 @@ std::string hash_of_fresh_process(const std::string& program, std::uint64_t seed
   return text;
 }
 
-Totals run_seeds(std::uint64_t first, std::uint64_t count, unsigned jobs, const std::string& program) {
-  return Runner(first, count, jobs, program).run();
+Totals run_seeds(const Kind& kind, std::uint64_t first, std::uint64_t count, unsigned jobs,
+                 const std::string& program) {
+  return Runner(kind, first, count, jobs, program).run();
 }
 
 std::string to_json(const Totals& totals) {

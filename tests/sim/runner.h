@@ -28,14 +28,15 @@ struct Totals {
   double speed() const { return cpu_seconds > 0 ? simulated_seconds / cpu_seconds : 0; }
 };
 
-// Runs `count` seeds from `first` on in `jobs` processes. One in twenty is run again by a fresh process of
-// `program`, and must give the same hash. A seed that ends its process is a finding like any other.
-Totals run_seeds(std::uint64_t first, std::uint64_t count, unsigned jobs, const std::string& program);
+// Runs `count` seeds of one kind from `first` on in `jobs` processes. One in twenty is run again by a fresh
+// process of `program`, and must give the same hash. A seed that ends its process is a finding like any
+// other.
+Totals run_seeds(const Kind& kind, std::uint64_t first, std::uint64_t count, unsigned jobs,
+                 const std::string& program);
 
 // The hash that a fresh process of `program` gives for the seed; empty: it failed.
-std::string hash_of_fresh_process(const std::string& program, std::uint64_t seed, const std::string& more);
-
-Report run_seed(std::uint64_t seed, Options options, io::sim::Probes& probes);
+std::string hash_of_fresh_process(const std::string& program, const Kind& kind, std::uint64_t seed,
+                                  const std::string& more);
 
 std::string to_json(const Totals& totals);
 

@@ -4,70 +4,23 @@
 
 #include <chrono>
 
-#include "visitor.h"
-
 namespace cairn::simulator {
 namespace {
 
 constexpr Duration converge_within = Duration::seconds(40);
 constexpr Duration tick = Duration::millis(100);
 
-// What a run of many seeds must have met. The world's own faults are declared by its parts.
-void declare_probes(io::sim::Probes& probes) {
-  probes.declare({"sim.429_at_the_door",
-                  "sim.429_reserved",
-                  "sim.429_quota",
-                  "sim.429_inflight",
-                  "sim.429_queue",
-                  "sim.408",
-                  "sim.413",
-                  "sim.431",
-                  "sim.500_disk",
-                  "sim.503_draining",
-                  "sim.503_starting",
-                  "sim.504_queued",
-                  "sim.504_running",
-                  "sim.client_gone_cancels",
-                  "sim.pipelined",
-                  "sim.100_continue",
-                  "sim.linger",
-                  "sim.drain_with_inflight",
-                  "sim.drain_idle",
-                  "sim.drained",
-                  "sim.drain_deadline_abort",
-                  "sim.second_signal",
-                  "sim.second_signal_abort",
-                  "sim.reload",
-                  "sim.rebind",
-                  "sim.health_listener",
-                  "sim.clock_skew",
-                  "sim.client_power_cut",
-                  "sim.client_gave_up",
-                  "sim.published",
-                  "sim.publish_failed",
-                  "sim.not_ready",
-                  "sim.half_closed_answered",
-                  "sim.silent_closed",
-                  "sim.closed_behind_malformed",
-                  "sim.flood_health_answered",
-                  "sim.http_1_0",
-                  "sim.converged"});
-}
-
 }  // namespace
 
 std::string format_corr(std::uint32_t id) { return fmt::format("req-{:08}", id); }
 
-Scenario::Scenario(std::uint64_t seed, const Declarations& declarations, Options options,
-                   io::sim::Probes& probes)
+Scenario::Scenario(std::uint64_t seed, Plan plan, Options options, io::sim::Probes& probes)
     : seed_(seed),
-      declarations_(declarations),
       options_(options),
       probes_(probes),
-      plan_(draw_plan(seed)),
+      plan_(std::move(plan)),
       random_(seed ^ 0x5eed5eed5eed5eedu),
       world_(std::make_unique<io::sim::World>(seed)) {
-  declare_probes(world_->probes());
   requests_.emplace_back();  // 0 is no request
   for (unsigned i = 0; i < 61 && options.plant_pointer; ++i) {
     marks_.push_back(std::make_unique<unsigned>(i));
@@ -101,6 +54,14 @@ void Scenario::violate(std::string what) {
   if (violation_.empty()) violation_ = fmt::format("{} ms: {}", world_->now().ns / 1'000'000, what);
 }
 
+void Scenario::complained_of(Server& server) {
+  const auto after = static_cast<std::int64_t>(random_.below(3000));
+  if (phase_ == Phase::faults && after > 1500) return;
+  world_->after(Duration::millis(after / 4), [this, &server, life = server.lives()] {
+    if (phase_ <= Phase::healing && server.up() && server.lives() == life) server.drain();
+  });
+}
+
 // The order of a set of pointers, or the real time: what must never decide anything here.
 Duration Scenario::planted_noise() {
   if (options_.plant_pointer) {
@@ -122,11 +83,8 @@ void Scenario::build() {
   pending_.resize(plan_.visitors);
   for (unsigned machine = 0; machine < plan_.client_machines; ++machine) {
     auto boot = [this, machine](io::sim::Node& node) {
-      for (unsigned i = machine; i < plan_.visitors; i += plan_.client_machines) {
-        Visitor& visitor =
-            node.make<Visitor>(*this, node.machine(), i, seed_ * 1000 + i + 100 * node.lives());
-        node.scope().spawn("visitor", visitor.live(node.scope().call()));
-      }
+      for (unsigned i = machine; i < plan_.visitors; i += plan_.client_machines)
+        add_client(node, i, seed_ * 1000 + i + 100 * node.lives());
     };
     client_machines_.push_back(&world_->add_node(fmt::format("c{}", machine), 1, boot));
   }
@@ -202,7 +160,7 @@ void Scenario::drain_all() {
   if (visitors() > 0) violate(fmt::format("{} visitors still wait after everything has ended", visitors()));
 }
 
-void Scenario::audit() {
+void Scenario::audit_requests() {
   for (std::size_t id = 1; id < requests_.size(); ++id) {
     const Request& request = requests_[id];
     if (request.once && request.done > 1)
@@ -226,12 +184,14 @@ Report Scenario::run() {
     heal();
     converge();
   }
+  if (!violated()) settle();
   if (!violated()) {
     phase_ = Phase::calm;
     calm_since_ = world_->now();
     run_for(plan_.calm);
   }
   if (!violated()) drain_all();
+  if (!violated()) audit_requests();
   if (!violated()) audit();
   phase_ = Phase::over;
   Report report;

@@ -1,14 +1,18 @@
-// Scenario: one seed: a world of demo nodes and visitors that goes through warm-up, faults, healing, calm and
-// drain, while every answer and every bound is checked.
+// Scenario: one seed: a world of nodes of one service and of its clients that goes through warm-up, faults,
+// healing, calm and drain, while every answer and every bound is checked. What is served, what is asked and
+// what must come of it is each kind's own.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <set>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
-#include "demo/declarations.h"
+#include "config/snapshot.h"
 #include "io/sim/world.h"
 #include "plan.h"
 #include "server.h"
@@ -47,25 +51,48 @@ struct ByAddress {
   bool operator()(const unsigned* a, const unsigned* b) const noexcept { return hash(a) < hash(b); }
 };
 
-// The configuration's declarations, made once and shared by all seeds.
-struct Declarations {
-  config::Schema schema;
-  demo::Keys keys = demo::declare_keys(schema);
-};
-
 class Scenario {
  public:
-  Scenario(std::uint64_t seed, const Declarations& declarations, Options options, io::sim::Probes& probes);
-  ~Scenario();
+  Scenario(std::uint64_t seed, Plan plan, Options options, io::sim::Probes& probes);
+  virtual ~Scenario();
+  Scenario(const Scenario&) = delete;
+  Scenario& operator=(const Scenario&) = delete;
   Report run();
+
+  // --- what its kind decides
+  // For one life of a node.
+  virtual std::unique_ptr<serve::Service> make_service(Server& server) = 0;
+  virtual const config::ServerKeys& server_keys() const noexcept = 0;
+  virtual config::SnapshotPtr load(const Limits& limits, std::uint64_t version) const = 0;
+  // Makes a client's program on its machine.
+  virtual void add_client(io::sim::Node& machine, unsigned number, std::uint64_t seed) = 0;
+  // What is on a node's disk before its first start.
+  virtual void furnish(io::sim::SimDisk& disk) { (void)disk; }
+  // A task beside the service; it ends when its node drains.
+  virtual bool accompanied() const noexcept { return false; }
+  virtual Task<> accompany(Call call, Server& server, io::Machine& machine) {
+    (void)call, (void)server, (void)machine;
+    co_return;
+  }
+  // The node was crashed, or has ended: what its disk holds now.
+  virtual void look_at_disk(Server& server, bool power) { (void)server, (void)power; }
+  // The faults are over and every client was served: before good times are counted on.
+  virtual void settle() {}
+  // All nodes have ended. May start machines of its own.
+  virtual void audit() {}
+  // A node that could not start is started again; only then may it fail to.
+  virtual bool may_fail_to_start() const noexcept { return false; }
+  // How long a request may be under way on a node beyond its deadline; never: it is not looked at.
+  virtual Duration overrun() const noexcept { return Duration{Instant::never().ns}; }
 
   // --- for the parts
   const Plan& plan() const noexcept { return plan_; }
-  const Declarations& declarations() const noexcept { return declarations_; }
   io::sim::World& world() noexcept { return *world_; }
   Random& random() noexcept { return random_; }  // of the faults
   Phase phase() const noexcept { return phase_; }
   std::vector<std::unique_ptr<Server>>& servers() noexcept { return servers_; }
+  // Somebody was told that the node needs help: now and then an operator starts it again.
+  void complained_of(Server& server);
   void hit(io::sim::Tag probe) { world_->probes().hit(probe); }
 
   std::uint32_t open_request(unsigned server, bool once);
@@ -92,17 +119,18 @@ class Scenario {
   bool has_converged(unsigned visitor) const { return !waiting_.contains(visitor); }
   void explain(unsigned visitor, std::string why) { pending_[visitor] = std::move(why); }
 
+ protected:
+  void run_for(Duration span);
+
  private:
   void build();
-  void run_for(Duration span);
   void heal();
   void converge();
   void drain_all();
-  void audit();
+  void audit_requests();
   void watch();  // checks the bounds every so often
 
   std::uint64_t seed_;
-  const Declarations& declarations_;
   Options options_;
   io::sim::Probes& probes_;
   Plan plan_;
@@ -123,6 +151,17 @@ class Scenario {
 };
 
 std::string format_corr(std::uint32_t id);
+
+// A kind of scenario: what `--scenario` names.
+struct Kind {
+  std::string_view name;
+  std::string_view about;
+  std::unique_ptr<Scenario> (*make)(std::uint64_t seed, Options options, io::sim::Probes& probes);
+  double least_rate, least_speed;              // of many seeds
+  std::span<const std::string_view> not_used;  // probes that it cannot reach
+};
+std::span<const Kind> kinds();
+const Kind* find_kind(std::string_view name);
 
 // faults.cpp: the events of the phase of faults, until `end`. What it returns outlives the world's run.
 std::shared_ptr<void> schedule_faults(Scenario& scenario, std::vector<io::sim::Node*> clients, Instant end);

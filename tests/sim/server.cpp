@@ -4,8 +4,6 @@
 
 #include <algorithm>
 
-#include "config/load.h"
-#include "demo/service.h"
 #include "runtime/wait.h"
 #include "scenario.h"
 #include "serve/lifecycle.h"
@@ -15,16 +13,10 @@ namespace {
 
 constexpr Duration drain_slack = Duration::millis(100);
 
-config::SnapshotPtr load(const Declarations& declarations, const Limits& limits, std::uint64_t version) {
-  auto snapshot = config::load(declarations.schema, sources_of(limits), version);
-  CHECK(snapshot.has_value());
-  return *snapshot;
-}
-
-std::int64_t inflight(serve::Node& node) {
+// `routes`: how many the service has.
+std::int64_t count_inflight(serve::Node& node, std::size_t routes) {
   std::int64_t sum = 0;
-  for (std::size_t route = 0; route < std::size(demo::routes); ++route)
-    sum += node.metrics().inflight.at(route).value();
+  for (std::size_t route = 0; route < routes; ++route) sum += node.metrics().inflight.at(route).value();
   return sum;
 }
 
@@ -42,16 +34,7 @@ struct Bound {
 
 }  // namespace
 
-const std::string& served_file() {
-  static const std::string text = [] {
-    std::string bytes(10'000, '\0');
-    for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<char>('A' + i % 23 + i / 1000);
-    return bytes;
-  }();
-  return text;
-}
-
-// --- the demo, with what it does written down
+// --- the service, with what it does written down
 
 class Server::AuditedShard : public serve::ServiceShard {
  public:
@@ -68,7 +51,11 @@ class Server::AuditedShard : public serve::ServiceShard {
     co_return co_await inner_->start(call);
   }
   Task<> stop(Call call) override { return inner_->stop(call); }
-  Task<Result<>> stage(Call call, http::Exchange& exchange) override { return inner_->stage(call, exchange); }
+  Task<Result<>> stage(Call call, http::Exchange& exchange) override {
+    Result<> outcome = co_await inner_->stage(call, exchange);
+    server_.clock(exchange, "taking its body");
+    co_return outcome;
+  }
   Task<Result<>> answer_later(Call call, http::Exchange& exchange) override {
     return inner_->answer_later(call, exchange);
   }
@@ -76,7 +63,12 @@ class Server::AuditedShard : public serve::ServiceShard {
     server_.started(exchange);
     Result<> outcome = co_await inner_->handle(call, exchange);
     server_.ended(exchange, outcome);
+    server_.clock(exchange, "handling it");
     co_return outcome;
+  }
+  crypto::CapabilityRequest describe(const http::Exchange& exchange,
+                                     crypto::CapabilityRequest asked) override {
+    return inner_->describe(exchange, asked);
   }
   void apply(const config::Snapshot& snapshot) override { inner_->apply(snapshot); }
 
@@ -87,13 +79,14 @@ class Server::AuditedShard : public serve::ServiceShard {
 
 class Server::AuditedService : public serve::Service {
  public:
-  explicit AuditedService(Server& server) : inner_(demo::make_service("www")), server_(server) {}
+  explicit AuditedService(Server& server) : inner_(server.scenario_.make_service(server)), server_(server) {}
   const ServiceDeclaration& declaration() const override { return inner_->declaration(); }
   std::span<const serve::RouteSpec> routes() const override { return inner_->routes(); }
   std::vector<serve::GateDeclaration> gates() const override { return inner_->gates(); }
   std::unique_ptr<serve::ServiceShard> make_shard(serve::ShardContext context) override {
     return std::make_unique<AuditedShard>(inner_->make_shard(context), server_);
   }
+  void declare_metrics(observe::Registry& registry) override { inner_->declare_metrics(registry); }
 
  private:
   std::unique_ptr<serve::Service> inner_;
@@ -109,7 +102,7 @@ struct Server::Life {
         log({.slots = self.shards(), .records_per_slot = 4, .level = observe::Level::error},
             [] { return WallTime{}; }),
         service(owner),
-        node(service, std::move(snapshot), owner.scenario_.declarations().keys.server, log, {"0", "0", "sim"},
+        node(service, std::move(snapshot), owner.scenario_.server_keys(), log, {"0", "0", "sim"},
              self.shards(), owner.scenario_.plan().workers, {.open = true}) {
     machines.reserve(self.shards());
     for (unsigned i = 0; i < self.shards(); ++i) {
@@ -130,9 +123,9 @@ struct Server::Life {
             .serving = [this] { server.serving_since_ = server.scenario_.world().now(); },
             .drained = [this](const serve::Node&, unsigned, const DrainResult& result) { left(result); }});
     self.scope(0).spawn("life", live(self.scope(0).call()));
-    if (!server.scenario_.plan().publish) return;
-    publishing = true;
-    self.scope(0).spawn("publisher", publish_on(self.scope(0).call()));
+    if (!server.scenario_.accompanied()) return;
+    accompanied = true;
+    self.scope(0).spawn("companion", accompany(self.scope(0).call()));
   }
 
   // The node's own scopes are roots; the end of the machine is brought to them.
@@ -145,24 +138,19 @@ struct Server::Life {
   Task<> live(Call call) {
     auto outcome = co_await lifecycle->run(call);
     if (!outcome || crashed) co_return;
-    if (outcome->failed != nullptr) server.scenario_.violate(server.name_ + ": could not start");
+    if (outcome->failed != nullptr) server.could_not_start(outcome->failure);
     // A moment later, so that the task that tells us has ended too.
     server.scenario_.world().after(Duration::millis(1), [&owner = server, &self = home, life = home.lives()] {
       if (self.up() && self.lives() == life) owner.drained();
     });
   }
 
-  Task<> publish_on(Call call) {
-    Random random(server.scenario_.random().next());
-    while (!draining && !call.stopped()) {
-      const auto pause = static_cast<std::int64_t>(random.below(1500));
-      if (!co_await sleep_for(call, Duration::millis(50 + pause))) break;
-      // Without a deadline: an operation left behind could still happen, in the middle of the next version.
-      const Result<> done = co_await publish(call, machines[0].disk, machines[0].slab, server.publication_);
-      server.scenario_.hit(done ? io::sim::Tag("sim.published") : io::sim::Tag("sim.publish_failed"));
-    }
-    publishing = false;
+  Task<> accompany(Call call) {
+    co_await server.scenario_.accompany(call, server, machines[0]);
+    accompanied = false;
   }
+
+  std::int64_t inflight() { return count_inflight(node, service.routes().size()); }
 
   void left(const DrainResult& result) {
     if (crashed) return;
@@ -188,7 +176,7 @@ struct Server::Life {
   serve::Node node;
   std::unique_ptr<serve::Lifecycle> lifecycle;
   Instant deadline = Instant::never();  // of the drain
-  bool draining = false, aborting = false, crashed = false, publishing = false, disturbed = false;
+  bool draining = false, aborting = false, crashed = false, accompanied = false, disturbed = false;
   Bound inflight_bound, connection_bound;
 };
 
@@ -207,12 +195,27 @@ void Server::start() {
 }
 
 void Server::boot(io::sim::Node& node) {
+  if (inspection_) return inspection_(node);
   if (node_ == nullptr) {
     node_ = &node;
-    node.disk().put("www/a.bin", served_file());
+    scenario_.furnish(node.disk());
   }
+  ++lives_;
   serving_since_ = Instant::never();
-  life_ = &node.make<Life>(*this, node, load(scenario_.declarations(), limits_, ++versions_));
+  life_ = &node.make<Life>(*this, node, scenario_.load(limits_, ++versions_));
+}
+
+void Server::inspect(std::function<void(io::sim::Node&)> program) {
+  CHECK(life_ == nullptr);
+  inspection_ = std::move(program);
+  scenario_.world().restart(*node_);
+}
+
+// Nobody said that it may fail unless its disk does; then it is started again like one that has ended.
+void Server::could_not_start(const Error& why) {
+  scenario_.hit("sim.start_failed");
+  if (!scenario_.may_fail_to_start())
+    scenario_.violate(fmt::format("{}: could not start: {} ({})", name_, why.context, name_of(why.code)));
 }
 
 bool Server::draining() const noexcept { return life_ != nullptr && life_->draining; }
@@ -227,7 +230,7 @@ std::string Server::describe() const {
   return fmt::format(
       "{}: {} connections {} ({} refused) inflight {} depth {} tasks {} (conns {} per ip {} inflight {} rps "
       "{} idle {} ms)",
-      name_, life_->draining ? "draining" : "up", connections, refusals, inflight(life_->node),
+      name_, life_->draining ? "draining" : "up", connections, refusals, life_->inflight(),
       life_->node.metrics().queue_depth.at(0).value(), node_->live_tasks(), limits_.conns, limits_.per_ip,
       limits_.inflight, limits_.rps, limits_.idle_ms);
 }
@@ -243,8 +246,8 @@ void Server::drain() {
   Life& life = *life_;
   life.draining = true;
   last_drain_ = scenario_.world().now();
-  scenario_.hit(inflight(life.node) > 0 ? io::sim::Tag("sim.drain_with_inflight")
-                                        : io::sim::Tag("sim.drain_idle"));
+  scenario_.hit(life.inflight() > 0 ? io::sim::Tag("sim.drain_with_inflight")
+                                    : io::sim::Tag("sim.drain_idle"));
   life.node.health().set_draining();
   CHECK(node_->mailbox(0)
             .try_post_call([&life] {
@@ -282,7 +285,7 @@ void Server::reload(const Limits& limits) {
   if (life_ == nullptr) return;
   scenario_.hit("sim.reload");
   Life& life = *life_;
-  config::SnapshotPtr snapshot = load(scenario_.declarations(), next, ++versions_);
+  config::SnapshotPtr snapshot = scenario_.load(next, ++versions_);
   life.node.apply_limits(*snapshot);
   for (unsigned i = 0; i < shards_; ++i)
     CHECK(
@@ -309,7 +312,7 @@ void Server::crash(io::sim::Crash how) {
   life_->crashed = true;
   life_ = nullptr;
   scenario_.world().crash(*node_, how);
-  check_disk(how == io::sim::Crash::power);
+  scenario_.look_at_disk(*this, how == io::sim::Crash::power);
 }
 
 void Server::restart() {
@@ -327,7 +330,7 @@ void Server::check_bounds() {
   const auto reserved = static_cast<std::int64_t>(serve::Admission::reserved_connections);
   if (!life.connection_bound.holds(connections, limits_.conns, reserved))
     scenario_.violate(fmt::format("{}: {} connections, {} + 16 allowed", name_, connections, limits_.conns));
-  const std::int64_t running = inflight(life.node);
+  const std::int64_t running = life.inflight();
   if (!life.inflight_bound.holds(running, limits_.inflight))
     scenario_.violate(fmt::format("{}: {} in flight, {} allowed", name_, running, limits_.inflight));
   const std::int64_t depth = life.node.metrics().queue_depth.at(0).value();
@@ -337,7 +340,7 @@ void Server::check_bounds() {
 
 void Server::drained() {
   Life& life = *life_;
-  const std::size_t own = shards_ + (life.publishing ? 1 : 0);
+  const std::size_t own = shards_ + (life.accompanied ? 1 : 0);
   if (node_->live_tasks() != own)
     scenario_.violate(
         fmt::format("{}: {} tasks live after the drain, {} expected", name_, node_->live_tasks(), own));
@@ -346,10 +349,10 @@ void Server::drained() {
       scenario_.violate(
           fmt::format("{}: {} connections left after the drain", name_, life.node.connections(i)));
     const std::size_t left = life.machines[i].slab.outstanding();
-    if (left != 0 && !(life.publishing && i == 0))
+    if (left != 0 && !(life.accompanied && i == 0))
       scenario_.violate(fmt::format("{}: {} buffers left after the drain", name_, left));
   }
-  if (const std::int64_t left = inflight(life.node); left != 0)
+  if (const std::int64_t left = life.inflight(); left != 0)
     scenario_.violate(fmt::format("{}: {} in flight after the drain", name_, left));
   if (const std::int64_t left = life.node.metrics().queue_depth.at(0).value(); left != 0)
     scenario_.violate(fmt::format("{}: {} queued after the drain", name_, left));
@@ -358,29 +361,6 @@ void Server::drained() {
   if (scenario_.phase() >= Phase::draining) return;
   const Duration down = Duration::millis(static_cast<std::int64_t>(scenario_.random().below(1000)));
   scenario_.world().after(down, [this] { restart(); });
-}
-
-void Server::check_disk(bool power) {
-  const Plan& plan = scenario_.plan();
-  if (plan.disk_lies) return;
-  const io::sim::Image& view = node_->disk().view();
-  if (view.text("www/a.bin") != served_file())
-    scenario_.violate(fmt::format("{}: a file that nobody wrote to changed in a crash", name_));
-  if (!plan.publish) return;
-  const std::uint64_t least = power ? publication_.durable : publication_.visible;
-  const std::string path = std::string("www/") + published_name;
-  if (view.find(path) == nullptr) {
-    if (least > 0) scenario_.violate(fmt::format("{}: version {} is gone after a crash", name_, least));
-    return;
-  }
-  const auto version = read_published(view.text(path));
-  if (!version)
-    scenario_.violate(fmt::format("{}: half a version is seen after a crash", name_));
-  else if (*version < least || *version > publication_.started)
-    scenario_.violate(fmt::format("{}: version {} after a crash, {} expected", name_, *version, least));
-  else
-    publication_.visible = *version;
-  if (version && power) publication_.durable = *version;
 }
 
 // --- the audit
@@ -404,6 +384,14 @@ void Server::ended(const http::Exchange& exchange, const Result<>& outcome) {
   if (!outcome && outcome.error().stop == StopReason::client_gone) scenario_.hit("sim.client_gone_cancels");
   Request* request = scenario_.find_request(exchange.corr());
   if (request != nullptr && outcome) ++request->done;
+}
+
+void Server::clock(const http::Exchange& exchange, const char* what) {
+  const Instant now = scenario_.world().now();
+  if (scenario_.overrun().ns == Instant::never().ns || (life_ != nullptr && life_->disturbed)) return;
+  if (now > exchange.deadline + scenario_.overrun())
+    scenario_.violate(fmt::format("{}: {} {}: {} took until {} ms after the deadline", name_, exchange.corr(),
+                                  exchange.request().target(), what, (now - exchange.deadline).to_millis()));
 }
 
 }  // namespace cairn::simulator

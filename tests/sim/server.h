@@ -1,12 +1,13 @@
-// Server: one demo node of the world through its lives: booted, reloaded, drained, crashed; and what must
-// hold of it.
+// Server: one node of the world through its lives: booted, reloaded, drained, crashed; and what must hold of
+// it, whatever its service is.
 //   [B-1] Never more in flight, queued or connected than the configuration allows (plus the 16 connections
 //         kept for health); lowered limits evict nobody.
 //   [B-2] A drain ends in time. Afterwards no task, no connection and no buffer is left.
-//   [B-3] What was published durably survives a power cut, whole; nothing half-written is ever seen.
+//   [B-3] No request is under way longer than its deadline allows, where its service promises that.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 
@@ -14,7 +15,7 @@
 #include "http/exchange.h"
 #include "io/sim/world.h"
 #include "plan.h"
-#include "publisher.h"
+#include "serve/service.h"
 
 namespace cairn::simulator {
 
@@ -45,6 +46,8 @@ class Server {
   void rebind();  // to another port
   void crash(io::sim::Crash how);
   void restart();  // unless it is up, or the end has come
+  // After the end: the machine runs this instead of its service.
+  void inspect(std::function<void(io::sim::Node&)> program);
   void check_bounds();
   // For the time of a pause, nothing is promised about time.
   void disturbed() noexcept;
@@ -52,12 +55,14 @@ class Server {
   // Over all configurations it had.
   const Limits& least() const noexcept { return least_; }
   const Limits& most() const noexcept { return most_; }
-  Publication& publication() noexcept { return publication_; }
+  unsigned lives() const noexcept { return lives_; }
 
   // --- from the audited service
   void seen(const http::Exchange& exchange);
   void started(const http::Exchange& exchange);
   void ended(const http::Exchange& exchange, const Result<>& outcome);
+  // A part of a request's way has ended: in time?
+  void clock(const http::Exchange& exchange, const char* what);
 
  private:
   struct Life;
@@ -67,7 +72,7 @@ class Server {
 
   void boot(io::sim::Node& node);
   void drained();  // the process has ended by itself
-  void check_disk(bool power);
+  void could_not_start(const Error& why);
   void remember(const Limits& limits);
 
   Scenario& scenario_;
@@ -80,12 +85,10 @@ class Server {
   std::uint16_t port_ = 80;
   io::sim::Node* node_ = nullptr;
   Life* life_ = nullptr;
-  Publication publication_;
+  std::function<void(io::sim::Node&)> inspection_;
+  unsigned lives_ = 0;
   Instant last_drain_{-1}, last_abort_{-1};
   Instant serving_since_ = Instant::never();
 };
-
-// The file that every node serves.
-const std::string& served_file();
 
 }  // namespace cairn::simulator

@@ -82,7 +82,7 @@ def main():
     if not os.access(demo.binary(), os.X_OK):
         sys.exit(f"{demo.binary()} is not built")
 
-    kinds = ("test_*.py", "cli_*.py", "storage_*.py", "macaroon_*.py")
+    kinds = ("test_*.py", "cli_*.py", "storage_*.py", "registry_*.py", "macaroon_*.py")
     names = sorted(os.path.basename(path)[:-3] for kind in kinds for path in glob.glob(os.path.join(HERE, kind))) + ["browser"]
     loaded = unittest.TestSuite(unittest.defaultTestLoader.loadTestsFromModule(importlib.import_module(name)) for name in names)
     wanted = f"*{options.pattern}*"

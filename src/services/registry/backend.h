@@ -28,11 +28,11 @@ class Backend {
  public:
   virtual ~Backend() = default;
   // One batch, one sync. Cancel: shielded — a write whose outcome nobody knows would fence the log.
-  virtual Task<Result<std::vector<store::Placed>>> append(Call call, std::vector<store::Record> batch) = 0;
+  virtual Task<Result<std::vector<store::Entry>>> append(Call call, std::vector<store::Record> batch) = 0;
   // The same, if HEAD is `expected`; then it is `next`. `chain_mismatch` otherwise, and nothing was written.
   // Cancel: as append.
-  virtual Task<Result<std::vector<store::Placed>>> advance(Call call, MaybeHead expected, HeadMark next,
-                                                           std::vector<store::Record> batch) = 0;
+  virtual Task<Result<std::vector<store::Entry>>> advance(Call call, MaybeHead expected, HeadMark next,
+                                                          std::vector<store::Record> batch) = 0;
   virtual bool fenced() const noexcept = 0;
 };
 
@@ -41,11 +41,11 @@ class EmbeddedBackend final : public Backend {
   EmbeddedBackend(std::unique_ptr<store::Log> log, MaybeHead head) noexcept
       : log_(std::move(log)), head_(head) {}
 
-  Task<Result<std::vector<store::Placed>>> append(Call call, std::vector<store::Record> batch) override {
+  Task<Result<std::vector<store::Entry>>> append(Call call, std::vector<store::Record> batch) override {
     return log_->append(call, std::move(batch));
   }
-  Task<Result<std::vector<store::Placed>>> advance(Call call, MaybeHead expected, HeadMark next,
-                                                   std::vector<store::Record> batch) override;
+  Task<Result<std::vector<store::Entry>>> advance(Call call, MaybeHead expected, HeadMark next,
+                                                  std::vector<store::Record> batch) override;
   bool fenced() const noexcept override { return log_->fenced(); }
   store::Log& log() noexcept { return *log_; }
 

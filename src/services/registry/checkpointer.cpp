@@ -19,7 +19,10 @@ constexpr Duration retry_time = Duration::seconds(5);
 }  // namespace
 
 Task<> Home::checkpoint_loop(Call call) {
-  Instant next = machine_.shard.now() + checkpoint_interval_;
+  // The last one may be from before this start.
+  const Duration age =
+      Duration::millis(std::max<std::int64_t>(0, now_wall().ms - registry_.status_.checkpoint_at));
+  Instant next = machine_.shard.now() + std::max(Duration{}, checkpoint_interval_ - age);
   for (;;) {
     const bool covered = registry_.ledger().with(
         [](Ledger& ledger) { return ledger.checkpoint() && ledger.checkpoint()->size == ledger.size(); });
@@ -114,24 +117,50 @@ Task<Result<>> Home::write_tiles(Call call, std::uint64_t size) {
     });
     CO_TRY_VOID(co_await write_tile(call, tile, std::move(bytes), from));
   }
-  const std::uint64_t first_kept =
-      registry_.ledger().with([](Ledger& ledger) { return ledger.first_kept(); });
   for (std::uint64_t index = from / crypto::tile_width_max; index * crypto::tile_width_max < size; ++index) {
     crypto::TileId tile;
     tile.entries = true;
     tile.index = index;
     tile.width = crypto::tile_width(0, index, size);
-    const std::uint64_t first = index * crypto::tile_width_max;
-    if (first < first_kept) continue;  // written before they were pruned, or lost with the tiles
-    std::string bundle;
-    for (std::uint64_t version = first; version < first + tile.width; ++version) {
-      CO_TRY(const std::string commit, co_await port_->read_commit(call, version));
-      crypto::append_entry(bundle, as_bytes(commit));
-    }
-    CO_TRY_VOID(co_await write_tile(call, tile, std::move(bundle), from));
+    CO_TRY(std::string bundle, co_await make_bundle(call, tile, from));
+    if (!bundle.empty()) CO_TRY_VOID(co_await write_tile(call, tile, std::move(bundle), from));
   }
   tiles_at_ = size;
   co_return Result<>{};
+}
+
+// The commits of a bundle. Those that were pruned meanwhile are in the narrower one that is on disk; empty:
+// they are lost with it.
+Task<Result<std::string>> Home::make_bundle(Call call, crypto::TileId tile, std::uint64_t before) {
+  std::string bundle;
+  const std::uint64_t first = tile.index * crypto::tile_width_max;
+  const std::uint64_t first_kept =
+      registry_.ledger().with([](Ledger& ledger) { return ledger.first_kept(); });
+  crypto::TileId old = tile;
+  old.width = crypto::tile_width(0, tile.index, before);
+  std::string kept;
+  std::vector<ByteView> entries;
+  if (first < first_kept && old.width > 0) {
+    auto bytes = co_await read_file(call, machine_,
+                                    registry_.options().directory + "/" + crypto::format_tile_path(old),
+                                    crypto::tile_width_max * (crypto::entry_size_max + 2));
+    if (bytes) kept = std::move(*bytes);
+    if (auto parsed = crypto::parse_entries(as_bytes(kept), old.width)) entries = std::move(*parsed);
+  }
+  for (std::uint64_t version = first; version < first + tile.width; ++version) {
+    if (version >= first_kept) {
+      CO_TRY(const std::string commit, co_await port_->read_commit(call, version));
+      crypto::append_entry(bundle, as_bytes(commit));
+      continue;
+    }
+    const auto at = static_cast<std::size_t>(version - first);
+    const bool right = at < entries.size() && registry_.ledger().with([&](Ledger& ledger) {
+      return ledger.tree().leaf(version) == crypto::hash_leaf(entries[at]);
+    });
+    if (!right) co_return std::string();
+    crypto::append_entry(bundle, entries[at]);
+  }
+  co_return bundle;
 }
 
 Task<Result<>> Home::write_tile(Call call, crypto::TileId tile, std::string bytes, std::uint64_t before) {

@@ -176,15 +176,6 @@ Task<> Home::commit_group(Call call) {
 
 // NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the committer waits for it
 Task<Result<>> Home::write_group(Call call, Group& group) {
-  struct Written {
-    std::uint8_t kind;
-    bool moved;
-    std::string meta;
-  };
-  std::vector<Written> written;
-  written.reserve(group.records.size());
-  for (const store::Record& record : group.records)
-    written.push_back({record.kind, record.origin != 0, record.meta});
   if (!group.records.empty()) {
     Status& status = registry_.status_;
     const Instant begun = machine_.shard.now();
@@ -193,14 +184,15 @@ Task<Result<>> Home::write_group(Call call, Group& group) {
                                                              group.advance->next, std::move(group.records))
                                 : co_await backend_->append(call, std::move(group.records));
     status.append_took = (machine_.shard.now() - begun).ns;
+    status.append_ended = machine_.shard.now().ns;
     status.append_since = 0;
     if (!placed) {
       if (backend_->fenced()) fence(placed.error().context);
       co_return fail(placed.error());
     }
     const Result<> applied = registry_.ledger().with([&](Ledger& ledger) -> Result<> {
-      for (std::size_t i = 0; i < written.size(); ++i)
-        TRY_VOID(ledger.apply(written[i].kind, as_bytes(written[i].meta), (*placed)[i].at, written[i].moved));
+      for (const store::Entry& entry : *placed)
+        TRY_VOID(ledger.apply(entry.header.kind, as_bytes(entry.meta), entry.at, is_moved(entry)));
       if (group.advance) group.advance->mutation->result->head = ledger.head();
       return {};
     });

@@ -70,6 +70,7 @@ Task<Result<>> Home::open_log(Call call, bool with_snapshot, bool& again) {
   options.segment_size = asked.segment_size;
   options.fsync = asked.fsync;
   options.reserve = asked.reserve;
+  options.ahead = asked.ahead;
   replaying_.emplace();
   damage_.clear();
   store::LogPoint from;
@@ -118,8 +119,7 @@ Task<Result<>> Home::open_log(Call call, bool with_snapshot, bool& again) {
 }
 
 Task<Result<>> Home::on_record(Call, store::Entry entry) {
-  co_return replaying_->apply(entry.header.kind, as_bytes(entry.meta), entry.at,
-                              entry.header.origin != entry.header.sequence);
+  co_return replaying_->apply(entry.header.kind, as_bytes(entry.meta), entry.at, is_moved(entry));
 }
 
 Task<Result<>> Home::on_damage(Call, store::Damage damage) {
@@ -158,13 +158,11 @@ Task<Result<>> Home::import_genesis(Call call) {
   proposal.expires = proposal.at;
   add(RecordKind::proposal, encode(proposal));
   add(RecordKind::commit, encode(CommitRecord{proposal.at, proposal.id, "genesis", genesis.commit}));
-  std::vector<std::pair<std::uint8_t, std::string>> metas;
-  for (const store::Record& record : batch) metas.emplace_back(record.kind, record.meta);
   const HeadMark next{0, client::commit_b3(as_bytes(genesis.commit))};
   CO_TRY(const auto placed, co_await backend_->advance(call, std::nullopt, next, std::move(batch)));
   co_return registry_.ledger().with([&](Ledger& ledger) -> Result<> {
-    for (std::size_t i = 0; i < metas.size(); ++i)
-      TRY_VOID(ledger.apply(metas[i].first, as_bytes(metas[i].second), placed[i].at, false));
+    for (const store::Entry& entry : placed)
+      TRY_VOID(ledger.apply(entry.header.kind, as_bytes(entry.meta), entry.at, false));
     return {};
   });
 }

@@ -92,6 +92,7 @@ class Home final : public store::Replay {
 
   // --- checkpointer.cpp
   Task<Result<>> write_tiles(Call call, std::uint64_t size);
+  Task<Result<std::string>> make_bundle(Call call, crypto::TileId tile, std::uint64_t before);
   Task<Result<>> write_tile(Call call, crypto::TileId tile, std::string bytes, std::uint64_t before);
 
   // --- pruner.cpp

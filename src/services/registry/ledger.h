@@ -85,6 +85,10 @@ struct SignedHead {
   store::Position place;
 };
 
+// A copy that retention made of an older record.
+inline bool is_moved(const store::Entry& entry) noexcept {
+  return entry.header.origin != entry.header.sequence;
+}
 // Whether an item says who may approve.
 bool is_governor(ByteView item);
 

@@ -33,6 +33,8 @@ Port::~Port() {
   registry_.ports_.with([&](Registry::PortList& list) {
     std::erase_if(list.ports, [this](const auto& one) { return one.first == this; });
   });
+  // The committer has ended, and what it told this shard was delivered before whatever ended us.
+  CHECK(!feed_.state.with([](Feed::State& state) { return state.posted; }));
 }
 
 // --- heads

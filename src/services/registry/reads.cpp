@@ -69,9 +69,11 @@ void write_hashes(JsonWriter& json, const std::vector<crypto::MerkleHash>& hashe
 // Heads as events. What was missed is told, and the newest is then enough to go on from.
 class HeadFeed final : public http::EventFeed {
  public:
-  HeadFeed(Port& port, const serve::Metrics& metrics, observe::Slot slot, std::uint64_t next)
-      : port_(port), metrics_(metrics), slot_(slot), receiver_(port.committed()), next_(next) {}
+  // All outlive it.
+  HeadFeed(Port& port, EventText& text, const serve::Metrics& metrics, observe::Slot slot, std::uint64_t next)
+      : port_(port), text_(text), metrics_(metrics), slot_(slot), receiver_(port.committed()), next_(next) {}
 
+  // NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the stream's own
   Task<Result<More>> next(Call call, std::string& out) override {
     const std::uint64_t head = port_.head().version;
     if (next_ <= head) {
@@ -101,12 +103,18 @@ class HeadFeed final : public http::EventFeed {
   }
 
  private:
-  static void tell(std::string& out, const Head& head) {
-    std::string data;
-    JsonWriter json(data);
-    write_head(json, head);
-    json.finish();
-    http::append_event(out, "head", std::to_string(head.version), data);
+  // A thousand subscribers are told the same.
+  void tell(std::string& out, const Head& head) {
+    if (text_.text.empty() || text_.version != head.version) {
+      std::string data;
+      JsonWriter json(data);
+      write_head(json, head);
+      json.finish();
+      text_.version = head.version;
+      text_.text.clear();
+      http::append_event(text_.text, "head", std::to_string(head.version), data);
+    }
+    out += text_.text;
   }
   void tell_lag(std::string& out, std::uint64_t missed) {
     const Head head = port_.head();
@@ -120,6 +128,7 @@ class HeadFeed final : public http::EventFeed {
   }
 
   Port& port_;
+  EventText& text_;
   const serve::Metrics& metrics_;
   observe::Slot slot_;
   Broadcast<Head>::Receiver receiver_;
@@ -220,7 +229,8 @@ Result<> RegistryShard::stream(Exchange& exchange) {
   // Whoever comes for the first time is told where things stand.
   const std::uint64_t head = port_->head().version;
   const std::uint64_t next = last ? std::min(*last, head) + 1 : head;
-  http::answer_events(exchange.response, std::make_unique<HeadFeed>(*port_, context_.metrics, slot_, next));
+  http::answer_events(exchange.response,
+                      std::make_unique<HeadFeed>(*port_, event_, context_.metrics, slot_, next));
   return {};
 }
 

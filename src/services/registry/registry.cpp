@@ -4,6 +4,11 @@
 #include "services/registry/port.h"
 
 namespace cairn::registry {
+namespace {
+
+constexpr Duration slow_memory = Duration::seconds(5);
+
+}  // namespace
 
 Registry::Registry(RegistryOptions options) : options_(std::move(options)) {}
 Registry::~Registry() = default;
@@ -26,7 +31,9 @@ bool Registry::writable(Instant now) const noexcept {
   if (!status_.open || status_.fenced || status_.bad > 0) return false;
   const std::int64_t since = status_.append_since;
   if (since != 0 && now - Instant{since} > options_.slow_sync) return false;
-  return Duration{status_.append_took} <= options_.slow_sync;
+  // A slow one is held against the disk for a while; then the next write shows whether it still is.
+  return Duration{status_.append_took} <= options_.slow_sync ||
+         now - Instant{status_.append_ended} > slow_memory;
 }
 
 std::uint64_t Registry::queue_depth(std::string_view queue) const noexcept {

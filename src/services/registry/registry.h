@@ -39,6 +39,7 @@ struct RegistryOptions {
   std::string directory;
   std::uint64_t segment_size = 64u << 20;
   std::uint64_t reserve = 8u << 20;
+  std::uint64_t ahead = 0;  // as the log's
   bool fsync = true;
   Duration checkpoint_interval = Duration::seconds(600);
   Duration slow_sync = Duration::seconds(1);
@@ -61,6 +62,7 @@ struct Status {
   std::atomic<std::uint64_t> verified{0}, verify_passes{0};
   std::atomic<std::int64_t> verify_took{0};   // ns, the last whole pass
   std::atomic<std::int64_t> append_since{0};  // instant ns of the append under way; 0: none
+  std::atomic<std::int64_t> append_ended{0};  // instant ns of the last one
   std::atomic<std::int64_t> append_took{0};   // ns, the last one
   std::atomic<std::uint64_t> committed{0}, refused{0}, cas_failed{0}, lagged{0}, backoffs{0};
   std::atomic<std::uint64_t> prunes_skipped{0};

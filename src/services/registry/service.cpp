@@ -16,6 +16,10 @@ void Metrics::declare(observe::Registry& registry) {
   integrity = registry.counters({"integrity_fail_total",
                                  "Reads refused because stored bytes did not match.",
                                  {{"reason", {"checksum"}}}});
+  reload_success = registry.observed_counters(
+      {"registry_reload_success_total", "Configurations taken over.", {{"source", {"signal"}}}});
+  reload_fail = registry.observed_counters(
+      {"registry_reload_fail_total", "Configurations refused.", {{"reason", {"invalid"}}}});
 }
 
 RegistryShard::RegistryShard(Shared& shared, serve::ShardContext context)
@@ -25,7 +29,14 @@ RegistryShard::RegistryShard(Shared& shared, serve::ShardContext context)
                context.machine.network, shared.ram ? *shared.ram : context.machine.disk,
                context.machine.entropy, context.machine.mailbox,
                context.machine.pool,    context.machine.memory},
-      slot_(context.slot) {}
+      slot_(context.slot) {
+  if (machine_.shard.index() != 0) return;
+  // The host counts them for every service; these are the registry's own names.
+  const observe::Counter applied = context_.metrics.config_reload.at(0),
+                         refused = context_.metrics.config_reload.at(2);
+  shared_.metrics.reload_success.bind([applied] { return static_cast<double>(applied.value()); }, 0);
+  shared_.metrics.reload_fail.bind([refused] { return static_cast<double>(refused.value()); }, 0);
+}
 RegistryShard::~RegistryShard() = default;
 
 // Shard 0 makes what all share and is the home.
@@ -146,11 +157,33 @@ class RegistryService final : public serve::Service {
     auto backoff = registry.observed_counters(
         {"storage_backoff_total", "Storage operations tried again after a pause.", {{"op", {"read"}}}});
     backoff.bind(reader([](Status& s) { return s.backoffs.load(); }), 0);
-    registry.observed_gauge("registry_signers", "Signers that can approve the next version.", [this] {
-      if (!shared_.registry) return 0.0;
-      return static_cast<double>(
-          shared_.registry->ledger().with([](Ledger& ledger) { return ledger.governance().in_force(); }));
-    });
+    // Labels are a closed set: the organisations of genesis; those that came later share one.
+    std::vector<std::string> orgs;
+    if (auto genesis = client::decode_descriptor_set(as_bytes(shared_.options.registry.genesis.payload)))
+      if (auto governance = client::read_governance(genesis->items))
+        for (const client::Signer& signer : governance->signers)
+          if (signer.org && std::ranges::find(orgs, *signer.org) == orgs.end()) orgs.push_back(*signer.org);
+    orgs.emplace_back("other");
+    const auto signers = registry.observed_gauges(
+        {"registry_signers", "Signers that can approve the next version.", {{"org", orgs}}});
+    for (std::size_t i = 0; i < orgs.size(); ++i)
+      signers.bind(
+          [this, orgs, i] {
+            if (!shared_.registry) return 0.0;
+            return shared_.registry->ledger().with([&](Ledger& ledger) {
+              const client::Governance& governance = ledger.governance();
+              double count = 0;
+              for (const client::Signer& signer : governance.signers) {
+                if (!signer.can_approve() || governance.is_revoked(signer.id)) continue;
+                const auto at = signer.org ? std::ranges::find(orgs, *signer.org) : orgs.end();
+                const std::size_t label =
+                    at == orgs.end() ? orgs.size() - 1 : static_cast<std::size_t>(at - orgs.begin());
+                count += label == i ? 1 : 0;
+              }
+              return count;
+            });
+          },
+          i);
   }
 
  private:
@@ -168,6 +201,12 @@ class RegistryService final : public serve::Service {
 
 }  // namespace
 
+namespace {
+
+constexpr std::uint64_t write_ahead = 1u << 20;
+
+}  // namespace
+
 Options read_options(const config::Snapshot& snapshot, const Keys& keys, const std::string& data) {
   Options options;
   RegistryOptions& registry = options.registry;
@@ -177,6 +216,7 @@ Options read_options(const config::Snapshot& snapshot, const Keys& keys, const s
   registry.fsync = snapshot.get(keys.fsync);
   registry.checkpoint_interval = snapshot.get(keys.checkpoint_interval);
   registry.segment_size = snapshot.get(keys.segment_size).count;
+  registry.ahead = write_ahead;
   registry.slow_sync = snapshot.get(keys.slow_sync);
   registry.retention.policy = snapshot.get(keys.retention_policy);
   registry.retention.max_age = snapshot.get(keys.retention_age);
@@ -186,7 +226,7 @@ Options read_options(const config::Snapshot& snapshot, const Keys& keys, const s
   registry.proposals_ttl = snapshot.get(keys.proposals_ttl);
   registry.proposals_max = static_cast<std::uint64_t>(snapshot.get(keys.proposals_max));
   if (options.ram) registry.segment_size = std::min<std::uint64_t>(registry.segment_size, 16u << 20);
-  if (options.ram) registry.reserve = 0;
+  if (options.ram) registry.reserve = registry.ahead = 0;
   return options;
 }
 

@@ -18,6 +18,7 @@ namespace cairn::registry {
 struct Metrics {
   observe::CounterFamily updates;  // result
   observe::CounterFamily integrity;
+  observe::ObservedFamily reload_success, reload_fail;  // source; reason
   void declare(observe::Registry& registry);
 };
 
@@ -30,6 +31,12 @@ struct Shared {
   store::ByteBudget ingest{ingest_bytes};
   std::unique_ptr<io::RamDisk> ram;  // instead of a disk, when nothing may be written to one
   std::unique_ptr<Registry> registry;
+};
+
+// The newest head as an event.
+struct EventText {
+  std::uint64_t version = 0;
+  std::string text;
 };
 
 class RegistryShard final : public serve::ServiceShard {
@@ -88,6 +95,7 @@ class RegistryShard final : public serve::ServiceShard {
     std::string etag, json;
   };
   std::shared_ptr<const Rendered> head_;
+  EventText event_;
 };
 
 }  // namespace cairn::registry

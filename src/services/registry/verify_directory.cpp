@@ -30,10 +30,9 @@ class Reader {
 
   Ledger& ledger() noexcept { return ledger_; }
   // Of a record of the log, as it was read.
-  const std::string& meta(const Place& place) const {
-    static const std::string none;
+  std::string_view meta(const Place& place) const {
     const auto found = metas_.find({place.at.segment, place.at.offset});
-    return found == metas_.end() ? none : found->second;
+    return found == metas_.end() ? std::string_view() : found->second;
   }
   const std::vector<std::string>& complaints() const noexcept { return complaints_; }
 
@@ -62,7 +61,7 @@ class Reader {
       }
       if (!found.entry) break;
       store::Entry& entry = *found.entry;
-      const bool moved = entry.header.origin != entry.header.sequence;
+      const bool moved = is_moved(entry);
       if (auto applied = ledger_.apply(entry.header.kind, as_bytes(entry.meta), entry.at, moved); !applied)
         complaints_.emplace_back(applied.error().context);
       metas_.emplace(std::pair(entry.at.segment, entry.at.offset), std::move(entry.meta));
@@ -96,9 +95,9 @@ std::optional<std::string> assemble(Reader& reader, std::uint64_t version) {
   for (const Hash& hash : *items) {
     const ItemEntry* entry = ledger.find_item(hash);
     if (entry == nullptr) return std::nullopt;
-    const std::string& item = reader.meta(entry->place);
+    const std::string_view item = reader.meta(entry->place);
     if (crypto::hash_object(as_bytes(item)).bytes != hash) return std::nullopt;
-    record.set.items.push_back(item);
+    record.set.items.emplace_back(item);
   }
   return client::encode(record.set);
 }
@@ -147,7 +146,8 @@ Task<Result<VerifyReport>> verify_directory(Call call, io::Machine& machine, std
   }
   client::ChainVerifier verifier =
       report.first > 0 ? client::ChainVerifier(std::move(start)) : client::ChainVerifier(roots);
-  for (std::uint64_t version = report.first; version < report.versions && !report.bad_version; ++version) {
+  for (std::uint64_t version = report.first;
+       version < report.versions && (!report.bad_version || version < *report.bad_version); ++version) {
     CommitRecord commit;
     if (!decode(as_bytes(reader.meta(ledger.version(version).commit)), commit)) {
       bad(version, "its commit is lost from the log");

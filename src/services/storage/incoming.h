@@ -1,7 +1,7 @@
 // Incoming: a request's body between stage() and handle().
 #pragma once
 
-#include <memory>
+#include <optional>
 #include <string>
 
 #include "http/exchange.h"
@@ -11,7 +11,7 @@
 namespace cairn::storage {
 
 struct StorageShard::Incoming final : http::RequestState {
-  std::unique_ptr<store::Draft> draft;
+  std::optional<store::Draft> draft;
   std::uint64_t size = 0;
   // Of a body larger than one part: the upload it is kept in.
   store::StorePort* port = nullptr;

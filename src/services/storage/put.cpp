@@ -74,8 +74,7 @@ Task<Result<>> StorageShard::take_body(Call call, Exchange& exchange, Incoming& 
   const auto& fields = exchange.request().fields;
   const std::uint64_t said = exchange.request().content_length;
   const bool known = !fields.has(FieldName::content_encoding) && said > 0 && said <= crypto::part_size;
-  incoming.draft = std::make_unique<store::Draft>(shared_.ingest, 0,
-                                                  known ? static_cast<std::size_t>(said) : crypto::part_size);
+  incoming.draft.emplace(shared_.ingest, 0, known ? static_cast<std::size_t>(said) : crypto::part_size);
   for (;;) {
     CO_TRY(const Buffer slice, co_await body.next(call));
     if (slice.empty()) break;
@@ -103,7 +102,7 @@ Task<Result<>> StorageShard::flush_part(Call call, Incoming& incoming, std::stri
   store::PartRecord part;
   store::Draft::Taken taken = incoming.draft->take_part(incoming.token, part);
   CO_TRY_VOID(co_await incoming.port->put_part(call, std::move(part), std::move(taken)));
-  incoming.draft = std::make_unique<store::Draft>(shared_.ingest, ++incoming.parts);
+  incoming.draft.emplace(shared_.ingest, ++incoming.parts);
   co_return Result<>{};
 }
 

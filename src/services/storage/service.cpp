@@ -53,6 +53,7 @@ Task<Result<>> StorageShard::start(Call call) {
     shared_.cache = std::make_unique<store::GroupCache>(std::move(arena), capacity, seed);
     store::StoreOptions options;
     options.segment_size = asked.segment_size;
+    options.reserve = asked.reserve;
     if (asked.amnesia) {
       options.segment_size = std::clamp<std::uint64_t>(asked.cache_bytes / 16, 4u << 20, 64u << 20);
       options.reserve = asked.cache_bytes / 32;

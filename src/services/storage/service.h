@@ -19,6 +19,7 @@ struct Options {
   Rate scrub_rate{20u << 20};
   Duration uploads_ttl = Duration::seconds(24 * 3600);
   std::uint64_t uploads_max = 4096;
+  std::uint64_t reserve = 8u << 20;  // kept free for what frees space, in each directory
 };
 // `data`: where `storage.data_dirs` begins when it is not said.
 Options read_options(const config::Snapshot& snapshot, const Keys& keys, const std::string& data);

@@ -68,7 +68,7 @@ Task<Result<>> StorageShard::take_part(Call call, Exchange& exchange, Incoming& 
   }
   if (!good || at % crypto::part_size != 0 || at >= store::largest_object)
     co_return fail(ErrorCode::malformed, "Upload-Offset must be a multiple of 1 MiB", Side::client);
-  incoming.draft = std::make_unique<store::Draft>(shared_.ingest, at / crypto::part_size);
+  incoming.draft.emplace(shared_.ingest, at / crypto::part_size);
   serve::Body body(exchange, machine_.slab, context_.settings.decode);
   for (;;) {
     CO_TRY(const Buffer slice, co_await body.next(call));
