@@ -4,6 +4,7 @@
 #include "cairn/capability.h"
 #include "cairn/key_file.h"
 #include "cairn/registry_print.h"
+#include "cairn/registry_signing.h"
 #include "cairn/registry_words.h"
 #include "cairn/session.h"
 #include "cairn/verbs.h"
@@ -17,22 +18,6 @@ namespace {
 using client::Approval;
 using client::Failure;
 using client::Outcome;
-
-struct Signing {
-  std::string signer;
-  crypto::Ed25519Key key;
-
-  Approval sign(const Address& payload_b3) const {
-    return client::sign_approval(key, signer, payload_b3, io::wall_clock());
-  }
-};
-
-Outcome<Signing> read_signing(const Invocation& invocation) {
-  const std::string name(invocation.get("key", ""));
-  if (!is_key_name(name)) return fail(Failure(ErrorCode::invalid, "--key NAME says whose key signs"));
-  TRY(crypto::Ed25519Key key, load_key(data_directory(invocation), name));
-  return Signing{std::string(invocation.get("signer", name)), std::move(key)};
-}
 
 // The bytes to sign: as they are, or inside the JSON that propose answered. Strangers carried both here.
 Outcome<std::string> read_payload(const std::string& path) {
@@ -80,24 +65,6 @@ int approve_offline(const Invocation& invocation, const std::string& path) {
     terminal.say(fmt::format("signed by {}; next: cairn registry approve ID --from {}", signing->signer, to));
   }
   return code_of(Exit::ok);
-}
-
-// What is signed is shown against the present head, which it must follow.
-Task<Outcome<Approval>> review_and_sign(Call call, Session* session, std::string id, const Signing* signing) {
-  CO_TRY(const client::RegistryProposal proposal, co_await session->registry->proposal(call, std::move(id)));
-  const auto set = client::decode_descriptor_set(as_bytes(proposal.payload));
-  if (!set) co_return fail(Failure(ErrorCode::integrity, "the proposal's payload is not a descriptor set"));
-  if (set->version != proposal.version || set->prev != proposal.prev)
-    co_return fail(
-        Failure(ErrorCode::integrity, "the proposal's payload is of another version than it says"));
-  if (!session->terminal.quiet() && !session->terminal.json()) {
-    CO_TRY(const client::RegistryHead newest, co_await session->registry->head(call));
-    CO_TRY(const client::RegistryVersion head, co_await session->registry->version(call, newest.version));
-    if (set->prev != head.head.commit_b3)
-      session->terminal.warn("the head has moved on since this was proposed: it cannot be committed");
-    say_what_is_signed(session->terminal, *set, proposal.payload_b3, &head.set.items);
-  }
-  co_return signing->sign(proposal.payload_b3);
 }
 
 void tell(const Terminal& terminal, const std::string& id, const Approval& approval,

@@ -70,6 +70,10 @@ constexpr Example propose_examples[] = {
     R"(cairn registry propose --add '{"type":"region","id":"eu"}' --remove node:old)",
     "cairn registry propose --add node.json -o payload.cbor"};
 constexpr Argument approve_arguments[] = {{"ID", "The proposal; not with --offline.", Count::optional}};
+constexpr Flag commit_flags[] = {
+    {"key", 0, "NAME", "Sign it with keys/NAME.key of the data directory first."},
+    {"signer", 0, "ID", "The signer's id, where it is not the key's name."},
+};
 constexpr Flag approve_flags[] = {
     {"key", 0, "NAME", "Whose key signs: keys/NAME.key of the data directory."},
     {"signer", 0, "ID", "The signer's id, where it is not the key's name."},
@@ -156,8 +160,10 @@ constinit const Command registry_commands[registry_command_count] = {
      .asks = Asks::registry},
     {.name = "commit",
      .summary = "Make an approved proposal the next version.",
-     .text = "Again, for a proposal that is committed: the same answer.",
+     .text = "With --key, it is approved by the same request. Again, for a proposal that is committed: the "
+             "same answer.",
      .arguments = proposal_argument,
+     .flags = commit_flags,
      .run = registry_commit_verb,
      .asks = Asks::registry},
     {.name = "supersede",

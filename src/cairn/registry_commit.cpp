@@ -1,7 +1,9 @@
 // `cairn registry commit` and `supersede`: an approved proposal becomes the next version.
 #include <fmt/format.h>
 
+#include "cairn/capability.h"
 #include "cairn/registry_print.h"
+#include "cairn/registry_signing.h"
 #include "cairn/registry_words.h"
 #include "cairn/session.h"
 #include "cairn/verbs.h"
@@ -11,12 +13,23 @@ namespace {
 
 using client::Committed;
 using client::Outcome;
-using Way = Task<Outcome<Committed>> (client::RegistryClient::*)(Call, std::string);
 
-Task<Exit> commit_by(Call call, Session* session, Way way) {
+// `signing`: approves it first, with the same request.
+Task<Outcome<Committed>> send(Call call, Session* session, std::string id, bool supersede,
+                              const Signing* signing) {
+  if (supersede) co_return co_await session->registry->supersede(call, id);
+  std::vector<client::Approval> approvals;
+  if (signing != nullptr) {
+    CO_TRY(client::Approval approval, co_await review_and_sign(call, session, id, signing));
+    approvals.push_back(std::move(approval));
+  }
+  co_return co_await session->registry->commit(call, id, std::move(approvals));
+}
+
+Task<Exit> commit(Call call, Session* session, bool supersede, const Signing* signing) {
   const Terminal& terminal = session->terminal;
   const std::string& id = session->invocation.arguments[0];
-  const auto done = co_await (session->registry->*way)(call, id);
+  const auto done = co_await send(call, session, id, supersede, signing);
   if (!done) co_return complain(terminal, done.error());
   if (terminal.json()) {
     std::string text;
@@ -32,24 +45,26 @@ Task<Exit> commit_by(Call call, Session* session, Way way) {
   co_return Exit::ok;
 }
 
-Task<Exit> commit(Call call, Session* session) {
-  return commit_by(call, session, &client::RegistryClient::commit);
-}
-Task<Exit> supersede(Call call, Session* session) {
-  return commit_by(call, session, &client::RegistryClient::supersede);
-}
-
-int with_proposal(const Invocation& invocation, const Work& work) {
+int commit_proposal(const Invocation& invocation, bool supersede) {
   if (!client::is_proposal_id(invocation.arguments[0]))
     return complain_usage(invocation,
                           fmt::format("`{}` is not a proposal's id", printable(invocation.arguments[0])),
                           "cairn registry log --pending lists them");
-  return run_session(invocation, work);
+  std::optional<Signing> signing;
+  if (invocation.has("key")) {
+    auto read = read_signing(invocation);
+    if (!read) return complain_failure(invocation, read.error(), "cairn key ls --data DIR lists the keys");
+    signing = std::move(*read);
+  }
+  const Signing* with = signing ? &*signing : nullptr;
+  return run_session(invocation, [supersede, with](Call call, Session* session) {
+    return commit(call, session, supersede, with);
+  });
 }
 
 }  // namespace
 
-int registry_commit_verb(const Invocation& invocation) { return with_proposal(invocation, commit); }
-int registry_supersede_verb(const Invocation& invocation) { return with_proposal(invocation, supersede); }
+int registry_commit_verb(const Invocation& invocation) { return commit_proposal(invocation, false); }
+int registry_supersede_verb(const Invocation& invocation) { return commit_proposal(invocation, true); }
 
 }  // namespace cairn::cli

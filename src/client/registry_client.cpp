@@ -188,9 +188,17 @@ Task<Outcome<Committed>> RegistryClient::commit_by(Call call, Ask ask) {
   co_return Committed{head, fresh};
 }
 
-Task<Outcome<Committed>> RegistryClient::commit(Call call, std::string id) {
+Task<Outcome<Committed>> RegistryClient::commit(Call call, std::string id, std::vector<Approval> approvals) {
   if (!is_proposal_id(id)) co_return fail(not_an_id());
   Ask ask{.method = http::Method::post, .target = "/registry/commit/" + id, .repeatable = true};
+  if (!approvals.empty()) {
+    codec::JsonWriter json(ask.text);
+    json.begin_object().key("approvals").begin_array();
+    for (const Approval& approval : approvals) write_approval_json(approval, json);
+    json.end_array().end_object().finish();
+    ask.has_body = true;
+    ask.fields.emplace_back("Content-Type", "application/json");
+  }
   co_return co_await commit_by(call, std::move(ask));
 }
 

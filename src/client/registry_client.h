@@ -92,7 +92,8 @@ class RegistryClient {
   Task<Outcome<RegistryProposal>> proposal(Call call, std::string id);
   Task<Outcome<RegistryProposal>> propose(Call call, ProposalDraft draft);
   Task<Outcome<ApprovalCount>> approve(Call call, std::string id, Approval approval);
-  Task<Outcome<Committed>> commit(Call call, std::string id);
+  // `approvals` go with it: one request less for the last signer.
+  Task<Outcome<Committed>> commit(Call call, std::string id, std::vector<Approval> approvals = {});
   Task<Outcome<Committed>> supersede(Call call, std::string id);
 
   Task<Outcome<std::string>> checkpoint(Call call);  // the note as sent

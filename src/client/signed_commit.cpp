@@ -169,6 +169,8 @@ Result<Approval> parse_approval_json(std::string_view body, std::string& detail)
   return parse_json(body, detail, &parse_approval);
 }
 
+Result<Approval> read_approval(const codec::JsonValue& value) { return parse_approval(value); }
+
 void write_approval_json(const Approval& approval, codec::JsonWriter& json) {
   json.begin_object()
       .field("signer_id", approval.signer_id)

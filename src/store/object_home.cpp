@@ -69,7 +69,14 @@ ObjectHome::ObjectHome(ObjectStore& store, io::Machine& machine, observe::Logger
       scrub_pace_(machine.shard, store.options().scrub_rate, Bytes{1u << 20}) {}
 
 ObjectHome::~ObjectHome() {
-  while (!pending_.empty()) complete(pending_.pop_front(), {ErrorCode::draining, "the store is closed"});
+  while (!pending_.empty()) {
+    Mutation& mutation = pending_.pop_front();
+    // Nobody waits: its shard may not look at its mail any more, and its place is to be given back in time.
+    if (mutation.orphan)
+      delete &mutation;
+    else
+      complete(mutation, {ErrorCode::draining, "the store is closed"});
+  }
 }
 
 // --- opening

@@ -365,22 +365,27 @@ Task<Result<std::optional<UploadState>>> StorePort::upload_state(Call call, Ulid
 
 // --- changes
 
-Task<Result<Outcome>> StorePort::submit(Call call, std::unique_ptr<Mutation> mutation) {
+Result<> StorePort::send(Mutation& mutation, Instant deadline) {
   auto place = store_.pending_.try_hold();
-  if (!place) co_return fail(ErrorCode::busy, "too many changes wait for the disk");
-  mutation->place = std::move(*place);
-  mutation->home = store_.home_.get();
-  mutation->from = &machine_.mailbox;
-  mutation->deadline = call.deadline();
-  Mutation& sent = *mutation;
-  sent.deliver = [](MailItem& item) {
+  if (!place) return fail(ErrorCode::busy, "too many changes wait for the disk");
+  mutation.place = std::move(*place);
+  mutation.home = store_.home_.get();
+  mutation.from = &machine_.mailbox;
+  mutation.deadline = deadline;
+  mutation.deliver = [](MailItem& item) {
     auto& self = static_cast<Mutation&>(item);
     self.home->enqueue(self);
   };
   if (store_.home_mailbox_ == &machine_.mailbox)
-    sent.home->enqueue(sent);
+    mutation.home->enqueue(mutation);
   else
-    store_.home_mailbox_->post(sent);
+    store_.home_mailbox_->post(mutation);
+  return {};
+}
+
+Task<Result<Outcome>> StorePort::submit(Call call, std::unique_ptr<Mutation> mutation) {
+  Mutation& sent = *mutation;
+  CO_TRY_VOID(send(sent, call.deadline()));
   while (!sent.done) {
     auto waited = co_await ListWait(call, sent.waiters, "change");
     if (sent.done) break;
@@ -437,6 +442,13 @@ Task<Result<Outcome>> StorePort::abort_upload(Call call, Ulid token) {
   auto mutation = std::make_unique<Mutation>(Mutation::Kind::abort);
   mutation->token = token;
   return submit(call, std::move(mutation));
+}
+
+void StorePort::drop_upload(Ulid token) {
+  auto mutation = std::make_unique<Mutation>(Mutation::Kind::abort);
+  mutation->token = token;
+  mutation->orphan = true;
+  if (send(*mutation, Instant::never())) (void)mutation.release();
 }
 
 Task<Result<Outcome>> StorePort::remove(Call call, Address address) {

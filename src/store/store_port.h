@@ -87,6 +87,8 @@ class StorePort {
   Task<Result<Outcome>> commit_upload(Call call, Ulid token, std::optional<Address> address,
                                       std::string media_type);
   Task<Result<Outcome>> abort_upload(Call call, Ulid token);
+  // The same, and nobody waits for it. What cannot be asked for now is left to the upload's own end.
+  void drop_upload(Ulid token);
   Task<Result<Outcome>> remove(Call call, Address address);
   Task<Result<Outcome>> pin(Call call, Address address, bool pinned);
 
@@ -107,6 +109,8 @@ class StorePort {
   class Recent;
 
   Task<Result<std::optional<std::string>>> value(Call call, std::string key);
+  // On its way to the home shard. `busy`: too many are.
+  Result<> send(Mutation& mutation, Instant deadline);
   Task<Result<std::string>> read_meta(Call call, Place place);
   Task<Result<std::shared_ptr<const PartMap>>> load_part_map(Call call, LocatedPtr object,
                                                              std::uint64_t part);

@@ -51,16 +51,16 @@ class HeadRead final : public Dialogue {
 // Propose, approve and commit; the parts that both registry modes are made of.
 class Cycle : public Dialogue {
  public:
-  void ask(Play& play, std::string& out) final {
+  void ask(Play& play, std::string& out) override {
     if (at_ == 0) {
       write_request(play, "POST", "/registry/proposals", distinct(play), out);
     } else if (at_ <= play.quorum) {
-      write_request(play, "POST", "/registry/approvals/" + id_, approval(play), out);
+      write_request(play, "POST", "/registry/approvals/" + id_, approval(play, at_ - 1), out);
     } else {
       write_request(play, "POST", "/registry/commit/" + id_, {}, out);
     }
   }
-  bool at_effect() const final { return ready_; }
+  bool at_effect() const override { return ready_; }
 
  protected:
   // True where the answer to a proposal or an approval is a good one; then the next step is due.
@@ -84,6 +84,13 @@ class Cycle : public Dialogue {
     ready_ = false;
   }
   std::size_t at() const noexcept { return at_; }
+  const std::string& id() const noexcept { return id_; }
+  std::string approval(const Play& play, std::size_t signer) const {
+    const auto& [name, key] = play.signers[signer];
+    return R"({"signer_id":")" + name + R"(","algo":"ed25519","sig":")" +
+           codec::encode_base64(key.sign(client::approval_message(payload_b3_))) +
+           R"(","signed_at":"2026-01-01T00:00:00Z"})";
+  }
 
  private:
   static std::string distinct(Play& play) {
@@ -94,23 +101,24 @@ class Cycle : public Dialogue {
       body[mark + i] = "0123456789abcdef"[play.distinct >> (4 * (distinct_mark.size() - 1 - i)) & 15];
     return body;
   }
-  std::string approval(const Play& play) const {
-    const auto& [name, key] = play.signers[at_ - 1];
-    return R"({"signer_id":")" + name + R"(","algo":"ed25519","sig":")" +
-           codec::encode_base64(key.sign(client::approval_message(payload_b3_))) +
-           R"(","signed_at":"2026-01-01T00:00:00Z"})";
-  }
-
   std::size_t at_ = 0;  // 0: to be proposed; up to the quorum: to be approved; then to be committed
   bool ready_ = false;
   std::string id_;
   Address payload_b3_;
 };
 
+// A proposal, then the commit with the approvals that it needs.
 class Commits final : public Cycle {
  public:
+  void ask(Play& play, std::string& out) override {
+    if (at() == 0) return Cycle::ask(play, out);
+    std::string body = R"({"approvals":[)";
+    for (std::size_t i = 0; i < play.quorum; ++i) body.append(i == 0 ? "" : ",").append(approval(play, i));
+    write_request(play, "POST", "/registry/commit/" + id(), body.append("]}"), out);
+  }
+  bool at_effect() const override { return at() > 0; }
   Heard hear(Play& play, int status, std::string_view body) override {
-    if (at() > play.quorum && status == 201) {
+    if (at() > 0 && status == 201) {
       restart();
       return Heard::counted;
     }
@@ -118,7 +126,7 @@ class Commits final : public Cycle {
       restart();
       return Heard::refused;
     }
-    return at() <= play.quorum && take_step(play, status, body) ? Heard::on_the_way : Heard::wrong;
+    return at() == 0 && take_step(play, status, body) ? Heard::on_the_way : Heard::wrong;
   }
 };
 

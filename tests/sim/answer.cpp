@@ -17,7 +17,7 @@ std::optional<std::string_view> take(std::string_view text, std::size_t& at, std
   return text.substr(begin, end - begin);
 }
 
-// {"error":{"code":"…","message":"…","corr_id":"…"[,"retry_after":N]}} exactly.
+// {"error":{"code":"…","message":"…","corr_id":"…"[,"retry_after":N][,"details":{…}]}} exactly.
 bool read_error(Answer& answer) {
   const std::string_view text = answer.body;
   std::size_t at = 0;
@@ -30,6 +30,10 @@ bool read_error(Answer& answer) {
   std::string_view rest = text.substr(at);
   std::string end = "}}";
   if (!answer.retry_after.empty()) end = R"(,"retry_after":)" + answer.retry_after + "}}";
+  if (const std::size_t details = rest.find(R"(,"details":{)"); details != std::string_view::npos) {
+    if (!rest.ends_with("}}}")) return false;
+    end.insert(end.size() - 2, rest.substr(details, rest.size() - details - 2));
+  }
   if (rest != end && rest != end + "\n") return false;
   answer.code = find_error_code(*code);
   answer.message = *message;
@@ -49,6 +53,7 @@ Answer read_head(const http::ResponseHead& head) {
   answer.etag = head.fields.get(FieldName::etag);
   answer.content_range = head.fields.get(FieldName::content_range);
   answer.allow = head.fields.get(FieldName::allow);
+  answer.upload_missing = head.fields.find("Upload-Missing").value_or("");
   answer.retry_after = head.fields.get(FieldName::retry_after);
   return answer;
 }

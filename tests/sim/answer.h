@@ -15,7 +15,7 @@ struct Answer {
   int status = 0;
   bool last = false;  // the connection ends behind it
   bool dated = false, nosniff = false;
-  std::string corr, etag, content_range, allow, retry_after;
+  std::string corr, etag, content_range, allow, retry_after, upload_missing;
   std::string body;
   // Of an error's body.
   std::optional<ErrorCode> code;

@@ -1,5 +1,7 @@
 // The scenarios there are. The first is what is run when nobody says otherwise.
 #include "demo_scenario.h"
+#include "registry_scenario.h"
+#include "storage_scenario.h"
 
 namespace cairn::simulator {
 namespace {
@@ -11,8 +13,16 @@ std::unique_ptr<Scenario> make(std::uint64_t seed, Options options, io::sim::Pro
 
 constexpr std::string_view demo_not_used[] = {"pool.full"};
 
+constexpr std::string_view storage_not_used[] = {"pool.full"};
+
+constexpr std::string_view registry_not_used[] = {"pool.full"};
+
 constexpr Kind all[] = {
     {"demo", "the demo service: everything that services share", make<DemoScenario>, 20, 100, demo_not_used},
+    {"storage", "the storage service: what was acknowledged is there, byte for byte", make<StorageScenario>,
+     5, 50, storage_not_used},
+    {"registry", "the registry service: one commit per version, told to everybody", make<RegistryScenario>, 5,
+     50, registry_not_used},
 };
 
 }  // namespace

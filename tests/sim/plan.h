@@ -87,7 +87,7 @@ struct Plan {
   bool disk_lies = false;  // reads or writes may silently be wrong: bytes of files are not judged
   bool disk_fails = false;
   std::vector<std::uint32_t> weights;  // of what clients ask for
-  std::vector<Chaos> chaos;  // what may happen; drawn from evenly
+  std::vector<Chaos> chaos;            // what may happen; drawn from evenly
   Duration chaos_gap = Duration::seconds(1);
   io::sim::NetworkFaults network{};
   io::sim::DiskFaults disk{};

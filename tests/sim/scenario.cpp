@@ -39,6 +39,7 @@ std::uint32_t Scenario::open_request(unsigned server, bool once) {
   Request& request = requests_.emplace_back();
   request.server = server;
   request.once = once;
+  request.life = servers_[server]->lives();
   request.issued = world_->now();
   return static_cast<std::uint32_t>(requests_.size() - 1);
 }

@@ -30,6 +30,7 @@ enum class Phase : std::uint8_t { warm_up, faults, healing, calm, draining, over
 // One request, from both sides.
 struct Request {
   unsigned server = 0;
+  unsigned life = 0;     // of the node when it was made
   bool once = false;     // the client never sends it twice
   bool fragile = false;  // the client may leave before its answer
   bool unnamed = false;  // with an id that is not fit to be echoed

@@ -46,16 +46,18 @@ class Up(unittest.TestCase):
             process.stderr.close()
 
     def start(self, *arguments, verb="up", base=None):
-        """Waits for its first line."""
+        """Waits until it has said where storage is."""
         self.base = base or free_port_base()
         place = ["--port-base", str(self.base)] if verb == "up" else ["--bind", "127.0.0.1:0"]
         process = subprocess.Popen([binary(), verb, "--data", self.data, *place, *arguments], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                    stderr=subprocess.PIPE, text=True, env=demo.clean_environment())
         self.processes.append(process)
-        self.first_line = process.stdout.readline()
-        if not self.first_line:
-            raise AssertionError(f"did not start: {process.stderr.read()}")
-        self.address = ("127.0.0.1", int(re.search(r"http://127\.0\.0\.1:(\d+)", self.first_line)[1]))
+        self.said = []
+        while not self.said or "storage" not in self.said[-1]:
+            self.said.append(process.stdout.readline())
+            if not self.said[-1]:
+                raise AssertionError(f"did not start: {self.said} {process.stderr.read()}")
+        self.address = ("127.0.0.1", int(re.search(r"http://127\.0\.0\.1:(\d+)", self.said[-1])[1]))
         return process
 
     def stop(self, process, number=signal.SIGTERM):
@@ -110,7 +112,7 @@ class Up(unittest.TestCase):
 
     def test_json(self):
         process = self.start("--json")
-        self.assertEqual(json.loads(self.first_line), {"service": "storage", "url": f"http://127.0.0.1:{self.base + 10}"})
+        self.assertIn({"service": "storage", "url": f"http://127.0.0.1:{self.base + 10}"}, [json.loads(line) for line in self.said])
         refused = self.run_up("--json", "--port-base", str(free_port_base()))
         self.assertNotEqual(refused.returncode, 0)
         for line in (refused.stdout + refused.stderr).splitlines():

@@ -107,11 +107,12 @@ void Node::tear_down() {
       check_failed((name_ + ": task '" + task.name + "' outlived its abort").c_str(), __FILE__, __LINE__);
     });
   CHECK(live_tasks() == 0);
+  // Operations that nobody waits for may still hold memory of the program.
+  disk_.abandon_operations();
   {
     ShardScope here(places_.front()->shard);
     while (!kept_.empty()) kept_.pop_back();
   }
-  disk_.abandon_operations();
   places_.clear();
 }
 

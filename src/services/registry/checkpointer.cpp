@@ -91,6 +91,8 @@ Task<Result<>> Home::checkpoint_once(Call call) {
   CO_TRY_VOID(co_await submit(call, std::move(mutation)));
   CO_TRY_VOID(co_await write_tiles(call, wanted.size));
   CO_TRY_VOID(co_await replace_file(call, machine_, registry_.options().directory + "/checkpoint", note));
+  for (const std::string& path : std::exchange(narrower_, {}))
+    (void)co_await machine_.disk.unlink(call, path);
   if (retention_.policy != Retention::Policy::none &&
       !retention_commands_->try_send(std::uint64_t{wanted.size}))
     ++registry_.status_.prunes_skipped;
@@ -166,13 +168,17 @@ Task<Result<std::string>> Home::make_bundle(Call call, crypto::TileId tile, std:
 Task<Result<>> Home::write_tile(Call call, crypto::TileId tile, std::string bytes, std::uint64_t before) {
   const std::string& directory = registry_.options().directory;
   const std::string path = directory + "/" + crypto::format_tile_path(tile);
-  CO_TRY_VOID(co_await make_directories(call, machine_, directory, path.substr(0, path.rfind('/'))));
+  const std::string within = path.substr(0, path.rfind('/'));
+  if (!durable_directories_.contains(within)) {
+    CO_TRY_VOID(co_await make_directories(call, machine_, directory, within));
+    durable_directories_.insert(within);
+  }
   CO_TRY_VOID(co_await replace_file(call, machine_, path, std::move(bytes)));
-  // The narrower one that it replaces.
+  // The narrower one that it replaces: the checkpoint on disk still speaks of it.
   crypto::TileId old = tile;
   old.width = crypto::tile_width(tile.level, tile.index, before);
   if (old.width > 0 && old.width < tile.width)
-    (void)co_await machine_.disk.unlink(call, directory + "/" + crypto::format_tile_path(old));
+    narrower_.push_back(directory + "/" + crypto::format_tile_path(old));
   co_return Result<>{};
 }
 

@@ -114,6 +114,9 @@ Task<> Home::commit_group(Call call) {
       const bool of_proposal = next.kind == Mutation::Kind::commit || next.kind == Mutation::Kind::supersede;
       // What it counts on must be in the ledger first.
       if (of_proposal && group.touched.contains(next.id)) break;
+      // What becomes of a chore is nobody else's matter.
+      const bool chore = next.kind > Mutation::Kind::refuse;
+      if (chore && !group.members.empty()) break;
       pending_.pop_front();
       if (next.withdrawn.load(std::memory_order_relaxed) || next.deadline <= machine_.shard.now()) {
         next.result = fail(ErrorCode::timeout, "the deadline passed before it was begun");
@@ -135,7 +138,6 @@ Task<> Home::commit_group(Call call) {
       }
       // Refused: noted like everything else, but for our own chores and what a full table or disk sheds.
       const Error error = planned.error();
-      const bool chore = next.kind > Mutation::Kind::refuse;
       if (error.code == ErrorCode::chain_mismatch) ++registry_.status_.cas_failed;
       if (!chore) ++registry_.status_.refused;
       if (chore || error.code == ErrorCode::busy || error.code == ErrorCode::degraded) {
@@ -192,7 +194,7 @@ Task<Result<>> Home::write_group(Call call, Group& group) {
     }
     const Result<> applied = registry_.ledger().with([&](Ledger& ledger) -> Result<> {
       for (const store::Entry& entry : *placed)
-        TRY_VOID(ledger.apply(entry.header.kind, as_bytes(entry.meta), entry.at, is_moved(entry)));
+        TRY_VOID(ledger.apply(entry.header.kind, as_bytes(entry.meta), entry.at));
       if (group.advance) group.advance->mutation->result->head = ledger.head();
       return {};
     });
@@ -281,6 +283,29 @@ Result<Home::Planned> Home::plan_propose(Ledger& ledger, Mutation& mutation, Gro
   return Planned::joined;
 }
 
+// Whether an approval counts, now and once.
+Result<> Home::check_signature(const Ledger& ledger, const Pending& pending, const Mutation& mutation,
+                               const Mutation::Signature& signature, const Group& group) const {
+  const client::Approval& approval = signature.approval;
+  const client::Governance& governance = ledger.governance();
+  const client::Signer* signer = governance.find(approval.signer_id);
+  if (signer == nullptr || signer->key != signature.signer_key || pending.payload_b3 != mutation.payload_b3)
+    return fail(ErrorCode::invalid_sig, "the signer is not in the signer set", Side::client);
+  if (governance.is_revoked(approval.signer_id))
+    return fail(ErrorCode::revoked_key, "the signer's key is revoked", Side::client);
+  const bool known = std::ranges::any_of(
+      pending.approvals, [&](const client::Approval& one) { return one.signer_id == approval.signer_id; });
+  if (known || group.approvals.contains({mutation.id, approval.signer_id}))
+    return fail(ErrorCode::duplicate_approval, "this signer has approved it already", Side::client);
+  return {};
+}
+
+void Home::add_approval(const Mutation& mutation, const client::Approval& approval, Group& group) {
+  group.approvals.emplace(mutation.id, approval.signer_id);
+  group.touched.insert(mutation.id);
+  group.add(RecordKind::approval, encode(ApprovalRecord{now_wall(), mutation.id, mutation.who, approval}));
+}
+
 Result<Home::Planned> Home::plan_approve(Ledger& ledger, Mutation& mutation, Group& group) {
   const Pending* pending = ledger.find_pending(mutation.id);
   if (pending == nullptr) {
@@ -290,20 +315,11 @@ Result<Home::Planned> Home::plan_approve(Ledger& ledger, Mutation& mutation, Gro
       return fail(ErrorCode::chain_mismatch, "another version was committed first", Side::client);
     return fail(ErrorCode::not_found, "there is no such proposal", Side::client);
   }
-  const client::Approval& approval = mutation.approval;
+  if (mutation.approvals.empty())
+    return fail(ErrorCode::not_found, "there was no such proposal", Side::client);
+  TRY_VOID(check_signature(ledger, *pending, mutation, mutation.approvals.front(), group));
   const client::Governance& governance = ledger.governance();
-  const client::Signer* signer = governance.find(approval.signer_id);
-  if (signer == nullptr || signer->key != mutation.signer_key || pending->payload_b3 != mutation.payload_b3)
-    return fail(ErrorCode::invalid_sig, "the signer is not in the signer set", Side::client);
-  if (governance.is_revoked(approval.signer_id))
-    return fail(ErrorCode::revoked_key, "the signer's key is revoked", Side::client);
-  const bool known = std::ranges::any_of(
-      pending->approvals, [&](const client::Approval& one) { return one.signer_id == approval.signer_id; });
-  if (known || group.approvals.contains({mutation.id, approval.signer_id}))
-    return fail(ErrorCode::duplicate_approval, "this signer has approved it already", Side::client);
-  group.approvals.emplace(mutation.id, approval.signer_id);
-  group.touched.insert(mutation.id);
-  group.add(RecordKind::approval, encode(ApprovalRecord{now_wall(), mutation.id, mutation.who, approval}));
+  add_approval(mutation, mutation.approvals.front().approval, group);
   Outcome outcome;
   outcome.id = mutation.id;
   outcome.approvals = pending->approvals.size();
@@ -329,7 +345,7 @@ Result<Home::Planned> Home::plan_commit(Ledger& ledger, Mutation& mutation, Grou
       return fail(ErrorCode::chain_mismatch, "another version was committed first", Side::client);
     return fail(ErrorCode::not_found, "there is no such proposal", Side::client);
   }
-  mutation.payload_b3 = pending->payload_b3;
+  if (mutation.approvals.empty()) mutation.payload_b3 = pending->payload_b3;
   if (!ledger.bad().empty()) return fail(ErrorCode::degraded, "a version is damaged: nothing is added to it");
   const Head head = ledger.head();
   if (pending->set.prev != head.commit_b3 || pending->set.version != head.version + 1)
@@ -343,11 +359,26 @@ Result<Home::Planned> Home::plan_commit(Ledger& ledger, Mutation& mutation, Grou
   if (pending->expires <= now || (pending->set.expiry && *pending->set.expiry <= now))
     return fail(ErrorCode::conflict, "the proposal's time is over", Side::client);
 
+  // A version that nobody could read would be the last one.
+  const bool whole = pending->readable && std::ranges::all_of(pending->items, [&](const Hash& hash) {
+                       const ItemEntry* item = ledger.find_item(hash);
+                       return item != nullptr && item->place.meta_size > 0;
+                     });
+  if (!whole) return fail(ErrorCode::integrity, "a part of the proposal is lost from the log");
+
+  std::vector<client::Approval> approvals = pending->approvals;
+  std::set<std::string_view> fresh;
+  for (const Mutation::Signature& signature : mutation.approvals) {
+    TRY_VOID(check_signature(ledger, *pending, mutation, signature, group));
+    if (!fresh.insert(signature.approval.signer_id).second)
+      return fail(ErrorCode::duplicate_approval, "this signer approves it twice", Side::client);
+    approvals.push_back(signature.approval);
+  }
   // Those of keys that were revoked meanwhile do not count.
   const client::Governance& governance = ledger.governance();
   client::Commit commit;
   bool revoked = false;
-  for (const client::Approval& approval : pending->approvals) {
+  for (const client::Approval& approval : approvals) {
     const client::Signer* signer = governance.find(approval.signer_id);
     if (governance.is_revoked(approval.signer_id))
       revoked = true;
@@ -363,6 +394,8 @@ Result<Home::Planned> Home::plan_commit(Ledger& ledger, Mutation& mutation, Grou
   commit.prev = pending->set.prev;
   commit.committed_at = now;
   const std::string encoded = client::encode(std::move(commit));
+  for (const Mutation::Signature& signature : mutation.approvals)
+    add_approval(mutation, signature.approval, group);
   group.add(RecordKind::commit, encode(CommitRecord{now, mutation.id, mutation.who, encoded}));
   group.advance = {HeadMark{head.version, head.commit_b3},
                    HeadMark{head.version + 1, client::commit_b3(as_bytes(encoded))}, &mutation};
@@ -404,7 +437,8 @@ Result<Home::Planned> Home::plan_chore(Ledger& ledger, Mutation& mutation, Group
         record.below = std::min(mutation.below, first + leaves_per_record);
         const auto leaves = ledger.tree().nodes(0, first, record.below - first);
         record.leaves.assign(leaves.begin(), leaves.end());
-        record.governors = mutation.governors;
+        // The last one says that they are all there.
+        if (record.below == mutation.below) record.governors = mutation.governors;
         group.add(RecordKind::pruned, encode(record));
       }
       return Planned::joined;

@@ -32,10 +32,13 @@ Task<Result<>> replace_file(Call call, io::Machine machine, std::string path, st
 
 Task<Result<>> make_directories(Call call, io::Machine machine, std::string root, std::string path) {
   for (std::size_t at = root.size(); at < path.size();) {
+    const std::string parent = path.substr(0, at);
     at = path.find('/', at + 1);
     if (at == std::string::npos) at = path.size();
     const auto made = co_await machine.disk.make_directory(call, path.substr(0, at));
     if (!made && made.error().code != ErrorCode::conflict) co_return fail(made.error());
+    // Also of one that is there: who made it may have been killed before this.
+    CO_TRY_VOID(co_await machine.disk.sync_directory(call, parent));
   }
   co_return Result<>{};
 }

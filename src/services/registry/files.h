@@ -12,7 +12,7 @@ namespace cairn::registry {
 Task<Result<std::string>> read_file(Call call, io::Machine machine, std::string path, std::uint64_t most);
 // Writes PATH.new, makes it durable, puts it in place. Its directory is there. Cancel: partial — either.
 Task<Result<>> replace_file(Call call, io::Machine machine, std::string path, std::string bytes);
-// `path` and what is missing of the directories above it, below `root`, which is there.
+// `path` and what is missing of the directories above it, below `root`, which is there; durably.
 Task<Result<>> make_directories(Call call, io::Machine machine, std::string root, std::string path);
 
 }  // namespace cairn::registry

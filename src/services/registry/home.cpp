@@ -29,7 +29,14 @@ Home::Home(Registry& registry, io::Machine& machine, observe::Logger log)
 }
 
 Home::~Home() {
-  while (!pending_.empty()) complete(pending_.pop_front(), {ErrorCode::draining, "the registry is closed"});
+  while (!pending_.empty()) {
+    Mutation& mutation = pending_.pop_front();
+    // Nobody waits: its shard may not look at its mail any more, and its place is to be given back in time.
+    if (mutation.orphan)
+      delete &mutation;
+    else
+      complete(mutation, {ErrorCode::draining, "the registry is closed"});
+  }
 }
 
 // --- opening
@@ -39,6 +46,11 @@ Task<Result<>> Home::open(Call call) {
   CO_TRY_VOID(client::check_genesis(options.genesis));
   const auto made = co_await machine_.disk.make_directory(call, options.directory);
   if (!made && made.error().code != ErrorCode::conflict) co_return fail(made.error());
+  const std::size_t slash = options.directory.rfind('/');
+  const auto named = co_await machine_.disk.sync_directory(
+      call, slash == std::string::npos ? "." : options.directory.substr(0, slash + 1));
+  // One that was there may have been made by somebody else, in a place we may not read.
+  if (made && !named) co_return fail(named.error());
   bool again = false;
   CO_TRY_VOID(co_await open_log(call, true, again));
   if (again) {
@@ -119,7 +131,7 @@ Task<Result<>> Home::open_log(Call call, bool with_snapshot, bool& again) {
 }
 
 Task<Result<>> Home::on_record(Call, store::Entry entry) {
-  co_return replaying_->apply(entry.header.kind, as_bytes(entry.meta), entry.at, is_moved(entry));
+  co_return replaying_->apply(entry.header.kind, as_bytes(entry.meta), entry.at);
 }
 
 Task<Result<>> Home::on_damage(Call, store::Damage damage) {
@@ -162,7 +174,7 @@ Task<Result<>> Home::import_genesis(Call call) {
   CO_TRY(const auto placed, co_await backend_->advance(call, std::nullopt, next, std::move(batch)));
   co_return registry_.ledger().with([&](Ledger& ledger) -> Result<> {
     for (const store::Entry& entry : placed)
-      TRY_VOID(ledger.apply(entry.header.kind, as_bytes(entry.meta), entry.at, false));
+      TRY_VOID(ledger.apply(entry.header.kind, as_bytes(entry.meta), entry.at));
     return {};
   });
 }

@@ -82,6 +82,9 @@ class Home final : public store::Replay {
   Task<Result<>> write_group(Call call, Group& group);
   Result<Planned> plan(Ledger& ledger, Mutation& mutation, Group& group);
   Result<Planned> plan_propose(Ledger& ledger, Mutation& mutation, Group& group);
+  Result<> check_signature(const Ledger& ledger, const Pending& pending, const Mutation& mutation,
+                           const Mutation::Signature& signature, const Group& group) const;
+  void add_approval(const Mutation& mutation, const client::Approval& approval, Group& group);
   Result<Planned> plan_approve(Ledger& ledger, Mutation& mutation, Group& group);
   Result<Planned> plan_commit(Ledger& ledger, Mutation& mutation, Group& group);
   Result<Planned> plan_chore(Ledger& ledger, Mutation& mutation, Group& group);
@@ -100,6 +103,7 @@ class Home final : public store::Replay {
   Task<Result<bool>> prune_segment(Call call, store::SegmentInfo segment);
 
   // --- verifier.cpp
+  Task<bool> caught_up(Call call);
   Task<Result<std::unique_ptr<client::ChainVerifier>>> resume_verifier(Call call, std::uint64_t version);
 
   Registry& registry_;
@@ -115,8 +119,10 @@ class Home final : public store::Replay {
   std::optional<Ledger> replaying_;
   std::vector<store::Damage> damage_;
   std::unique_ptr<Mpsc<std::uint64_t>> retention_commands_;
-  std::uint64_t snapshot_at_ = 0;          // sequence of the last snapshot
-  std::optional<std::uint64_t> tiles_at_;  // size up to which tiles are on disk; none: not looked yet
+  std::uint64_t snapshot_at_ = 0;              // sequence of the last snapshot
+  std::set<std::string> durable_directories_;  // of tiles
+  std::vector<std::string> narrower_;          // tiles that go when no checkpoint speaks of them any more
+  std::optional<std::uint64_t> tiles_at_;      // size up to which tiles are on disk; none: not looked yet
   std::unique_ptr<client::ChainVerifier> deep_;
   std::optional<std::uint64_t> deep_from_;  // where it goes on; none: where a checkpoint says
   bool closed_ = false;

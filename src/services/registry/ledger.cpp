@@ -48,11 +48,11 @@ const ItemEntry* Ledger::find_item(const Hash& hash) const {
   return found == items_.end() ? nullptr : &found->second;
 }
 
-Result<> Ledger::apply(std::uint8_t kind, ByteView meta, store::Position at, bool moved) {
+Result<> Ledger::apply(std::uint8_t kind, ByteView meta, store::Position at) {
   const Place place{at, static_cast<std::uint32_t>(meta.size())};
   switch (kind_of(kind)) {
     case RecordKind::item:
-      return apply_item(meta, place, moved);
+      return apply_item(meta, place);
     case RecordKind::proposal:
       return apply_proposal(meta, place);
     case RecordKind::approval:
@@ -70,7 +70,7 @@ Result<> Ledger::apply(std::uint8_t kind, ByteView meta, store::Position at, boo
     case RecordKind::checkpoint: {
       CheckpointRecord record;
       TRY_VOID(registry::decode(meta, record));
-      if (record.size > versions_.size()) return does_not_follow("a checkpoint is ahead of its versions");
+      if (record.size > versions_.size()) take_gap(record.size, {});
       if (!checkpoint_ || record.size >= checkpoint_->size)
         checkpoint_ = SignedHead{std::move(record.note), record.size, record.at, at};
       verified_ = std::max(verified_, record.verified);
@@ -82,10 +82,10 @@ Result<> Ledger::apply(std::uint8_t kind, ByteView meta, store::Position at, boo
   return does_not_follow("a record of an unknown kind");
 }
 
-Result<> Ledger::apply_item(ByteView meta, Place place, bool moved) {
+// The last record of it counts: an older one had been forgotten, or is about to go.
+Result<> Ledger::apply_item(ByteView meta, Place place) {
   const Hash hash = crypto::hash_object(meta).bytes;
-  const auto [at, fresh] = items_.try_emplace(hash, ItemEntry{.place = place});
-  if (!fresh && (moved || at->second.place.meta_size == 0)) at->second.place = place;
+  items_[hash].place = place;
   if (is_governor(meta)) governor_items_.emplace(hash, as_text(meta));
   return {};
 }
@@ -139,6 +139,11 @@ void Ledger::take_gap(std::uint64_t until, const Address& prev) {
     broken_.insert(version);
     mark_bad(version, "its commit is lost from the log");
   }
+  // They ended the proposals that were before them.
+  std::vector<Ulid> before;
+  for (const auto& [id, pending] : pending_)
+    if (pending.set.version < until) before.push_back(id);
+  for (const Ulid& id : before) end(id, Ended::stale);
 }
 
 Result<> Ledger::apply_commit(ByteView meta, Place place) {
@@ -204,7 +209,7 @@ void Ledger::take_governance() {
   governance_ = governance ? std::move(*governance) : client::Governance{};
 }
 
-void Ledger::end(const Ulid& id, Ended how) {
+void Ledger::end(Ulid id, Ended how) {
   const auto found = pending_.find(id);
   if (found == pending_.end()) return;
   const Pending pending = std::move(found->second);
@@ -222,31 +227,36 @@ void Ledger::release_items(const Pending& pending) {
   for (const Hash& hash : pending.items) {
     const auto found = items_.find(hash);
     if (found == items_.end()) continue;  // twice in one set
-    if (--found->second.proposals > 0 || found->second.committed) continue;
+    --found->second.proposals;
+    if (!settled_ || is_known(found->second)) continue;
     governor_items_.erase(hash);
     items_.erase(found);
   }
 }
 
+void Ledger::forget_items() {
+  std::erase_if(items_, [&](const auto& item) {
+    if (is_known(item.second)) return false;
+    governor_items_.erase(item.first);
+    return true;
+  });
+}
+
 Result<> Ledger::apply_pruned(ByteView meta) {
   PrunedRecord record;
   TRY_VOID(registry::decode(meta, record));
-  if (record.below > versions_.size()) return does_not_follow("more was pruned than there was");
-  for (std::uint64_t version = record.first; version < record.below; ++version) {
-    // When the state is made anew, these versions are known from here only.
+  if (record.below > versions_.size()) take_gap(record.below, {});
+  // When the state is made anew, these versions are known from here only.
+  for (std::uint64_t version = record.first; version < record.below; ++version)
     if (broken_.contains(version)) found_leaves_[version] = record.leaves[version - record.first];
+  // Without governors: more leaves come before anything is gone.
+  if (record.governors.empty() || record.below <= first_kept_) return {};
+  for (std::uint64_t version = first_kept_; version < record.below; ++version)
     versions_[version].commit = versions_[version].payload = {};
-    bad_.erase(version);
-  }
-  if (record.below <= first_kept_) return {};
+  bad_.erase(bad_.begin(), bad_.lower_bound(record.below));
   first_kept_ = record.below;
   floor_governors_ = std::move(record.governors);
-  std::erase_if(items_, [&](const auto& item) {
-    const ItemEntry& entry = item.second;
-    const bool gone = entry.committed && entry.proposals == 0 && entry.last_version < first_kept_;
-    if (gone) governor_items_.erase(item.first);
-    return gone;
-  });
+  if (settled_) forget_items();
   return {};
 }
 
@@ -262,6 +272,8 @@ void Ledger::fill_tree(const std::map<std::uint64_t, crypto::MerkleHash>& leaves
 
 void Ledger::settle() {
   if (!found_leaves_.empty()) fill_tree(std::exchange(found_leaves_, {}));
+  settled_ = true;
+  forget_items();
   if (versions_.empty()) return;
   // An item that is nowhere: the last version that has it cannot be read, and maybe others; the verifier
   // finds out which.

@@ -85,10 +85,6 @@ struct SignedHead {
   store::Position place;
 };
 
-// A copy that retention made of an older record.
-inline bool is_moved(const store::Entry& entry) noexcept {
-  return entry.header.origin != entry.header.sequence;
-}
 // Whether an item says who may approve.
 bool is_governor(ByteView item);
 
@@ -136,11 +132,11 @@ class Ledger {
   bool heal(const std::map<std::uint64_t, crypto::MerkleHash>& leaves, std::uint64_t size,
             const crypto::MerkleHash& root);
 
-  // --- taking in. `moved`: a copy that retention made of an older record. `integrity` when it does not
-  // follow from what was before.
-  Result<> apply(std::uint8_t kind, ByteView meta, store::Position at, bool moved);
-  // After a replay: what was copied behind those that need it is in its place now; what is still missing is
-  // damage.
+  // --- taking in. `integrity` when it does not follow from what was before.
+  Result<> apply(std::uint8_t kind, ByteView meta, store::Position at);
+  // After a replay, also of nothing: what was copied behind those that need it is in its place now; what is
+  // still missing is damage. Until then no item is forgotten: the log may have lost the versions that had it
+  // to retention, and still count on it.
   void settle();
 
   // --- retention
@@ -158,25 +154,30 @@ class Ledger {
   // Items that said who may approve the first kept version, if those before it are gone.
   const std::vector<std::string>& floor_governors() const noexcept { return floor_governors_; }
 
-  // --- the snapshot. Nothing when the bytes are not one.
+  // --- the snapshot. Nothing when the bytes are not one. What is decoded is to be settled.
   std::string encode(const store::LogPoint& point) const;
   static std::optional<std::pair<Ledger, store::LogPoint>> decode(ByteView bytes);
 
  private:
   friend struct LedgerFields;
-  Result<> apply_item(ByteView meta, Place place, bool moved);
+  Result<> apply_item(ByteView meta, Place place);
   Result<> apply_proposal(ByteView meta, Place place);
   Result<> apply_approval(ByteView meta);
   Result<> apply_commit(ByteView meta, Place place);
   Result<> apply_pruned(ByteView meta);
   void take_gap(std::uint64_t until, const Address& prev);
   void take_items(const Pending& pending, std::uint64_t version);
-  void end(const Ulid& id, Ended how);
+  void end(Ulid id, Ended how);  // by value: it may be the entry's own key
   void release_items(const Pending& pending);
+  bool is_known(const ItemEntry& entry) const noexcept {
+    return entry.proposals > 0 || (entry.committed && entry.last_version >= first_kept_);
+  }
+  void forget_items();
   void take_governance();
   void fill_tree(const std::map<std::uint64_t, crypto::MerkleHash>& leaves);
 
   std::vector<VersionEntry> versions_;
+  bool settled_ = false;
   std::uint64_t first_kept_ = 0;
   std::vector<Hash> head_items_;
   std::uint64_t base_ = 0;

@@ -36,9 +36,9 @@ struct MutationLink : Link {};
 struct Mutation : MailItem, MutationLink {
   enum class Kind : std::uint8_t {
     propose,       // draft, items
-    approve,       // id, approval; its signature is good under `signer_key` over `payload_b3`
-    commit,        // id
-    supersede,     // id
+    approve,       // id, approvals: exactly one
+    commit,        // id; approvals that come with it
+    supersede,     // the same
     refuse,        // op, id, hash, error: only noted, because it was refused on its shard
     expire,        // proposals whose time is over
     checkpoint,    // note
@@ -53,8 +53,12 @@ struct Mutation : MailItem, MutationLink {
   Ulid id;
   client::ProposalDraft draft;
   std::vector<Hash> items;
-  client::Approval approval;
-  std::string signer_key;
+  // Their signatures are good under `signer_key`, over `payload_b3`.
+  struct Signature {
+    client::Approval approval;
+    std::string signer_key;
+  };
+  std::vector<Signature> approvals;
   Address payload_b3;
   std::string op;
   Error error;

@@ -188,6 +188,17 @@ ArtifactPtr Port::find_version(std::uint64_t version) noexcept {
 }
 
 Task<Result<ArtifactPtr>> Port::read_version(Call call, std::uint64_t version) {
+  CO_TRY(const auto artifact, co_await load_version(call, version));
+  artifact->json = render(*artifact);
+  forget_version(version);
+  order_.push_front(artifact);
+  kept_[version] = order_.begin();
+  kept_size_ += artifact->payload.size() + artifact->commit.size() + artifact->json.size();
+  while (kept_size_ > kept_bytes && order_.size() > 1) forget_version(order_.back()->head.version);
+  co_return ArtifactPtr(artifact);
+}
+
+Task<Result<std::shared_ptr<Artifact>>> Port::load_version(Call call, std::uint64_t version) {
   auto artifact = std::make_shared<Artifact>();
   CO_TRY(const VersionEntry entry, registry_.ledger().with([&](Ledger& ledger) -> Result<VersionEntry> {
     if (version >= ledger.size())
@@ -232,13 +243,7 @@ Task<Result<ArtifactPtr>> Port::read_version(Call call, std::uint64_t version) {
   if (!payload) co_return bad(payload.error());
   artifact->commit = std::move(commit.commit);
   artifact->payload = std::move(*payload);
-  artifact->json = render(*artifact);
-  forget_version(version);
-  order_.push_front(artifact);
-  kept_[version] = order_.begin();
-  kept_size_ += artifact->payload.size() + artifact->commit.size() + artifact->json.size();
-  while (kept_size_ > kept_bytes && order_.size() > 1) forget_version(order_.back()->head.version);
-  co_return ArtifactPtr(artifact);
+  co_return artifact;
 }
 
 // --- changes
@@ -252,45 +257,58 @@ Task<Result<Outcome>> Port::propose(Call call, std::string who, client::Proposal
   return submit(call, std::move(mutation), registry_.proposals_);
 }
 
+// Signatures are checked here, where they hold up this shard only. The committer makes sure that the keys are
+// still the signers' when it counts.
+void Port::take_signatures(Mutation& mutation, std::vector<client::Approval> approvals) {
+  struct Asked {
+    bool pending = false;
+    Address payload_b3;
+    client::Governance governance;
+  };
+  const Asked asked = registry_.ledger().with([&](Ledger& ledger) {
+    Asked out;
+    if (const Pending* pending = ledger.find_pending(mutation.id)) {
+      out.pending = true;
+      out.payload_b3 = pending->payload_b3;
+      out.governance = ledger.governance();
+    }
+    return out;
+  });
+  // What is not pending is refused by the committer, who knows why.
+  if (!asked.pending) return;
+  mutation.payload_b3 = asked.payload_b3;
+  for (client::Approval& approval : approvals) {
+    const client::Signer* signer = asked.governance.find(approval.signer_id);
+    if (signer != nullptr && client::verify_approval(approval, *signer, asked.payload_b3)) {
+      mutation.approvals.push_back({std::move(approval), signer->key});
+      continue;
+    }
+    mutation.op = mutation.kind == Mutation::Kind::approve ? "approve" : "commit";
+    mutation.kind = Mutation::Kind::refuse;
+    mutation.error = {ErrorCode::invalid_sig,
+                      signer != nullptr ? "the signature is not this signer's over this payload"
+                                        : "the signer is not in the signer set",
+                      Side::client};
+    return;
+  }
+}
+
 Task<Result<Outcome>> Port::approve(Call call, std::string who, Ulid id, client::Approval approval) {
   auto mutation = std::make_unique<Mutation>(Mutation::Kind::approve);
   mutation->who = std::move(who);
   mutation->id = id;
-  // The signature is checked here, where it holds up this shard only. The committer makes sure that the key
-  // is still the signer's when it counts.
-  struct Asked {
-    bool pending = false;
-    Address payload_b3;
-    std::optional<client::Signer> signer;
-  };
-  const Asked asked = registry_.ledger().with([&](Ledger& ledger) {
-    Asked out;
-    if (const Pending* pending = ledger.find_pending(id)) {
-      out.pending = true;
-      out.payload_b3 = pending->payload_b3;
-    }
-    if (const client::Signer* signer = ledger.governance().find(approval.signer_id)) out.signer = *signer;
-    return out;
-  });
-  mutation->payload_b3 = asked.payload_b3;
-  if (asked.pending &&
-      (!asked.signer || !client::verify_approval(approval, *asked.signer, asked.payload_b3))) {
-    mutation->kind = Mutation::Kind::refuse;
-    mutation->op = "approve";
-    mutation->error = {ErrorCode::invalid_sig,
-                       asked.signer ? "the signature is not this signer's over this payload"
-                                    : "the signer is not in the signer set",
-                       Side::client};
-  }
-  if (asked.signer) mutation->signer_key = asked.signer->key;
-  mutation->approval = std::move(approval);
+  std::vector<client::Approval> approvals;
+  approvals.push_back(std::move(approval));
+  take_signatures(*mutation, std::move(approvals));
   return submit(call, std::move(mutation), registry_.approvals_);
 }
 
-Task<Result<Outcome>> Port::commit(Call call, std::string who, Ulid id, bool supersede) {
+Task<Result<Outcome>> Port::commit(Call call, std::string who, Ulid id, bool supersede,
+                                   std::vector<client::Approval> approvals) {
   auto mutation = std::make_unique<Mutation>(supersede ? Mutation::Kind::supersede : Mutation::Kind::commit);
   mutation->who = std::move(who);
   mutation->id = id;
+  if (!approvals.empty()) take_signatures(*mutation, std::move(approvals));
   return submit(call, std::move(mutation), registry_.commits_);
 }
 

@@ -45,6 +45,8 @@ class Port {
   // --- reads. Cancel: clean.
   // `not_found`, `pruned`, or `integrity` when its bytes do not match their hashes: it is marked as bad.
   Task<Result<ArtifactPtr>> read_version(Call call, std::uint64_t version);
+  // The same from the disk, not to be kept or answered.
+  Task<Result<std::shared_ptr<Artifact>>> load_version(Call call, std::uint64_t version);
   // From the memory of recent reads only.
   ArtifactPtr find_version(std::uint64_t version) noexcept;
   // The bytes of a pending proposal's payload.
@@ -56,7 +58,9 @@ class Port {
   // --- changes. Answered when durable. Cancel: partial — one that was begun may still be done.
   Task<Result<Outcome>> propose(Call call, std::string who, client::ProposalDraft draft);
   Task<Result<Outcome>> approve(Call call, std::string who, Ulid id, client::Approval approval);
-  Task<Result<Outcome>> commit(Call call, std::string who, Ulid id, bool supersede);
+  // `approvals` are taken in with it.
+  Task<Result<Outcome>> commit(Call call, std::string who, Ulid id, bool supersede,
+                               std::vector<client::Approval> approvals = {});
   Task<Result<Outcome>> submit(Call call, std::unique_ptr<Mutation> mutation, Permits& queue);
 
   void forget_segment(std::uint32_t segment) noexcept { files_.forget(segment); }
@@ -76,6 +80,7 @@ class Port {
   void forget_version(std::uint64_t version) noexcept;
   void push(const Head& head, Mailbox& to);
   void take_heads();
+  void take_signatures(Mutation& mutation, std::vector<client::Approval> approvals);
   Task<Result<std::string>> read_record(Call call, Place place);
   Task<Result<std::string>> read_item(Call call, Hash hash);
   Task<Result<std::vector<Hash>>> read_list(Call call, std::uint64_t version, Address payload_b3);

@@ -65,7 +65,7 @@ Task<Result<bool>> Home::prune_once(Call call) {
   const std::uint64_t below = cutting.cut.below;
   bool worked = false;
   if (below > cutting.first_kept) {
-    CO_TRY(const ArtifactPtr before, co_await port_->read_version(call, below - 1));
+    CO_TRY(const auto before, co_await port_->load_version(call, below - 1));
     CO_TRY(client::DescriptorSet set, client::decode_descriptor_set(as_bytes(before->payload)));
     auto mutation = std::make_unique<Mutation>(Mutation::Kind::prune);
     mutation->below = below;

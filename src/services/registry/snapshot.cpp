@@ -208,7 +208,6 @@ std::optional<std::pair<Ledger, store::LogPoint>> Ledger::decode(ByteView bytes)
   }
   for (const auto& [key, pending] : out.first.pending_) out.first.pending_items_ += pending.items.size();
   if (!io.complete()) return std::nullopt;
-  out.first.settle();
   return out;
 }
 

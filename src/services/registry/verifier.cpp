@@ -10,6 +10,8 @@ namespace {
 
 constexpr std::uint64_t versions_per_slice = 16;
 constexpr Duration pause = Duration::millis(4);
+// A commit's own checks were done a moment ago: those who commit now come first.
+constexpr Duration after_commit = Duration::seconds(1);
 constexpr Duration between_passes = Duration::seconds(24 * 3600);
 
 }  // namespace
@@ -31,13 +33,19 @@ Task<> Home::verify_loop(Call call) {
     while (machine_.shard.now() < again) {
       (void)co_await ListWait(call.by(again), committed_, "a commit");
       if (call.stopped()) co_return;
-      if (!co_await sleep_for(call, pause)) co_return;
-      (void)co_await verify_some(call, versions_per_slice);
+      if (!co_await sleep_for(call, after_commit)) co_return;
+      while (!co_await caught_up(call))
+        if (!co_await sleep_for(call, pause)) co_return;
     }
     begun = machine_.shard.now();
     deep_.reset();
     deep_from_ = 0;
   }
+}
+
+Task<bool> Home::caught_up(Call call) {
+  const auto done = co_await verify_some(call, versions_per_slice);
+  co_return !done || *done || call.stopped();
 }
 
 // A verifier that goes on at a version, knowing what the ledger knows of those before it.
@@ -63,7 +71,7 @@ Task<Result<std::unique_ptr<client::ChainVerifier>>> Home::resume_verifier(Call 
     CO_TRY(const client::Commit decoded, client::decode_commit(as_bytes(commit)));
     start.prev = decoded.prev;
     if (auto governance = client::read_governance(governors)) start.governance = std::move(*governance);
-  } else if (auto before = co_await port_->read_version(call, version - 1)) {
+  } else if (auto before = co_await port_->load_version(call, version - 1)) {
     CO_TRY(const client::DescriptorSet set, client::decode_descriptor_set(as_bytes((*before)->payload)));
     CO_TRY(start.governance, client::read_governance(set.items));
     start.committed_at = (*before)->head.committed_at;
@@ -89,7 +97,7 @@ Task<Result<bool>> Home::verify_some(Call call, std::uint64_t most) {
       out.end = version >= ledger.size();
       out.pruned = version < ledger.first_kept();
       out.bad = ledger.bad().contains(version);
-      if (!out.end && version < ledger.provable()) out.root = ledger.tree().root_at(version + 1);
+      if (!out.end) out.root = ledger.tree().root_at(version + 1);
       return out;
     });
     registry_.status_.verified = version;
@@ -98,8 +106,8 @@ Task<Result<bool>> Home::verify_some(Call call, std::uint64_t most) {
       deep_.reset();
       co_return false;
     }
-    auto artifact = next.bad ? Result<ArtifactPtr>(fail(ErrorCode::integrity, "it was found damaged"))
-                             : co_await port_->read_version(call, version);
+    Result<std::shared_ptr<Artifact>> artifact = fail(ErrorCode::integrity, "it was found damaged");
+    if (!next.bad) artifact = co_await port_->load_version(call, version);
     if (!artifact && artifact.error().code != ErrorCode::integrity) co_return fail(artifact.error());
     std::string why;
     if (!artifact) {

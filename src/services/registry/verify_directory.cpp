@@ -61,8 +61,7 @@ class Reader {
       }
       if (!found.entry) break;
       store::Entry& entry = *found.entry;
-      const bool moved = is_moved(entry);
-      if (auto applied = ledger_.apply(entry.header.kind, as_bytes(entry.meta), entry.at, moved); !applied)
+      if (auto applied = ledger_.apply(entry.header.kind, as_bytes(entry.meta), entry.at); !applied)
         complaints_.emplace_back(applied.error().context);
       metas_.emplace(std::pair(entry.at.segment, entry.at.offset), std::move(entry.meta));
     }

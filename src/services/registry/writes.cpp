@@ -147,10 +147,24 @@ void RegistryShard::answer_committed(Exchange& exchange, const Outcome& outcome)
 
 Task<Result<>> RegistryShard::commit(Call call, Exchange& exchange) {
   const auto& incoming = static_cast<Incoming&>(*exchange.state);
-  if (!incoming.document.empty() && incoming.document != "{}")
-    co_return fail(ErrorCode::malformed, "a commit has no body", Side::client);
   CO_TRY(const Ulid id, id_of(exchange.route.at[0].text));
-  auto done = co_await port_->commit(call, who_asks(exchange), id, false);
+  // Nothing, or approvals that come with it: the last signer needs one request less, and one sync.
+  std::vector<client::Approval> approvals;
+  if (!incoming.document.empty()) {
+    codec::JsonReader reader;
+    CO_TRY(const codec::JsonValue root, reader.parse(incoming.document));
+    CO_TRY(codec::JsonObject object, root.object());
+    CO_TRY(const auto list, object.optional_items("approvals"));
+    CO_TRY_VOID(object.finish());
+    if (list)
+      for (const codec::JsonValue one : *list) {
+        CO_TRY(client::Approval approval, client::read_approval(one));
+        approvals.push_back(std::move(approval));
+        if (approvals.size() > client::signers_max)
+          co_return fail(ErrorCode::malformed, "more approvals than there can be signers", Side::client);
+      }
+  }
+  auto done = co_await port_->commit(call, who_asks(exchange), id, false, std::move(approvals));
   shared_.metrics.updates.at(done ? committed : rejected).add(slot_);
   if (!done) co_return fail(done.error());
   answer_committed(exchange, *done);

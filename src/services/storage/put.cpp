@@ -15,8 +15,6 @@ using http::FieldName;
 constexpr std::size_t document_max = 4096;
 // A body that is kept as an upload and never ended is forgotten after so long: no request takes longer.
 constexpr Duration body_ttl = Duration::seconds(600);
-// How long ending an upload that failed may take after its request is over.
-constexpr Duration clean_up = Duration::seconds(5);
 
 bool is_media_type_char(char c) noexcept { return c >= ' ' && c < 127; }
 
@@ -52,9 +50,8 @@ Task<Result<>> StorageShard::stage_body(Call call, Exchange& exchange) {
     case put_object:
     case post_object: {
       const Result<> taken = co_await take_body(call, exchange, incoming);
-      // Nothing is kept of a body that did not arrive whole.
-      if (!taken && incoming.port != nullptr)
-        (void)co_await incoming.port->abort_upload(call.unbounded().within(clean_up), incoming.token);
+      // Nothing is kept of a body that did not arrive whole; the answer does not wait for that.
+      if (!taken && incoming.port != nullptr) incoming.port->drop_upload(incoming.token);
       co_return taken;
     }
     case patch_upload:
@@ -120,7 +117,7 @@ Task<Result<>> StorageShard::put(Call call, Exchange& exchange) {
     else
       made = fail(flushed.error());
     if (!made) {
-      (void)co_await incoming.port->abort_upload(call.unbounded().within(clean_up), incoming.token);
+      incoming.port->drop_upload(incoming.token);
       co_return fail(made.error());
     }
     answer_stored(exchange, *made);

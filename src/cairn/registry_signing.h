@@ -1,0 +1,27 @@
+// Signing a proposal with a key of the data directory, after showing what is signed.
+#pragma once
+
+#include <string>
+
+#include "cairn/session.h"
+#include "client/signed_commit.h"
+#include "crypto/ed25519.h"
+
+namespace cairn::cli {
+
+struct Signing {
+  std::string signer;
+  crypto::Ed25519Key key;
+
+  client::Approval sign(const Address& payload_b3) const;
+};
+
+// From --key, --signer and the data directory.
+client::Outcome<Signing> read_signing(const Invocation& invocation);
+
+// Shows the proposal against the present head, which it must follow, and signs it. `signing` outlives it.
+// Cancel: clean.
+Task<client::Outcome<client::Approval>> review_and_sign(Call call, Session* session, std::string id,
+                                                        const Signing* signing);
+
+}  // namespace cairn::cli
