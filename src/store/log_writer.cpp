@@ -188,6 +188,8 @@ LogWriter::Encoded LogWriter::encode(std::vector<Record> batch) {
 Task<Result<>> LogWriter::write(Call call, std::vector<HeapBytes> blocks) {
   const auto written = co_await file_->write_blocks(patient(call), tail_, std::move(blocks), sync());
   if (written) co_return Result<>{};
+  // Pages that a sync gave up on stay in memory as if they were durable: the next start must not find them.
+  if (written.error().code == ErrorCode::io_failed) (void)co_await file_->truncate(patient(call), tail_);
   if (!is_full(written)) co_return fence();
   CO_TRY_VOID(co_await cut(call));
   co_return fail(written.error());
@@ -242,6 +244,8 @@ Task<Result<>> LogWriter::begin_segment(Call call) {
   blocks.push_back(
       encode_segment_header({next_segment_, current_, sequence_, sequence_ + 1, sequence_, store_key_}));
   const auto written = co_await file->write_blocks(patient(call), 0, std::move(blocks), sync());
+  if (!written && written.error().code == ErrorCode::io_failed)
+    (void)co_await file->truncate(patient(call), 0);  // as in write()
   if (is_full(written)) co_return fail(written.error());
   if (!written) co_return fence();
   if (options_.fsync && !co_await machine_.disk.sync_directory(patient(call), options_.directory)) {

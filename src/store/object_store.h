@@ -71,6 +71,8 @@ class ObjectStore {
   const StoreOptions& options() const noexcept { return options_; }
   StoreStatus& status() noexcept { return status_; }
   bool writable() const noexcept { return status_.open && !status_.fenced && !status_.full; }
+  // Changes that wait for the disk.
+  std::uint64_t waiting() const noexcept { return pending_.taken(); }
   GroupCache& cache() noexcept { return cache_; }
   KvEngine& engine() noexcept { return *kv_; }  // of the index, while it is open
   void ask_for_scrub();

@@ -78,6 +78,17 @@ Task<Result<std::size_t>> SetPort::remove(Call call, Address address) {
   co_return removed;
 }
 
+Task<Result<std::size_t>> SetPort::pin(Call call, Address address, bool pinned) {
+  std::size_t done = 0;
+  for (const auto& port : ports_) {
+    if (auto there = co_await port->find(call, address); there && !*there) continue;
+    auto set = co_await port->pin(call, address, pinned);
+    if (!set && set.error().code != ErrorCode::not_found) co_return fail(set.error());
+    if (set) ++done;
+  }
+  co_return done;
+}
+
 Task<Result<StorePort*>> SetPort::for_put(Call call, Address address) {
   StorePort* bad = nullptr;
   for (const auto& port : ports_) {

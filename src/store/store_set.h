@@ -41,6 +41,9 @@ class SetPort {
   // From every store that has it, good or bad; how many that were. `pinned`: one does not let it go.
   // Cancel: partial — some may have removed it.
   Task<Result<std::size_t>> remove(Call call, Address address);
+  // In every store that has it, good or bad; how many that were: a copy that stayed pinned could not be
+  // removed, nor found to be let go. Cancel: partial — some may have it.
+  Task<Result<std::size_t>> pin(Call call, Address address, bool pinned);
   // Where an object of this address is, or is to go. `degraded` or `storage_full`: nowhere. Cancel: clean.
   Task<Result<StorePort*>> for_put(Call call, Address address);
   Result<StorePort*> for_upload(std::uint64_t random);

@@ -81,9 +81,10 @@ int run_suite(int count, char** arguments, const char* name, Settings settings,
       settings.failure_length = 3;
     } else if (argument == "--quick") {
       settings.length = 2;
-      settings.most = 15'000;
-      settings.sequences = 300;
+      settings.most /= 16;
+      settings.sequences /= 10;
       settings.failure_length = 1;
+      settings.quick = true;
     } else if (argument == "--word") {
       one_word = next();
       has_word = true;

@@ -28,6 +28,7 @@ struct Settings {
   std::uint64_t again_every = 64;
   std::uint64_t sequences = 3000;
   std::size_t failure_length = 2;  // of words with a failing call
+  bool quick = false;              // something of everything, for one mutant among many
   std::uint64_t seed = 1;
 };
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""mutants.py --build DIR [--only ID…] [--json FILE]: are the mistakes planted in the store found?
+"""mutants.py --build DIR [--of store|registry] [--only ID…] [--json FILE]: are the planted mistakes found?
 
-Runs the crash suite in a small configuration over the mutated store once for each mutant, until the first finding,
-and the store's own tests with the same mutant. A mutant is killed by a named oracle of the suite, by a test, by a
+Runs the crash suite in a small configuration over the mutated code once for each mutant, until the first finding,
+and the code's own tests with the same mutant. A mutant is killed by a named oracle of the suite, by a test, by a
 CHECK of the code, by a crash, or by going on without end. Fails unless the code without mutants has no finding and
 every mutant is killed by one of both.
 """
@@ -19,6 +19,9 @@ import tomllib
 
 HERE = pathlib.Path(__file__).parent
 LIMIT_SECONDS = 120
+# Of what: the list of mutants, the crash suite and the tests with them built in.
+SUITES = {"store": ("mutants.toml", "crash_mutants", "store_mutants"),
+          "registry": ("registry/mutants.toml", "crash_registry_mutants", "registry_mutants")}
 
 
 def run(binary, arguments, mutant):
@@ -45,35 +48,37 @@ def verdict(status, output, pattern, tell):
     return f"crash {status}" if status != 0 else None
 
 
-def try_suite(build, mutant):
-    return verdict(*run(build / "crash_mutants", ["--quick"], mutant), r"FOUND in (\S+): oracle (\w+): (.*)",
+def try_suite(binary, mutant):
+    return verdict(*run(binary, ["--quick"], mutant), r"FOUND in (\S+): oracle (\w+): (.*)",
                    lambda found: f"{found.group(2)} ({found.group(1)[:40]})")
 
 
-def try_tests(build, mutant):
-    return verdict(*run(build / "store_mutants", ["--gtest_brief=1", "--gtest_fail_fast"], mutant),
+def try_tests(binary, mutant):
+    return verdict(*run(binary, ["--gtest_brief=1", "--gtest_fail_fast"], mutant),
                    r"\[  FAILED  \] (\S+\.\S+)", lambda found: found.group(1).rstrip(","))
 
 
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--build", type=pathlib.Path, required=True)
+    parser.add_argument("--of", choices=SUITES, default="store")
     parser.add_argument("--only", type=int, nargs="*")
     parser.add_argument("--json", type=pathlib.Path)
     arguments = parser.parse_args()
-    build = arguments.build.resolve()
-    mutants = tomllib.loads((HERE / "mutants.toml").read_text())["mutant"]
+    names, *binaries = SUITES[arguments.of]
+    suite, tests = (arguments.build.resolve() / binary for binary in binaries)
+    mutants = tomllib.loads((HERE / names).read_text())["mutant"]
     if arguments.only:
         mutants = [m for m in mutants if m["id"] in arguments.only]
     start = time.monotonic()
 
-    clean = try_suite(build, 0), try_tests(build, 0)
+    clean = try_suite(suite, 0), try_tests(tests, 0)
     print(f"   0  {'(no mutant)':60} suite: {clean[0] or 'no finding'}  tests: {clean[1] or 'pass'}", flush=True)
     rows = []
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-        jobs = [(m, pool.submit(try_suite, build, m["id"]), pool.submit(try_tests, build, m["id"])) for m in mutants]
-        for mutant, suite, tests in jobs:
-            killed = suite.result(), tests.result()
+        jobs = [(m, pool.submit(try_suite, suite, m["id"]), pool.submit(try_tests, tests, m["id"])) for m in mutants]
+        for mutant, by_suite, by_tests in jobs:
+            killed = by_suite.result(), by_tests.result()
             rows.append({"id": mutant["id"], "name": mutant["name"], "suite": killed[0], "tests": killed[1]})
             print(f"{mutant['id']:4}  {mutant['name']:60} suite: {killed[0] or 'survives':52.52} "
                   f"tests: {killed[1] or 'survives'}", flush=True)

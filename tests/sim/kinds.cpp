@@ -13,9 +13,11 @@ std::unique_ptr<Scenario> make(std::uint64_t seed, Options options, io::sim::Pro
 
 constexpr std::string_view demo_not_used[] = {"pool.full"};
 
-constexpr std::string_view storage_not_used[] = {"pool.full"};
+constexpr std::string_view storage_not_used[] = {"pool.full", "disk.misdirected_read",
+                                                 "disk.misdirected_write", "disk.stale_read"};
 
-constexpr std::string_view registry_not_used[] = {"pool.full"};
+constexpr std::string_view registry_not_used[] = {"pool.full", "disk.rot", "disk.misdirected_read",
+                                                  "disk.misdirected_write", "disk.stale_read"};
 
 constexpr Kind all[] = {
     {"demo", "the demo service: everything that services share", make<DemoScenario>, 20, 100, demo_not_used},

@@ -76,7 +76,7 @@ Task<> RegistryCaller::follow(Call call, Server& server) {
     }
     http::SseParser parser;
     for (;;) {
-      if (slow && !co_await sleep_for(call, Duration::millis(between(100, 1500)))) break;
+      if (slow && !co_await sleep_for(call, Duration::millis(between(100, 2500)))) break;
       auto slice = co_await response->next(call);
       if (!slice) break;
       if (slice->empty()) {

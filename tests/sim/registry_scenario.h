@@ -22,6 +22,7 @@ class RegistryScenario final : public Scenario {
   const config::ServerKeys& server_keys() const noexcept override;
   config::SnapshotPtr load(const Limits& limits, std::uint64_t version) const override;
   void add_client(io::sim::Node& machine, unsigned number, std::uint64_t seed) override;
+  void healed() override;
   void settle() override;
   void audit() override;
   bool may_fail_to_start() const noexcept override { return phase() == Phase::faults; }

@@ -119,6 +119,7 @@ void Scenario::heal() {
   for (io::sim::Node* client : client_machines_)
     if (!client->up()) world_->restart(*client);
   for (unsigned i = 0; i < plan_.visitors; ++i) waiting_.insert(i);
+  healed();
 }
 
 void Scenario::converge() {

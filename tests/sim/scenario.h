@@ -77,7 +77,9 @@ class Scenario {
   }
   // The node was crashed, or has ended: what its disk holds now.
   virtual void look_at_disk(Server& server, bool power) { (void)server, (void)power; }
-  // The faults are over and every client was served: before good times are counted on.
+  // The faults are over.
+  virtual void healed() {}
+  // Since then every client was served: before good times are counted on.
   virtual void settle() {}
   // All nodes have ended. May start machines of its own.
   virtual void audit() {}

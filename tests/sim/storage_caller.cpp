@@ -60,7 +60,7 @@ Task<std::string> StorageCaller::converge_with(Call call, Server& server, unsign
     co_return fmt::format("{}: {} ({})", target, name_of(answer.error().code), answer.error().context);
   scenario_.answered(static_cast<std::uint64_t>(answer->status));
   if (answer->status == 503) {
-    (void)find_fault(*answer, Method::put, "", false);
+    (void)find_fault(*answer, Method::put, format_corr(id), false);
     if (answer->code == ErrorCode::degraded) scenario_.complained_of(server);
   }
   // A delete from before the healing may come between.

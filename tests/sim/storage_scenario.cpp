@@ -75,7 +75,7 @@ Plan draw(std::uint64_t seed) {
   plan.patience = plan.patience + Duration::seconds(1);
   // One write that fails fences a store until somebody starts it again: seldom, or nothing else is seen.
   plan.disk.write_error /= 50;
-  plan.disk.sync_error /= 50;
+  plan.disk.sync_error /= 15;
   plan.disk.stall /= 10;
   // A disk that gives back what was there before, or writes elsewhere, can make a durable tail look torn.
   plan.disk.rot /= 10;

@@ -179,7 +179,8 @@ class Changes(RegistryTest):
             item["signers"].append({"id": "future", "org": "lab", "algo": "ml-dsa-65", "key": base64.b64encode(bytes(1952)).decode()})
             registry.change(registry.next_items(item))
             one = registry.propose()
-            answer = registry.post(f"/registry/approvals/{one['proposal_id']}", {**approval("a", registry.keys["a"], one["payload_b3"]), "signer_id": "future", "algo": "ml-dsa-65"})
+            forged = {**approval("a", registry.keys["a"], one["payload_b3"]), "signer_id": "future", "algo": "ml-dsa-65"}
+            answer = registry.post(f"/registry/approvals/{one['proposal_id']}", forged)
             self.assertEqual((answer.status, answer.error()["code"]), (400, "invalid_sig"))
             answer = registry.post("/registry/proposals", draft([{**item, "m": 2}]))
             self.assertEqual(answer.status, 400)
@@ -318,6 +319,40 @@ class Changes(RegistryTest):
     def test_the_whole_verifies(self):
         self.registry.change(self.registry.next_items(region("verified")))
         self.registry.verify()
+
+
+class ReadYourWrites(RegistryTest):
+    """Whoever was told of a commit finds it, whichever connection and shard it asks next."""
+
+    def test_a_commit_that_was_acknowledged_is_the_head_for_everybody(self):
+        """While every shard is busy with other things."""
+        readers = [self.registry.connect() for _ in range(8)]
+        stale, over = 0, threading.Event()
+        bulk = json.dumps(draft([*self.registry.items(0), *[region(f"r{i}") for i in range(3000)]])).encode()
+
+        def keep_busy():
+            with self.registry.connect() as connection:
+                while not over.is_set():
+                    self.registry.post("/registry/proposals", bulk, connection=connection)
+        busy = [threading.Thread(target=keep_busy, daemon=True) for _ in range(4)]
+        for thread in busy:
+            thread.start()
+        try:
+            for i in range(60):
+                writer = readers[i % len(readers)]  # of every shard there is one among them
+                one = self.registry.propose([*self.registry.items(0), region("seen", title=str(i))], writer)
+                self.registry.approve(one, "a", connection=writer)
+                version = self.registry.commit(one, writer).json()["version"]
+                for reader in readers:
+                    reader.send(wire.request("GET", "/registry/head"))
+                stale += sum(reader.read().json()["version"] < version for reader in readers)
+        finally:
+            over.set()
+            for thread in busy:
+                thread.join()
+            for reader in readers:
+                reader.close()
+        self.assertEqual(stale, 0, "reads, of 480 after a commit was acknowledged, that did not know of it")
 
 
 class Supersede(RegistryTest):

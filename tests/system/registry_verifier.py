@@ -373,14 +373,13 @@ def read_tile(source, kind, index, width, wanted):
     return body, wanted
 
 
-def verify_tiles(source, key, first=0):
-    """(size, root, leaf hashes, entries by version) of a log, all of it hashed. Entries below `first` may be gone."""
+def verify_hashes(source, key):
+    """(size, root, leaf hashes) of a log: every tile of hashes, up to the signed root."""
     note = source.get("checkpoint")
     need(note is not None, "there is no checkpoint")
     size, root = verify_checkpoint(note, key)
     need(size > 0, "the log is empty")
-    leaves, entries = [], {}
-    level, below = 0, None
+    leaves, level, below = [], 0, None
     while size >> 8 * level:
         hashes = []
         for index, width in tiles_of(size, level):
@@ -396,16 +395,20 @@ def verify_tiles(source, key, first=0):
         level, below = level + 1, hashes
     need(len(leaves) == size, f"{len(leaves)} leaves for the size {size}")
     need(root_of(leaves) == root, f"the tiles do not have the root of the checkpoint of size {size}")
+    return size, root, leaves
+
+
+def verify_tiles(source, key):
+    """(size, root, leaf hashes, entries by version) of a log, all of it hashed."""
+    size, root, leaves = verify_hashes(source, key)
+    entries = {}
     for index, width in tiles_of(size, 0):
-        if (index + 1) * WIDTH <= first:
-            continue
         name = tile_path("entries", index, width)
         body, held = read_tile(source, "entries", index, width, width)
         for i, entry in enumerate(split_entries(body, held, name)[:width]):
             version = index * WIDTH + i
-            if version >= first:
-                need(leaf_hash(entry) == leaves[version], f"{name}: the entry of version {version} is not leaf {version}")
-                entries[version] = entry
+            need(leaf_hash(entry) == leaves[version], f"{name}: the entry of version {version} is not leaf {version}")
+            entries[version] = entry
     return size, root, leaves, entries
 
 
@@ -533,9 +536,9 @@ def from_json(value, key=None):
     return value
 
 
-def verify_answers(server, commits, payloads, hashes):
-    """The JSON of every version says what its signed bytes say."""
-    for version, commit in commits.items():
+def verify_answers(server, commits, payloads, hashes, every=1):
+    """The JSON of a version says what its signed bytes say."""
+    for version, commit in list(commits.items())[::every]:
         said = server.json(f"/registry/{version}")
         need(unbase64(said["payload_cbor"], "payload_cbor") == encode(payloads[version]), f"payload_cbor of version {version}")
         need(said["commit_b3"] == named(hashes[version]), f"commit_b3 of version {version}")
@@ -563,11 +566,23 @@ def verify_proofs(server, size, root, leaves, pairs):
     need(roots.get(size, root) == root, "the root of the checkpoint is another one")
 
 
-def verify_server(server, roots, key, first=0):
+def verify_server(server, roots, key, every=1):
     """Everything that a server has, from the trust roots. Gives (size, root, leaves, commits, payloads, hashes)."""
-    size, root, leaves, entries = verify_tiles(server, key, first)
+    size, root, leaves, entries = verify_tiles(server, key)
     commits, payloads, hashes = verify_chain(entries, server.payload, roots)
-    verify_answers(server, commits, payloads, hashes)
+    verify_answers(server, commits, payloads, hashes, every)
+    return size, root, leaves, commits, payloads, hashes
+
+
+def verify_kept(server, key, first, every=1):
+    """What a server has when versions below `first` are pruned: the root still vouches for those, nothing else does."""
+    size, root, leaves = verify_hashes(server, key)
+    entries = {}
+    for version in range(first, size):
+        entries[version] = unbase64(server.json(f"/registry/{version}")["commit_cbor"], "commit_cbor")
+        need(leaf_hash(entries[version]) == leaves[version], f"the commit of version {version} is not leaf {version}")
+    commits, payloads, hashes = verify_chain(entries, server.payload)
+    verify_answers(server, commits, payloads, hashes, every)
     return size, root, leaves, commits, payloads, hashes
 
 

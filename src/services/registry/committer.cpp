@@ -198,6 +198,7 @@ Task<Result<>> Home::write_group(Call call, Group& group) {
       if (group.advance) group.advance->mutation->result->head = ledger.head();
       return {};
     });
+    applied_ = backend_->log().end();
     if (!applied) {
       fence("the ledger cannot follow the log");
       co_return fail(ErrorCode::degraded, "the ledger cannot follow the log");
@@ -356,7 +357,8 @@ Result<Home::Planned> Home::plan_commit(Ledger& ledger, Mutation& mutation, Grou
                           : "the proposal supersedes a version: commit it with supersede",
                 Side::client);
   const WallTime now{std::max(now_wall().ms, head.committed_at.ms)};
-  if (pending->expires <= now || (pending->set.expiry && *pending->set.expiry <= now))
+  // A clock that went back does not shorten the time that was given.
+  if (pending->expires <= now_wall() || (pending->set.expiry && *pending->set.expiry <= now))
     return fail(ErrorCode::conflict, "the proposal's time is over", Side::client);
 
   // A version that nobody could read would be the last one.

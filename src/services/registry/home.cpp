@@ -43,7 +43,6 @@ Home::~Home() {
 
 Task<Result<>> Home::open(Call call) {
   const RegistryOptions& options = registry_.options();
-  CO_TRY_VOID(client::check_genesis(options.genesis));
   const auto made = co_await machine_.disk.make_directory(call, options.directory);
   if (!made && made.error().code != ErrorCode::conflict) co_return fail(made.error());
   const std::size_t slash = options.directory.rfind('/');
@@ -59,11 +58,19 @@ Task<Result<>> Home::open(Call call) {
     if (again) co_return fail(ErrorCode::integrity, "the log cannot be replayed");
   }
   port_ = registry_.make_port(machine_);
-  const bool fresh = registry_.ledger().with([](Ledger& ledger) { return ledger.empty(); });
+  // One that is version 0 already was checked when it was taken in.
+  const Address payload_b3 = crypto::hash_object(as_bytes(options.genesis.payload));
+  const Address commit_b3 = client::commit_b3(as_bytes(options.genesis.commit));
+  bool fresh = false;
+  const bool checked = registry_.ledger().with([&](Ledger& ledger) {
+    fresh = ledger.empty();
+    return !fresh && ledger.first_kept() == 0 && !ledger.bad().contains(0) &&
+           ledger.version(0).commit_b3 == commit_b3 && ledger.version(0).payload_b3 == payload_b3;
+  });
+  if (!checked) CO_TRY_VOID(client::check_genesis(options.genesis));
   if (fresh) CO_TRY_VOID(co_await import_genesis(call));
   const bool ours = registry_.ledger().with([&](Ledger& ledger) {
-    return ledger.first_kept() > 0 || ledger.bad().contains(0) ||
-           ledger.version(0).commit_b3 == client::commit_b3(as_bytes(options.genesis.commit));
+    return ledger.first_kept() > 0 || ledger.bad().contains(0) || ledger.version(0).commit_b3 == commit_b3;
   });
   if (!ours) co_return fail(ErrorCode::integrity, "the log belongs to another genesis");
   CO_TRY_VOID(co_await heal_leaves(call));
@@ -127,6 +134,7 @@ Task<Result<>> Home::open_log(Call call, bool with_snapshot, bool& again) {
   registry_.ledger().with([&](Ledger& ledger) { ledger = std::move(*replaying_); });
   replaying_.reset();
   backend_ = std::make_unique<EmbeddedBackend>(std::move(*log), head);
+  applied_ = backend_->log().end();
   co_return Result<>{};
 }
 
@@ -172,6 +180,7 @@ Task<Result<>> Home::import_genesis(Call call) {
   add(RecordKind::commit, encode(CommitRecord{proposal.at, proposal.id, "genesis", genesis.commit}));
   const HeadMark next{0, client::commit_b3(as_bytes(genesis.commit))};
   CO_TRY(const auto placed, co_await backend_->advance(call, std::nullopt, next, std::move(batch)));
+  applied_ = backend_->log().end();
   co_return registry_.ledger().with([&](Ledger& ledger) -> Result<> {
     for (const store::Entry& entry : placed)
       TRY_VOID(ledger.apply(entry.header.kind, as_bytes(entry.meta), entry.at));
@@ -273,7 +282,7 @@ Task<Result<>> Home::close(Call call) {
 }
 
 Task<Result<>> Home::write_snapshot(Call call) {
-  const store::LogPoint point = backend_->log().end();
+  const store::LogPoint point = applied_;
   if (point.sequence == snapshot_at_) co_return Result<>{};
   std::optional<std::string> bytes = registry_.ledger().with([&](Ledger& ledger) {
     return ledger.broken().empty() ? std::optional(ledger.encode(point)) : std::nullopt;

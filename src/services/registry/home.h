@@ -119,6 +119,7 @@ class Home final : public store::Replay {
   std::optional<Ledger> replaying_;
   std::vector<store::Damage> damage_;
   std::unique_ptr<Mpsc<std::uint64_t>> retention_commands_;
+  store::LogPoint applied_;                    // what the ledger stands for
   std::uint64_t snapshot_at_ = 0;              // sequence of the last snapshot
   std::set<std::string> durable_directories_;  // of tiles
   std::vector<std::string> narrower_;          // tiles that go when no checkpoint speaks of them any more

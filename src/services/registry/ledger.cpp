@@ -93,6 +93,7 @@ Result<> Ledger::apply_item(ByteView meta, Place place) {
 Result<> Ledger::apply_proposal(ByteView meta, Place place) {
   ProposalRecord record;
   TRY_VOID(registry::decode(meta, record));
+  take_gap(record.set.version, record.set.prev);
   // Only damage to an older record can make it unreadable.
   std::optional<std::vector<Hash>> items;
   if (!record.list.base || *record.list.base == base_) items = expand(record.list, base_items_);
@@ -127,18 +128,35 @@ Result<> Ledger::apply_approval(ByteView meta) {
   return {};
 }
 
-// Commits that the log has lost: only what the next one says of them is known.
+// Commits that the log has lost: what the records after them say of them, and the proposal that one of them
+// was if there was no other, so that later lists that refer to it can be read.
 void Ledger::take_gap(std::uint64_t until, const Address& prev) {
+  const bool lost = versions_.size() < until;
   while (versions_.size() < until) {
     const std::uint64_t version = versions_.size();
     VersionEntry entry;
     if (version > 0) entry.committed_at = versions_.back().committed_at;
-    if (version + 1 == until) entry.commit_b3 = prev;
+    const auto is_for = [&](const auto& one) { return one.second.set.version == version; };
+    const auto only = std::ranges::count_if(pending_, is_for) == 1 ? std::ranges::find_if(pending_, is_for)
+                                                                   : pending_.end();
+    if (only != pending_.end()) {
+      const Pending committed = std::move(only->second);
+      pending_.erase(only);
+      entry.payload_b3 = committed.payload_b3;
+      entry.payload = committed.place;
+      entry.full = committed.full;
+      if (committed.set.supersede_of && version > 0) versions_.back().superseded = true;
+      if (committed.readable) take_items(committed, version);
+      release_items(committed);
+    }
     versions_.push_back(entry);
     tree_.append({});
     broken_.insert(version);
     mark_bad(version, "its commit is lost from the log");
   }
+  if (until > 0 && until == versions_.size() && broken_.contains(until - 1))
+    versions_.back().commit_b3 = prev;
+  if (!lost) return;
   // They ended the proposals that were before them.
   std::vector<Ulid> before;
   for (const auto& [id, pending] : pending_)
@@ -152,7 +170,7 @@ Result<> Ledger::apply_commit(ByteView meta, Place place) {
   auto commit = client::decode_commit(as_bytes(record.commit));
   if (!commit) return does_not_follow("a commit does not decode");
   if (commit->version < versions_.size()) return does_not_follow("two commits of one version");
-  if (commit->version > versions_.size()) take_gap(commit->version, commit->prev);
+  take_gap(commit->version, commit->prev);
   if (!versions_.empty() && !bad_.contains(versions_.size() - 1) &&
       commit->prev != versions_.back().commit_b3)
     return does_not_follow("a commit does not follow the one before it");

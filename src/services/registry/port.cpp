@@ -75,11 +75,15 @@ Task<Result<Head>> Port::wait_past(Call call, std::uint64_t version) {
 // --- reads
 
 std::unexpected<Error> Port::rotten(std::uint64_t version, const char* why) {
+  bool pruned = false;
   const bool fresh = registry_.ledger().with([&](Ledger& ledger) {
-    const bool known = ledger.bad().contains(version);
-    ledger.mark_bad(version, why);
+    // Retention took away while we looked what seems to be lost.
+    pruned = version < ledger.first_kept();
+    const bool known = pruned || ledger.bad().contains(version);
+    if (!known) ledger.mark_bad(version, why);
     return !known;
   });
+  if (pruned) return fail(ErrorCode::pruned, "this version is no longer kept", Side::client);
   if (fresh) ++registry_.status().bad;
   return fail(ErrorCode::integrity, why);
 }

@@ -77,18 +77,21 @@ class HeadFeed final : public http::EventFeed {
   Task<Result<More>> next(Call call, std::string& out) override {
     const std::uint64_t head = port_.head().version;
     if (next_ <= head) {
-      if (head - next_ >= resume_max) tell_lag(out, head - next_);
       std::vector<Head> heads;
-      port_.registry().ledger().with([&](Ledger& ledger) {
-        next_ = std::max(next_, ledger.first_kept());
+      const bool all = port_.registry().ledger().with([&](Ledger& ledger) {
+        if (head - next_ >= resume_max || next_ < ledger.first_kept()) return false;
         for (; next_ <= head && heads.size() < 64; ++next_) heads.push_back(ledger.head_of(next_));
+        return true;
       });
+      if (!all) tell_lag(out, head - next_);
       for (const Head& one : heads) tell(out, one);
       co_return More::yes;
     }
     for (;;) {
       const auto got = co_await receiver_.recv(call);
       if (!got && got.error().code == ErrorCode::lagged) {
+        // What was dropped may have been told already, from the ledger.
+        if (port_.head().version < next_) continue;
         metrics_.count_lag("committed", "connection", slot_, receiver_.missed());
         tell_lag(out, receiver_.missed());
         co_return More::yes;

@@ -93,7 +93,8 @@ Task<Result<>> RegistryShard::handle(Call call, Exchange& exchange) {
 }
 
 void RegistryShard::apply(const config::Snapshot& snapshot) {
-  if (machine_.shard.index() != 0 || !shared_.registry) return;
+  // While it starts, or when it could not, there is no home to tell.
+  if (machine_.shard.index() != 0 || !shared_.registry || !shared_.registry->status().open) return;
   const Options options = read_options(snapshot, shared_.keys, "");
   shared_.registry->home().set_retention(options.registry.retention);
   shared_.registry->home().set_checkpoint_interval(options.registry.checkpoint_interval);

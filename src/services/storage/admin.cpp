@@ -17,9 +17,8 @@ Task<Result<>> StorageShard::remove(Call call, Exchange& exchange) {
 }
 
 Task<Result<>> StorageShard::pin(Call call, Exchange& exchange, bool pinned) {
-  CO_TRY(const store::SetPort::Found found, co_await ports_->find(call, exchange.route.address));
-  if (found.port == nullptr) co_return fail(ErrorCode::not_found, "no such object", Side::client);
-  CO_TRY_VOID(co_await found.port->pin(call, exchange.route.address, pinned));
+  CO_TRY(const std::size_t done, co_await ports_->pin(call, exchange.route.address, pinned));
+  if (done == 0) co_return fail(ErrorCode::not_found, "no such object", Side::client);
   exchange.response.status = 204;
   co_return Result<>{};
 }
@@ -80,6 +79,9 @@ Task<Result<>> StorageShard::scrub(Exchange& exchange) {
 Task<> StorageShard::watch_gates(Call call) {
   do {
     context_.health.set("writes", shared_.stores->writable());
+    std::uint64_t waiting = 0;
+    for (std::size_t i = 0; i < shared_.stores->size(); ++i) waiting += shared_.stores->at(i).waiting();
+    context_.metrics.show_depth("changes", slot_, waiting);
   } while (co_await sleep_for(call, Duration::millis(100)));
 }
 

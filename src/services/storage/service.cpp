@@ -128,8 +128,10 @@ Task<Result<>> StorageShard::handle(Call call, Exchange& exchange) {
 
 void StorageShard::apply(const config::Snapshot& snapshot) {
   if (machine_.shard.index() != 0 || !shared_.stores) return;
+  // While it starts, or when it could not, there is no home to tell.
   for (std::size_t i = 0; i < shared_.stores->size(); ++i)
-    shared_.stores->at(i).home().set_scrub_rate(snapshot.get(shared_.keys.scrub_rate));
+    if (shared_.stores->at(i).status().open)
+      shared_.stores->at(i).home().set_scrub_rate(snapshot.get(shared_.keys.scrub_rate));
 }
 
 namespace {

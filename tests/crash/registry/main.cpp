@@ -7,6 +7,9 @@ int main(int count, char** arguments) {
   const Founding one(1, {1}, 4), two(2, {1, 2, 3}, 4);
   Settings settings;
   settings.most = 205'000;
+  settings.length = 4;
+  settings.rebuild_every = 16;
+  settings.continue_every = 32;
   settings.sequences = 300;
   const auto with = [](const Founding& founding, auto phase) {
     return

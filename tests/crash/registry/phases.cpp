@@ -33,7 +33,6 @@ std::optional<Found> explore(const Founding& founding, const Settings& settings,
   }
   workload.close();
   if (auto finding = check_moments(workload, settings, reopener, totals)) return told(*finding);
-  totals.counts = reopener.counts;
   return std::nullopt;
 }
 
@@ -98,20 +97,24 @@ std::optional<Finding> run_sequence(const Founding& founding, const std::string&
 std::optional<Found> explore_word(const Founding& founding, const Settings& settings, std::string_view word,
                                   Totals& totals) {
   ChainReopener reopener(founding);
-  return explore(founding, settings, word, true, reopener, totals);
+  auto found = explore(founding, settings, word, true, reopener, totals);
+  totals.counts += reopener.counts;
+  return found;
 }
 
 std::optional<Found> explore_words(const Founding& founding, const Settings& settings, Totals& totals) {
   ChainReopener reopener(founding);
-  return each_word(chain_alphabet, settings, totals, [&](const std::string& word) {
+  auto found = each_word(chain_alphabet, settings, totals, [&](const std::string& word) {
     return explore(founding, settings, word, false, reopener, totals);
   });
+  totals.counts += reopener.counts;
+  return found;
 }
 
 std::optional<Found> explore_kills(const Founding& founding, const Settings& settings, Totals& totals) {
   ChainReopener reopener(founding);
   for (const std::string_view word : {"", "vk", "vs"})
-    for (std::uint32_t steps = 0; steps < 110; steps += 2) {
+    for (std::uint32_t steps = 0; steps < 110; steps += settings.quick ? 9 : 2) {
       const auto told = [&](Finding finding) {
         return Found{std::move(finding), fmt::format("kill:{}:{}", word, steps)};
       };
@@ -126,12 +129,14 @@ std::optional<Found> explore_kills(const Founding& founding, const Settings& set
       workload.close();
       if (auto finding = check_moments(workload, settings, reopener, totals)) return told(*finding);
     }
+  totals.counts += reopener.counts;
   return std::nullopt;
 }
 
 std::optional<Found> explore_failures(const Founding& founding, const Settings& settings, Totals& totals) {
   ChainReopener reopener(founding);
-  for (const std::string& word : words_up_to("pacvkso", settings.failure_length))
+  reopener.excuse_tiles();
+  for (const std::string& word : words_up_to(settings.quick ? "vks" : "pacvkso", settings.failure_length))
     for (const bool at_opening : {false, true}) {
       if (at_opening && word.size() > 1) continue;
       auto found = each_fault([&](const Fault& fault, bool& hit) {
@@ -147,6 +152,7 @@ std::optional<Found> explore_failures(const Founding& founding, const Settings& 
     return run_fault(founding, "t", fault, false, reopener, hit);
   });
   if (found) found->where = "failure:t:" + found->where;
+  totals.counts += reopener.counts;
   return found;
 }
 

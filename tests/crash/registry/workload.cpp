@@ -142,8 +142,9 @@ std::optional<Finding> ChainWorkload::chore(const ChainOp& op) {
     done = fail(pruned.error());
   }
   under_way_.clear();
-  if (!done) {
-    if (!tolerant) return Finding{"chores", fmt::format("{}: {}", describe(op), done.error().context)};
+  if (!done && !tolerant) return Finding{"chores", fmt::format("{}: {}", describe(op), done.error().context)};
+  if (tolerant) {
+    // One that counts on another that failed has nothing to do, and says so.
     possible_ = possible_.with({op});
     return std::nullopt;
   }

@@ -1,0 +1,87 @@
+#include "services/registry/port.h"
+
+#include <gtest/gtest.h>
+
+#include "services/registry/simulated_registry.h"
+
+namespace cairn::registry {
+namespace {
+
+// [H-6]
+TEST(Port, commits_go_on_while_a_subscriber_never_reads_and_its_lag_is_counted) {
+  SimulatedRegistry place;
+  place.options.channel_bound = 4;
+  ASSERT_TRUE(place.open());
+  {
+    Broadcast<Head>::Receiver sleeper(place.port().committed());
+    for (unsigned i = 0; i < 7; ++i) ASSERT_TRUE(place.advance(place.with_regions({i})));
+    ASSERT_TRUE(place.world.run_until([&] { return place.port().head().version == 7; }));
+    EXPECT_EQ(code_of(sleeper.try_recv()), ErrorCode::lagged);
+    EXPECT_EQ(sleeper.missed(), 3u);
+    EXPECT_EQ(place.port().committed().lagged_total(), 3u);
+    for (std::uint64_t version = 4; version <= 7; ++version) {
+      const auto head = sleeper.try_recv();
+      ASSERT_TRUE(head && *head);
+      EXPECT_EQ((*head)->version, version);
+    }
+  }
+}
+
+TEST(Port, every_shard_hears_of_every_head) {
+  SimulatedRegistry place(Founding(), 3, 3);
+  ASSERT_TRUE(place.open());
+  const auto waited = place.start(place.port(2).wait_past(place.call(2), 1), 2);
+  ASSERT_TRUE(place.advance(place.with_regions({1})));
+  ASSERT_TRUE(place.advance(place.with_regions({2})));
+  const auto head = place.wait(waited);
+  ASSERT_TRUE(head);
+  EXPECT_EQ(*head, place.head());
+  ASSERT_TRUE(place.world.run_until([&] { return place.port(1).head() == place.head(); }));
+  // Changes are asked for on any of them.
+  const auto proposed = place.run(place.propose_task(place.draft_of(place.with_regions({3})), 1), 1);
+  ASSERT_TRUE(proposed);
+  ASSERT_TRUE(place.run(place.approve_task(proposed->id, place.sign(proposed->payload_b3, 1), 2), 2));
+  ASSERT_TRUE(place.run(place.commit_task(proposed->id, false, 1), 1));
+  EXPECT_EQ((*place.read(3, 2))->head, place.head());
+}
+
+TEST(Port, what_is_not_there_is_not_found) {
+  SimulatedRegistry place;
+  ASSERT_TRUE(place.open());
+  EXPECT_EQ(code_of(place.read(1)), ErrorCode::not_found);
+  EXPECT_TRUE(place.read(0));
+  EXPECT_EQ(place.port().find_version(1), nullptr);
+  EXPECT_NE(place.port().find_version(0), nullptr);
+}
+
+// [M-2]
+TEST(Port, a_change_whose_deadline_passed_is_never_begun) {
+  SimulatedRegistry place;
+  ASSERT_TRUE(place.open());
+  place.disk().stall(Duration::seconds(3));
+  const auto first = place.start(place.propose_task(place.draft_of(place.with_regions({1}))));
+  place.world.run_for(Duration::millis(100));
+  const Call impatient = place.call().by(place.world.now() + Duration::millis(100));
+  const auto second =
+      place.run(place.port().propose(impatient, "proposer", place.draft_of(place.with_regions({2}))));
+  EXPECT_FALSE(second);
+  ASSERT_TRUE(place.wait(first));
+  EXPECT_TRUE(place.propose(place.with_regions({3})));
+  EXPECT_EQ(place.status().pending, 2u);
+}
+
+TEST(Port, an_artifact_is_what_was_signed) {
+  SimulatedRegistry place(Founding(2, {1, 2, 3}, 4));
+  ASSERT_TRUE(place.open());
+  for (unsigned i = 0; i < 5; ++i) ASSERT_TRUE(place.advance(place.with_regions({i + 10})));
+  client::ChainVerifier verifier(place.founding().roots);
+  for (std::uint64_t version = 0; version < place.size(); ++version) {
+    const auto read = place.read(version);
+    ASSERT_TRUE(read);
+    ASSERT_TRUE(verifier.take(as_bytes((*read)->commit), as_bytes((*read)->payload))) << verifier.why();
+  }
+  EXPECT_EQ(verifier.root(), place.ledger([](Ledger& ledger) { return ledger.tree().root(); }));
+}
+
+}  // namespace
+}  // namespace cairn::registry

@@ -1,0 +1,267 @@
+#include "services/storage/service.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <vector>
+
+#include "crypto/outboard.h"
+#include "services/storage/simulated_service.h"
+#include "store/log.h"
+
+namespace cairn::storage {
+namespace {
+
+using io::sim::Answer;
+using io::sim::DiskCall;
+using io::sim::Guest;
+using testing::HasSubstr;
+
+std::string sample(std::size_t size, std::uint64_t seed = 1) {
+  Random random(seed * 1'000'003 + size);
+  std::string bytes(size, '\0');
+  for (char& c : bytes) c = static_cast<char>(random.next());
+  return bytes;
+}
+
+std::string code_of(const Answer& answer) {
+  const std::string start = R"({"error":{"code":")";
+  if (!answer.body.starts_with(start)) return "not an error: " + answer.body;
+  return answer.body.substr(start.size(), answer.body.find('"', start.size()) - start.size());
+}
+
+// The first segment.
+std::string log_file() { return store::segment_path("data/segments", 1); }
+
+TEST(Storage, what_was_put_is_read_back_on_every_shard) {
+  SimulatedService sample_node({.shards = 3});
+  for (const std::size_t size : {0u, 1u, 65'536u, 65'537u, 300'000u}) {
+    const std::string bytes = sample(size);
+    EXPECT_EQ(sample_node.ask(put(bytes)).status, 201) << size;
+    EXPECT_EQ(sample_node.ask(put(bytes)).status, 200) << size;
+    for (int i = 0; i < 6; ++i) EXPECT_EQ(sample_node.ask(get(bytes)).body, bytes) << size;
+  }
+}
+
+TEST(Storage, slow_bodies_hold_no_worker) {
+  SimulatedService sample_node({.workers = 1});
+  const std::string bytes = sample(5000), other = sample(6000), fast = sample(7000);
+  ASSERT_EQ(sample_node.ask(put(other)).status, 201);
+  std::vector<std::unique_ptr<Guest>> slow;
+  for (int i = 0; i < 5; ++i) {
+    slow.push_back(
+        std::make_unique<Guest>(sample_node.world, sample_node.away, io::Endpoint{"host", 80, {}}));
+    const std::string whole = put(sample(5000, 10 + static_cast<std::uint64_t>(i)));
+    slow.back()->send(whole.substr(0, whole.size() - 1000));
+    slow.back()->run_for(Duration::millis(10));
+  }
+  EXPECT_EQ(sample_node.inflight(), 5);
+  EXPECT_EQ(sample_node.ask(put(fast)).status, 201);
+  EXPECT_EQ(sample_node.ask(get(other)).body, other);
+  for (int i = 0; i < 5; ++i) {
+    const std::string whole = put(sample(5000, 10 + static_cast<std::uint64_t>(i)));
+    slow[static_cast<std::size_t>(i)]->send(whole.substr(whole.size() - 1000));
+    EXPECT_EQ(slow[static_cast<std::size_t>(i)]->answer().status, 201);
+  }
+}
+
+TEST(Storage, rot_is_502_and_never_404_or_other_bytes) {
+  SimulatedService sample_node;
+  const std::string bytes = sample(200'000), good = sample(100'000);
+  ASSERT_EQ(sample_node.ask(put(bytes)).status, 201);
+  ASSERT_EQ(sample_node.ask(put(good)).status, 201);
+  sample_node.crash(io::sim::Crash::process);  // nothing is in memory now
+  const std::size_t at = sample_node.disk().view().text(log_file()).find(bytes.substr(70'000, 64));
+  ASSERT_NE(at, std::string::npos);
+  ASSERT_TRUE(sample_node.disk().rot(log_file(), at));
+  // Its first group is good: the head has gone out by then, and the answer ends short.
+  const Answer whole = sample_node.ask(get(bytes));
+  EXPECT_FALSE(whole.whole);
+  EXPECT_TRUE(bytes.starts_with(whole.body));
+  for (int i = 0; i < 2; ++i) {
+    const Answer ranged = sample_node.ask(get(bytes, "Range: bytes=69000-71000\r\n"));
+    EXPECT_EQ(ranged.status, 502);
+    EXPECT_EQ(code_of(ranged), "integrity");
+  }
+  EXPECT_EQ(sample_node.ask(get(good)).body, good);
+  // Good bytes in place of the bad ones.
+  EXPECT_EQ(sample_node.ask(put(bytes)).status, 201);
+  EXPECT_EQ(sample_node.ask(get(bytes)).body, bytes);
+}
+
+TEST(Storage, a_full_disk_is_507_and_reads_and_deletes_go_on) {
+  SimulatedService sample_node;
+  const std::string bytes = sample(50'000);
+  ASSERT_EQ(sample_node.ask(put(bytes)).status, 201);
+  sample_node.disk().set_capacity(sample_node.disk().used() + 4096);
+  // The log has some room of its own ahead.
+  Answer refused;
+  std::string more;
+  for (std::uint64_t i = 0; i < 64 && refused.status != 507; ++i) {
+    more = sample(300'000, i);
+    refused = sample_node.ask(put(more));
+  }
+  EXPECT_EQ(refused.status, 507);
+  EXPECT_EQ(code_of(refused), "storage_full");
+  EXPECT_EQ(sample_node.ask(get(bytes)).body, bytes);
+  EXPECT_EQ(sample_node.ask(get(more)).status, 404);
+  EXPECT_EQ(sample_node.ask(request("DELETE", "/o/" + address_of(bytes))).status, 204);
+  EXPECT_EQ(sample_node.ask(get(bytes)).status, 404);
+  sample_node.disk().set_capacity(std::uint64_t{1} << 40);
+  EXPECT_EQ(sample_node.ask(put(more)).status, 201);
+  EXPECT_EQ(sample_node.ask(get(more)).body, more);
+}
+
+TEST(Storage, a_drain_answers_what_was_begun) {
+  SimulatedService sample_node({.shards = 2});
+  const std::string bytes = sample(50'000), late = sample(900);
+  Guest guest = sample_node.connect();
+  Guest idle = sample_node.connect();
+  sample_node.disk().stall(Duration::millis(700));
+  guest.send(put(bytes));
+  guest.run_for(Duration::millis(100));
+  EXPECT_EQ(sample_node.inflight(), 1);
+  sample_node.drain(Duration::seconds(3));
+  EXPECT_EQ(guest.answer().status, 201);
+  EXPECT_TRUE(idle.until_ended(Duration::seconds(1)));
+  EXPECT_TRUE(sample_node.world.run_until([&] { return sample_node.outcome.has_value(); }));
+  EXPECT_EQ(sample_node.outcome->aborted, 0u);
+  EXPECT_TRUE(sample_node.outcome->still_alive.empty());
+  sample_node.crash();
+  EXPECT_EQ(sample_node.ask(get(bytes)).body, bytes);
+}
+
+TEST(Storage, what_was_acknowledged_survives_a_power_cut) {
+  SimulatedService sample_node({.shards = 2});
+  std::vector<std::string> all;
+  for (std::uint64_t i = 0; i < 8; ++i) {
+    all.push_back(sample(1000 + 30'000 * i));
+    ASSERT_EQ(sample_node.ask(put(all.back())).status, 201);
+    if (i % 3 == 0) sample_node.crash();
+  }
+  ASSERT_EQ(sample_node.ask(request("DELETE", "/o/" + address_of(all[1]))).status, 204);
+  sample_node.crash();
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const Answer answer = sample_node.ask(get(all[i]));
+    EXPECT_EQ(answer.status, i == 1 ? 404 : 200);
+    if (i != 1) EXPECT_EQ(answer.body, all[i]);
+  }
+}
+
+TEST(Storage, a_failed_sync_fences_writes_until_the_next_start_and_reads_go_on) {
+  SimulatedService sample_node;
+  const std::string bytes = sample(5000), lost = sample(6000);
+  ASSERT_EQ(sample_node.ask(put(bytes)).status, 201);
+  sample_node.disk().fail_call(DiskCall::sync_data, 1);
+  EXPECT_GE(sample_node.ask(put(lost)).status, 500);
+  const Answer refused = sample_node.ask(put(sample(7000)));
+  EXPECT_EQ(refused.status, 503);
+  EXPECT_EQ(code_of(refused), "degraded");
+  EXPECT_EQ(sample_node.ask(get(bytes)).body, bytes);
+  sample_node.world.run_for(Duration::millis(200));
+  const Answer ready = sample_node.ask("GET /readyz HTTP/1.1\r\nHost: h\r\n\r\n");
+  EXPECT_THAT(ready.body, HasSubstr("\"write_ready\":false"));
+  // What the page cache may still hold of it is on no disk: the next start must not take it for stored.
+  sample_node.crash(io::sim::Crash::process);
+  EXPECT_EQ(sample_node.ask(get(lost)).status, 404);
+  EXPECT_EQ(sample_node.ask(put(lost)).status, 201);
+  sample_node.crash();
+  EXPECT_EQ(sample_node.ask(get(lost)).body, lost);
+  EXPECT_EQ(sample_node.ask(get(bytes)).body, bytes);
+}
+
+TEST(Storage, a_wrong_address_is_409_and_nothing_is_kept) {
+  SimulatedService sample_node({.settings = {{"limits.max_body_bytes", "4MiB"}}});
+  for (const std::size_t size : {std::size_t{1000}, 2 * crypto::part_size + 5}) {
+    const std::string bytes = sample(size), other = sample(10, 2);
+    EXPECT_EQ(sample_node.ask(request("PUT", "/o/" + address_of(other), bytes)).status, 409);
+    EXPECT_EQ(sample_node.ask(get(other)).status, 404);
+    EXPECT_EQ(sample_node.ask(get(bytes)).status, 404);
+  }
+  sample_node.world.run_for(Duration::seconds(1));
+  EXPECT_THAT(sample_node.ask("GET /admin/status HTTP/1.1\r\nHost: h\r\n\r\n").body,
+              HasSubstr("\"objects\":0,\"bytes\":0,\"uploads\":0"));
+}
+
+TEST(Storage, a_body_that_does_not_end_in_time_is_answered_at_its_deadline_and_nothing_is_kept) {
+  SimulatedService sample_node({.settings = {{"limits.max_body_bytes", "4MiB"}}});
+  const std::string whole = put(sample(2 * crypto::part_size), "X-Deadline-Ms: 400\r\n");
+  Guest guest = sample_node.connect();
+  guest.send(whole.substr(0, whole.size() - 1000));
+  // One part is kept by now; then the disk does not answer for longer than the request may take.
+  guest.run_for(Duration::millis(300));
+  const Instant begun = sample_node.world.now();
+  sample_node.disk().stall(Duration::seconds(3));
+  EXPECT_EQ(guest.answer().status, 504);
+  EXPECT_LT(sample_node.world.now() - begun, Duration::millis(500));
+  sample_node.world.run_for(Duration::seconds(5));
+  EXPECT_THAT(sample_node.ask("GET /admin/status HTTP/1.1\r\nHost: h\r\n\r\n").body,
+              HasSubstr("\"objects\":0,\"bytes\":0,\"uploads\":0"));
+}
+
+TEST(Storage, an_acknowledged_part_of_an_upload_survives_a_power_cut) {
+  SimulatedService sample_node;
+  const std::string bytes = sample(crypto::part_size + 777);
+  const Answer begun =
+      sample_node.ask(request("POST", "/uploads", fmt::format("{{\"size\":{}}}", bytes.size())));
+  ASSERT_EQ(begun.status, 201);
+  const std::string target = begun.field("Location").value();
+  const auto patch = [&](std::size_t offset) {
+    return sample_node
+        .ask(request("PATCH", target, std::string_view(bytes).substr(offset, crypto::part_size),
+                     fmt::format("Upload-Offset: {}\r\n", offset)))
+        .status;
+  };
+  ASSERT_EQ(patch(crypto::part_size), 204);
+  sample_node.crash();
+  const Answer gap = sample_node.ask(request("POST", target + "/commit"));
+  EXPECT_EQ(gap.status, 409);
+  EXPECT_EQ(code_of(gap), "upload_gap");
+  ASSERT_EQ(patch(0), 204);
+  sample_node.crash();
+  EXPECT_EQ(
+      sample_node
+          .ask(request("POST", target + "/commit", fmt::format("{{\"address\":\"{}\"}}", address_of(bytes))))
+          .status,
+      201);
+  EXPECT_EQ(sample_node.ask(get(bytes)).body, bytes);
+}
+
+TEST(Storage, a_pinned_object_is_not_deleted) {
+  SimulatedService sample_node;
+  const std::string bytes = sample(100), name = address_of(bytes);
+  ASSERT_EQ(sample_node.ask(put(bytes)).status, 201);
+  ASSERT_EQ(sample_node.ask(request("PUT", "/pins/" + name)).status, 204);
+  sample_node.crash();
+  const Answer refused = sample_node.ask(request("DELETE", "/o/" + name));
+  EXPECT_EQ(refused.status, 409);
+  EXPECT_EQ(code_of(refused), "pinned");
+  ASSERT_EQ(sample_node.ask(request("DELETE", "/pins/" + name)).status, 204);
+  EXPECT_EQ(sample_node.ask(request("DELETE", "/o/" + name)).status, 204);
+}
+
+// An upload is kept in any directory, so that one object may be in several.
+TEST(Storage, an_object_in_two_directories_is_pinned_and_let_go_in_both) {
+  SimulatedService sample_node({.directories = {"data", "more"}});
+  const auto upload = [&](const std::string& bytes) {
+    const std::string target = sample_node.ask(request("POST", "/uploads")).field("Location").value();
+    EXPECT_EQ(sample_node.ask(request("PATCH", target, bytes, "Upload-Offset: 0\r\n")).status, 204);
+    EXPECT_LE(sample_node.ask(request("POST", target + "/commit")).status, 201);
+  };
+  for (std::uint64_t i = 0; i < 8; ++i) {
+    const std::string bytes = sample(200, i), name = address_of(bytes);
+    upload(bytes);
+    ASSERT_EQ(sample_node.ask(request("PUT", "/pins/" + name)).status, 204);
+    for (int copy = 0; copy < 8; ++copy) upload(bytes);
+    EXPECT_EQ(sample_node.ask(request("DELETE", "/o/" + name)).status, 409);
+    EXPECT_EQ(sample_node.ask(get(bytes)).body, bytes);
+    for (int copy = 0; copy < 8; ++copy) upload(bytes);
+    ASSERT_EQ(sample_node.ask(request("DELETE", "/pins/" + name)).status, 204);
+    EXPECT_EQ(sample_node.ask(request("DELETE", "/o/" + name)).status, 204) << i;
+    EXPECT_EQ(sample_node.ask(get(bytes)).status, 404) << i;
+  }
+}
+
+}  // namespace
+}  // namespace cairn::storage
