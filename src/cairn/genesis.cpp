@@ -86,7 +86,9 @@ std::expected<Made, std::string> make_registry(const std::string& data, unsigned
 std::expected<LoadedGenesis, std::string> load_registry(const std::string& data) {
   const std::string path = genesis_path(data), beside = trust_roots_path(data);
   const auto bytes = io::read_small_file(path, genesis_max);
-  if (!bytes) return std::unexpected(fmt::format("{} {}", path, bytes.error().context));
+  if (!bytes)
+    return std::unexpected(fmt::format("{} {}; make a registry first: cairn registry init --data {}", path,
+                                       bytes.error().context, data));
   auto genesis = client::decode_genesis(as_bytes(*bytes));
   if (!genesis) return std::unexpected(fmt::format("{}: {}", path, genesis.error().context));
   if (const auto right = client::check_genesis(*genesis); !right)

@@ -40,7 +40,7 @@ Result<> read_key(codec::CborDecoder& cbor, std::string_view key, const char* co
   return {};
 }
 
-Result<Approval> read_approval(codec::CborDecoder& cbor) {
+Result<Approval> take_approval(codec::CborDecoder& cbor) {
   constexpr const char* sig_context = "the sig of an approval";
   constexpr const char* algo_context = "the algo of an approval";
   constexpr const char* time_context = "the signed_at of an approval";
@@ -160,7 +160,7 @@ std::string encode(const Approval& approval) {
 
 Result<Approval> decode_approval_cbor(ByteView bytes) {
   codec::CborDecoder cbor(bytes);
-  TRY(Approval approval, read_approval(cbor));
+  TRY(Approval approval, take_approval(cbor));
   TRY_VOID(cbor.finish());
   return approval;
 }
@@ -170,6 +170,7 @@ Result<Approval> parse_approval_json(std::string_view body, std::string& detail)
 }
 
 Result<Approval> read_approval(const codec::JsonValue& value) { return parse_approval(value); }
+Result<Approval> read_approval(codec::CborDecoder& cbor) { return take_approval(cbor); }
 
 void write_approval_json(const Approval& approval, codec::JsonWriter& json) {
   json.begin_object()
@@ -222,7 +223,7 @@ Result<Commit> decode_commit(ByteView bytes) {
   const auto count = cbor.read_array();
   if (!count || *count > signers_max) return malformed_field(approvals_context);
   for (std::size_t i = 0; i < *count; ++i) {
-    TRY(Approval approval, read_approval(cbor));
+    TRY(Approval approval, take_approval(cbor));
     if (i > 0 && commit.approvals.back().signer_id >= approval.signer_id)
       return malformed_field("the order of the approvals of a commit");
     commit.approvals.push_back(std::move(approval));

@@ -18,6 +18,7 @@
 #include "base/result.h"
 #include "base/units.h"
 #include "client/descriptor_set.h"
+#include "codec/cbor.h"
 #include "codec/json_reader.h"
 #include "codec/json_writer.h"
 #include "crypto/ed25519.h"
@@ -47,6 +48,7 @@ Result<Approval> decode_approval_cbor(ByteView bytes);
 Result<Approval> parse_approval_json(std::string_view body, std::string& detail);
 // Of a larger document.
 Result<Approval> read_approval(const codec::JsonValue& value);
+Result<Approval> read_approval(codec::CborDecoder& cbor);
 void write_approval_json(const Approval& approval, codec::JsonWriter& json);
 
 struct Commit {

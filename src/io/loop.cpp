@@ -82,9 +82,12 @@ void Loop::turn(Duration longest) {
   if (timeout > 0 && !mailbox_.arm()) timeout = 0;
   std::array<epoll_event, 256> events;
   const int count = epoll_wait(epoll_, events.data(), static_cast<int>(events.size()), timeout);
-  // The wall clock may be set while we run; a minute-old offset is fine for a Date.
-  if (timeout > 0 && count == 0) shard_.set_wall_offset(wall_offset_ms(monotonic_now()));
   shard_.advance(monotonic_now());
+  // The wall clock may be set while we run; a second-old offset is fine for a Date.
+  if (shard_.now() >= next_look_at_wall_) {
+    shard_.set_wall_offset(wall_offset_ms(monotonic_now()));
+    next_look_at_wall_ = shard_.now() + Duration::seconds(1);
+  }
   for (int i = 0; i < count; ++i) {
     if (auto* owner = static_cast<Pollable*>(events[static_cast<std::size_t>(i)].data.ptr)) {
       owner->on_events(events[static_cast<std::size_t>(i)].events);

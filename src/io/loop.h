@@ -59,6 +59,7 @@ class Loop {
   Mailbox mailbox_;
   bool stopping_ = false;
   std::atomic<std::uint64_t> stalls_{0};
+  Instant next_look_at_wall_{};
 };
 
 }  // namespace cairn::io

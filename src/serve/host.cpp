@@ -157,7 +157,9 @@ class Host {
       bound = listen(i, *parse_endpoint(hosted.address), false);
     if (const std::string& apart = snapshot.get(keys.metrics_addr); bound && !apart.empty())
       bound = listen(0, *parse_endpoint(apart), true);
-    if (const std::string& path = snapshot.get(keys.uds_path); bound && !path.empty())
+    // A socket is a file.
+    const bool files = !snapshot.get(keys.amnesia);
+    if (const std::string& path = snapshot.get(keys.uds_path); bound && files && !path.empty())
       bound = listen(0, Endpoint{.host = {}, .port = 0, .path = path}, false);
     if (!bound) return std::unexpected(bound.error());
     return {};

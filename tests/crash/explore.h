@@ -23,6 +23,7 @@ struct Settings {
   std::uint64_t most = 0;      // states, then it ends; 0: all
   std::size_t exhaustive = 5;  // pending changes of which every subset is tried
   std::size_t random = 16;     // subsets, of more
+  unsigned tears = 1;          // how often they are drawn, each time in other places
   std::uint64_t rebuild_every = 4;
   std::uint64_t continue_every = 16;
   std::uint64_t again_every = 64;
@@ -75,25 +76,24 @@ std::optional<Finding> check_moment(const Moment& moment, const Settings& settin
   io::sim::CrashOptions options;
   options.exhaustive = settings.exhaustive;
   options.random = settings.random;
-  options.seed = settings.seed;
   const std::uint64_t expected = moment.expected.hash();
-  io::sim::crash_states(
-      moment.disk,
-      [&](const io::sim::CrashState& state) {
-        totals.images.insert(state.hash);
-        if (!totals.checked.insert(state.hash ^ (expected * 0x9e3779b97f4a7c15u)).second) return true;
-        const std::uint64_t number = totals.checked.size();
-        if (number % settings.rebuild_every == 0)
-          found = reopener.check_rebuilt(state.image, moment.expected);
-        if (!found && number % settings.continue_every == 1)
-          found = reopener.check_continued(state.image, moment.expected);
-        else if (!found)
-          found = reopener.check(state.image, moment.expected);
-        if (!found && number % settings.again_every == 2)
-          found = reopener.check_again(state.image, moment.expected);
-        return !found;
-      },
-      options);
+  const auto visit = [&](const io::sim::CrashState& state) {
+    totals.images.insert(state.hash);
+    if (!totals.checked.insert(state.hash ^ (expected * 0x9e3779b97f4a7c15u)).second) return true;
+    const std::uint64_t number = totals.checked.size();
+    if (number % settings.rebuild_every == 0) found = reopener.check_rebuilt(state.image, moment.expected);
+    if (!found && number % settings.continue_every == 1)
+      found = reopener.check_continued(state.image, moment.expected);
+    else if (!found)
+      found = reopener.check(state.image, moment.expected);
+    if (!found && number % settings.again_every == 2)
+      found = reopener.check_again(state.image, moment.expected);
+    return !found;
+  };
+  for (unsigned i = 0; i < settings.tears && !found; ++i) {
+    options.seed = settings.seed + 1000 * i;
+    io::sim::crash_states(moment.disk, visit, options);
+  }
   return found;
 }
 

@@ -404,7 +404,7 @@ void Server::ended(const http::Exchange& exchange, const Result<>& outcome) {
 
 void Server::clock(const http::Exchange& exchange, const char* what) {
   const Instant now = scenario_.world().now();
-  if (scenario_.overrun().ns == Instant::never().ns || (life_ != nullptr && life_->disturbed)) return;
+  if (scenario_.overrun().ns == Instant::never().ns || life_ == nullptr || life_->disturbed) return;
   if (now > exchange.deadline + scenario_.overrun())
     scenario_.violate(fmt::format("{}: {} {}: {} took until {} ms after the deadline", name_, exchange.corr(),
                                   exchange.request().target(), what, (now - exchange.deadline).to_millis()));

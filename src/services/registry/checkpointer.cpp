@@ -19,6 +19,8 @@ constexpr Duration retry_time = Duration::seconds(5);
 }  // namespace
 
 Task<> Home::checkpoint_loop(Call call) {
+  if (auto mended = co_await mend_files(call); !mended && !call.stopped())
+    log_.warn("tiles were not looked at", {{"why", mended.error().context}});
   // The last one may be from before this start.
   const Duration age =
       Duration::millis(std::max<std::int64_t>(0, now_wall().ms - registry_.status_.checkpoint_at));
@@ -52,8 +54,9 @@ Task<Result<>> Home::checkpoint_once(Call call) {
     std::optional<SignedHead> last;
     crypto::MerkleHash last_root{};
   };
-  CO_TRY(Wanted wanted, registry_.ledger().with([](Ledger& ledger) -> Result<Wanted> {
-    if (!ledger.bad().empty() || ledger.provable() < ledger.size())
+  const bool fenced = registry_.status_.fenced;
+  CO_TRY(Wanted wanted, registry_.ledger().with([fenced](Ledger& ledger) -> Result<Wanted> {
+    if (fenced || !ledger.bad().empty() || ledger.provable() < ledger.size())
       return fail(ErrorCode::degraded, "nothing is signed over a damaged version");
     Wanted out;
     out.size = ledger.size();
@@ -99,6 +102,58 @@ Task<Result<>> Home::checkpoint_once(Call call) {
   co_return Result<>{};
 }
 
+// What a crash or somebody else did to the files for readers: they are compared with what is known, and
+// written anew where they differ.
+Task<Result<>> Home::mend_files(Call call) {
+  const auto last = registry_.ledger().with([](Ledger& ledger) {
+    const bool good = ledger.bad().empty() && ledger.provable() == ledger.size();
+    return good ? ledger.checkpoint() : std::nullopt;
+  });
+  if (!last || registry_.status_.fenced) co_return Result<>{};
+  const std::string& directory = registry_.options().directory;
+  std::vector<crypto::TileId> tiles = crypto::tiles_for(last->size);
+  for (std::uint64_t index = 0; index * crypto::tile_width_max < last->size; ++index) {
+    crypto::TileId tile;
+    tile.entries = true;
+    tile.index = index;
+    tile.width = crypto::tile_width(0, index, last->size);
+    tiles.push_back(tile);
+  }
+  for (const crypto::TileId& tile : tiles) {
+    auto bytes = co_await read_file(call, machine_, directory + "/" + crypto::format_tile_path(tile),
+                                    crypto::tile_width_max * (crypto::entry_size_max + 2));
+    const bool right = bytes && registry_.ledger().with([&](Ledger& ledger) {
+      const std::uint64_t first = tile.index * crypto::tile_width_max;
+      const auto nodes =
+          ledger.tree().nodes(tile.entries ? 0 : tile.level * crypto::tile_height, first, tile.width);
+      if (!tile.entries) return *bytes == as_text(std::as_bytes(nodes));
+      const auto entries = crypto::parse_entries(as_bytes(*bytes), tile.width);
+      return entries && std::ranges::equal(*entries, nodes, {}, crypto::hash_leaf);
+    });
+    if (right) continue;
+    if (!tile.entries) {
+      CO_TRY_VOID(co_await write_tile(call, tile, node_bytes(tile), 0));
+      continue;
+    }
+    auto bundle = co_await make_bundle(call, tile, 0);
+    if (bundle && !bundle->empty()) CO_TRY_VOID(co_await write_tile(call, tile, std::move(*bundle), 0));
+  }
+  auto note = co_await read_file(call, machine_, directory + "/checkpoint", crypto::note_size_max);
+  if (!note || *note != last->note)
+    CO_TRY_VOID(co_await replace_file(call, machine_, directory + "/checkpoint", last->note));
+  tiles_at_ = last->size;
+  co_return Result<>{};
+}
+
+// The hashes of a tile.
+std::string Home::node_bytes(const crypto::TileId& tile) {
+  return registry_.ledger().with([&](Ledger& ledger) {
+    const auto nodes = ledger.tree().nodes(tile.level * crypto::tile_height,
+                                           tile.index * crypto::tile_width_max, tile.width);
+    return std::string(as_text(std::as_bytes(nodes)));
+  });
+}
+
 // Everything that a tree of `size` has and is not on disk yet. The file `checkpoint` says how far that is.
 Task<Result<>> Home::write_tiles(Call call, std::uint64_t size) {
   const std::string& directory = registry_.options().directory;
@@ -112,12 +167,7 @@ Task<Result<>> Home::write_tiles(Call call, std::uint64_t size) {
   }
   const std::uint64_t from = *tiles_at_;
   for (const crypto::TileId& tile : crypto::tiles_for(size, from)) {
-    std::string bytes = registry_.ledger().with([&](Ledger& ledger) {
-      const auto nodes = ledger.tree().nodes(tile.level * crypto::tile_height,
-                                             tile.index * crypto::tile_width_max, tile.width);
-      return std::string(as_text(std::as_bytes(nodes)));
-    });
-    CO_TRY_VOID(co_await write_tile(call, tile, std::move(bytes), from));
+    CO_TRY_VOID(co_await write_tile(call, tile, node_bytes(tile), from));
   }
   for (std::uint64_t index = from / crypto::tile_width_max; index * crypto::tile_width_max < size; ++index) {
     crypto::TileId tile;

@@ -107,7 +107,7 @@ Task<> Home::commit_loop(Call call) {
 
 Task<> Home::commit_group(Call call) {
   Group group;
-  const bool fenced = backend_->fenced();
+  const bool fenced = backend_->fenced() || registry_.status_.fenced;
   registry_.ledger().with([&](Ledger& ledger) {
     while (!pending_.empty() && !group.full()) {
       Mutation& next = pending_.front();
@@ -190,15 +190,19 @@ Task<Result<>> Home::write_group(Call call, Group& group) {
     status.append_since = 0;
     if (!placed) {
       if (backend_->fenced()) fence(placed.error().context);
+      if (placed.error().code == ErrorCode::storage_full) status.full = true;
       co_return fail(placed.error());
     }
     const Result<> applied = registry_.ledger().with([&](Ledger& ledger) -> Result<> {
       for (const store::Entry& entry : *placed)
         TRY_VOID(ledger.apply(entry.header.kind, as_bytes(entry.meta), entry.at));
       if (group.advance) group.advance->mutation->result->head = ledger.head();
+      status.versions.store(ledger.size(), std::memory_order_release);
+      status.first_kept = ledger.first_kept();
       return {};
     });
     applied_ = backend_->log().end();
+    status.full = false;
     if (!applied) {
       fence("the ledger cannot follow the log");
       co_return fail(ErrorCode::degraded, "the ledger cannot follow the log");

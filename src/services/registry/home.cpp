@@ -58,6 +58,7 @@ Task<Result<>> Home::open(Call call) {
     if (again) co_return fail(ErrorCode::integrity, "the log cannot be replayed");
   }
   port_ = registry_.make_port(machine_);
+  CO_TRY_VOID(co_await heed_checkpoint(call));
   // One that is version 0 already was checked when it was taken in.
   const Address payload_b3 = crypto::hash_object(as_bytes(options.genesis.payload));
   const Address commit_b3 = client::commit_b3(as_bytes(options.genesis.commit));
@@ -186,6 +187,30 @@ Task<Result<>> Home::import_genesis(Call call) {
       TRY_VOID(ledger.apply(entry.header.kind, as_bytes(entry.meta), entry.at));
     return {};
   });
+}
+
+// What was signed is known to others: a log that has lost it must not go on and sign something else.
+Task<Result<>> Home::heed_checkpoint(Call call) {
+  auto bytes = co_await read_file(call, machine_, registry_.options().directory + "/checkpoint",
+                                  crypto::note_size_max);
+  if (!bytes) co_return Result<>{};
+  const auto note = crypto::parse_note(*bytes);
+  if (!note || !crypto::is_signed_by(*note, verifier_)) co_return Result<>{};
+  const auto seen = crypto::parse_checkpoint(note->text);
+  if (!seen) co_return Result<>{};
+  struct Known {
+    std::uint64_t size = 0;
+    bool same = true;
+  };
+  const Known known = registry_.ledger().with([&](Ledger& ledger) {
+    const bool provable = seen->size <= ledger.provable();
+    return Known{ledger.size(), !provable || ledger.tree().root_at(seen->size) == seen->root};
+  });
+  if (known.size == 0 && seen->size > 0)
+    co_return fail(ErrorCode::integrity, "the log is gone, and its checkpoint is not: restore the segments");
+  if (known.size < seen->size) fence("the log has lost versions that its checkpoint covers");
+  if (known.size >= seen->size && !known.same) fence("the log does not fit its checkpoint");
+  co_return Result<>{};
 }
 
 // Leaf hashes that the log lost may be in the tiles; the last checkpoint says whether they are right.

@@ -73,6 +73,7 @@ class Home final : public store::Replay {
   Task<Result<>> import_genesis(Call call);
   Task<Result<>> validate_tail(Call call);
   Task<Result<>> heal_leaves(Call call);
+  Task<Result<>> heed_checkpoint(Call call);
   void publish_status();
   void fence(const char* why) noexcept;
   Task<Result<Outcome>> submit(Call call, std::unique_ptr<Mutation> mutation);
@@ -94,6 +95,8 @@ class Home final : public store::Replay {
   Ulid new_id() noexcept;
 
   // --- checkpointer.cpp
+  Task<Result<>> mend_files(Call call);
+  std::string node_bytes(const crypto::TileId& tile);
   Task<Result<>> write_tiles(Call call, std::uint64_t size);
   Task<Result<std::string>> make_bundle(Call call, crypto::TileId tile, std::uint64_t before);
   Task<Result<>> write_tile(Call call, crypto::TileId tile, std::string bytes, std::uint64_t before);

@@ -20,12 +20,19 @@ Port::Port(Registry& registry, io::Machine& machine)
       machine_(machine),
       files_(machine, registry.segment_directory()),
       reads_(machine.shard, reads_at_once),
-      committed_(machine.shard, registry.options().channel_bound) {
-  feed_.port = this;
-  feed_.deliver = [](MailItem& item) { static_cast<Feed&>(item).port->take_heads(); };
+      committed_(machine.shard, registry.options().channel_bound),
+      feed_(std::make_shared<Feed>()) {
+  feed_->port = this;
+  feed_->deliver = [](MailItem& item) {
+    auto& feed = static_cast<Feed&>(item);
+    Feed::State news;
+    feed.state.with([&](Feed::State& state) { std::swap(news, state); });
+    const std::shared_ptr<Feed> self = std::move(news.posted);
+    if (feed.port != nullptr) feed.port->take_news(std::move(news));
+  };
   registry_.ports_.with([&](Registry::PortList& list) { list.ports.emplace_back(this, &machine.mailbox); });
   registry_.ledger().with([&](Ledger& ledger) {
-    if (!ledger.empty()) head_ = ledger.head();
+    if (!ledger.empty()) told_ = ledger.head();
   });
 }
 
@@ -33,33 +40,36 @@ Port::~Port() {
   registry_.ports_.with([&](Registry::PortList& list) {
     std::erase_if(list.ports, [this](const auto& one) { return one.first == this; });
   });
-  // The committer has ended, and what it told this shard was delivered before whatever ended us.
-  CHECK(!feed_.state.with([](Feed::State& state) { return state.posted; }));
+  feed_->port = nullptr;  // what is still in the mail is for nobody
 }
 
 // --- heads
 
 void Port::push(const Head& head, Mailbox& to) {
-  const bool post = feed_.state.with([&](Feed::State& state) {
+  const bool post = feed_->state.with([&](Feed::State& state) {
     if (state.heads.size() >= registry_.options().channel_bound) {
       state.heads.erase(state.heads.begin());
       ++state.dropped;
     }
     state.heads.push_back(head);
-    return !std::exchange(state.posted, true);
+    return !std::exchange(state.posted, feed_);
   });
-  if (post) to.post(feed_);
+  if (post) to.post(*feed_);
 }
 
-void Port::take_heads() {
-  std::vector<Head> heads;
-  feed_.state.with([&](Feed::State& state) {
-    heads.swap(state.heads);
-    state.posted = false;
-    registry_.status().lagged += std::exchange(state.dropped, 0);
+void Port::push_gone(std::uint32_t segment, Mailbox& to) {
+  const bool post = feed_->state.with([&](Feed::State& state) {
+    state.gone.push_back(segment);
+    return !std::exchange(state.posted, feed_);
   });
-  for (const Head& head : heads) {
-    head_ = head;
+  if (post) to.post(*feed_);
+}
+
+void Port::take_news(Feed::State news) {
+  registry_.status().lagged += news.dropped;
+  for (const std::uint32_t segment : news.gone) files_.forget(segment);
+  for (const Head& head : news.heads) {
+    told_ = head;
     // It may have been superseded.
     if (head.version > 0) forget_version(head.version - 1);
     (void)committed_.send(head);
@@ -67,9 +77,18 @@ void Port::take_heads() {
   while (!waiting_.empty()) wake(waiting_.front());
 }
 
+Head Port::head() const {
+  // One more than there are of versions: what this shard was told is the newest.
+  if (registry_.status_.versions.load(std::memory_order_acquire) <= told_.version + 1) return told_;
+  return registry_.ledger().with([](Ledger& ledger) { return ledger.head(); });
+}
+
 Task<Result<Head>> Port::wait_past(Call call, std::uint64_t version) {
-  while (head_.version <= version) CO_TRY_VOID(co_await ListWait(call, waiting_, "the next version"));
-  co_return head_;
+  for (;;) {
+    const Head newest = head();
+    if (newest.version > version) co_return newest;
+    CO_TRY_VOID(co_await ListWait(call, waiting_, "the next version"));
+  }
 }
 
 // --- reads
@@ -185,6 +204,7 @@ void Port::forget_version(std::uint64_t version) noexcept {
 }
 
 ArtifactPtr Port::find_version(std::uint64_t version) noexcept {
+  if (version < registry_.status_.first_kept.load(std::memory_order_relaxed)) return nullptr;
   const auto found = kept_.find(version);
   if (found == kept_.end()) return nullptr;
   order_.splice(order_.begin(), order_, found->second);

@@ -35,8 +35,11 @@ class Port {
 
   Registry& registry() noexcept { return registry_; }
 
-  // --- heads, as this shard has been told
-  const Head& head() const noexcept { return head_; }
+  // --- heads
+  // The newest there is: whoever was told of a commit finds it here, on every shard.
+  Head head() const;
+  // The newest that committed() has had.
+  const Head& told() const noexcept { return told_; }
   // Every head since it was made, in order; a slow receiver misses some and is told.
   Broadcast<Head>& committed() noexcept { return committed_; }
   // Waits until the head is past `version`. Cancel: clean.
@@ -63,23 +66,23 @@ class Port {
                                std::vector<client::Approval> approvals = {});
   Task<Result<Outcome>> submit(Call call, std::unique_ptr<Mutation> mutation, Permits& queue);
 
-  void forget_segment(std::uint32_t segment) noexcept { files_.forget(segment); }
-
  private:
   friend class Registry;
-  // Heads on their way from the committer to this shard.
+  // What the committer tells this shard. It outlives the port while it is in the mail.
   struct Feed : MailItem {
-    Port* port = nullptr;
+    Port* port = nullptr;  // of this shard; null when it is gone
     struct State {
       std::vector<Head> heads;
-      bool posted = false;
+      std::vector<std::uint32_t> gone;  // segments
+      std::shared_ptr<Feed> posted;     // itself
       std::uint64_t dropped = 0;
     };
     Guarded<State, feed_rank> state;
   };
   void forget_version(std::uint64_t version) noexcept;
   void push(const Head& head, Mailbox& to);
-  void take_heads();
+  void push_gone(std::uint32_t segment, Mailbox& to);
+  void take_news(Feed::State news);
   void take_signatures(Mutation& mutation, std::vector<client::Approval> approvals);
   Task<Result<std::string>> read_record(Call call, Place place);
   Task<Result<std::string>> read_item(Call call, Hash hash);
@@ -92,10 +95,10 @@ class Port {
   io::Machine& machine_;
   store::SegmentFiles files_;
   Semaphore reads_;
-  Head head_;
+  Head told_;
   Broadcast<Head> committed_;
   WaitList waiting_;
-  Feed feed_;
+  std::shared_ptr<Feed> feed_;
   // Recent versions, the least recently used goes first.
   std::list<ArtifactPtr> order_;
   std::unordered_map<std::uint64_t, std::list<ArtifactPtr>::iterator> kept_;

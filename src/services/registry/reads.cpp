@@ -39,6 +39,24 @@ Result<std::uint64_t> parse_number(std::string_view text) {
   return value;
 }
 
+// Whether CBOR is among what the client takes.
+bool wants_cbor(std::string_view accept) {
+  while (!accept.empty()) {
+    const std::size_t comma = std::min(accept.find(','), accept.size());
+    std::string_view one = accept.substr(0, comma);
+    accept.remove_prefix(std::min(comma + 1, accept.size()));
+    const std::size_t semicolon = one.find(';');
+    const bool refused = semicolon != std::string_view::npos &&
+                         one.substr(semicolon).find("q=0") != std::string_view::npos &&
+                         one.find_first_of("123456789", semicolon) == std::string_view::npos;
+    one = one.substr(0, semicolon);
+    while (!one.empty() && (one.front() == ' ' || one.front() == '\t')) one.remove_prefix(1);
+    while (!one.empty() && (one.back() == ' ' || one.back() == '\t')) one.remove_suffix(1);
+    if (http::equals_ignoring_case(one, cbor_type)) return !refused;
+  }
+  return false;
+}
+
 // True: the conditions of the request settled it.
 bool settle_conditions(Exchange& exchange, std::string_view etag) {
   const http::Verdict verdict = http::evaluate(exchange.request().fields, exchange.request().method,
@@ -71,29 +89,38 @@ class HeadFeed final : public http::EventFeed {
  public:
   // All outlive it.
   HeadFeed(Port& port, EventText& text, const serve::Metrics& metrics, observe::Slot slot, std::uint64_t next)
-      : port_(port), text_(text), metrics_(metrics), slot_(slot), receiver_(port.committed()), next_(next) {}
+      : port_(port), text_(text), metrics_(metrics), slot_(slot), next_(next) {}
+  // One that never reads is cut without having been told what it missed.
+  ~HeadFeed() override {
+    const std::uint64_t end = port_.told().version + 1;
+    const std::uint64_t behind = end - std::min(next_, end);
+    if (behind > port_.registry().options().channel_bound)
+      metrics_.count_lag("committed", "connection", slot_, behind);
+  }
 
   // NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the stream's own
   Task<Result<More>> next(Call call, std::string& out) override {
-    const std::uint64_t head = port_.head().version;
-    if (next_ <= head) {
+    const std::uint64_t head = port_.told().version;
+    if (next_ <= head && !receiver_) {
       std::vector<Head> heads;
       const bool all = port_.registry().ledger().with([&](Ledger& ledger) {
         if (head - next_ >= resume_max || next_ < ledger.first_kept()) return false;
         for (; next_ <= head && heads.size() < 64; ++next_) heads.push_back(ledger.head_of(next_));
         return true;
       });
-      if (!all) tell_lag(out, head - next_);
+      if (!all) tell_lag(out, head + 1 - next_);
       for (const Head& one : heads) tell(out, one);
       co_return More::yes;
     }
+    // From here on nothing is missed without the broadcast's saying so.
+    if (!receiver_) receiver_.emplace(port_.committed());
     for (;;) {
-      const auto got = co_await receiver_.recv(call);
+      const auto got = co_await receiver_->recv(call);
       if (!got && got.error().code == ErrorCode::lagged) {
-        // What was dropped may have been told already, from the ledger.
-        if (port_.head().version < next_) continue;
-        metrics_.count_lag("committed", "connection", slot_, receiver_.missed());
-        tell_lag(out, receiver_.missed());
+        // What the broadcast still has is passed over too: the head is enough to go on from.
+        const std::uint64_t missed = port_.told().version + 1 - next_;
+        metrics_.count_lag("committed", "connection", slot_, missed);
+        tell_lag(out, missed);
         co_return More::yes;
       }
       if (!got && got.error().code == ErrorCode::closed) co_return More::no;
@@ -120,7 +147,7 @@ class HeadFeed final : public http::EventFeed {
     out += text_.text;
   }
   void tell_lag(std::string& out, std::uint64_t missed) {
-    const Head head = port_.head();
+    const Head head = port_.told();
     std::string data;
     JsonWriter json(data);
     json.begin_object().field("missed", missed).key("head");
@@ -134,7 +161,7 @@ class HeadFeed final : public http::EventFeed {
   EventText& text_;
   const serve::Metrics& metrics_;
   observe::Slot slot_;
-  Broadcast<Head>::Receiver receiver_;
+  std::optional<Broadcast<Head>::Receiver> receiver_;  // once it has caught up from the ledger
   std::uint64_t next_;
 };
 
@@ -177,7 +204,7 @@ bool RegistryShard::try_answer(Exchange& exchange) {
 // --- the head
 
 void RegistryShard::answer_head(Exchange& exchange) {
-  const Head& head = port_->head();
+  const Head head = port_->head();
   if (!head_ || head_->version != head.version) {
     auto rendered = std::make_shared<Rendered>();
     rendered->version = head.version;
@@ -241,9 +268,10 @@ Result<> RegistryShard::stream(Exchange& exchange) {
 
 void RegistryShard::answer_artifact(Exchange& exchange, const ArtifactPtr& artifact) {
   http::Response& response = exchange.response;
-  const bool cbor = http::list_has(exchange.request().fields.get(FieldName::accept), cbor_type);
-  const std::string etag =
-      '"' + format_address(cbor ? artifact->head.payload_b3 : artifact->head.commit_b3) + '"';
+  const bool cbor = wants_cbor(exchange.request().fields.get(FieldName::accept));
+  // What is known of it only grows by the mark of the version that superseded it.
+  const std::string etag = '"' + format_address(cbor ? artifact->head.payload_b3 : artifact->head.commit_b3) +
+                           (!cbor && artifact->superseded ? "-superseded\"" : "\"");
   response.add_field("ETag", etag);
   response.add_lines(forever);
   response.add_field("Vary", "Accept");

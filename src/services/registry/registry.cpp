@@ -11,7 +11,8 @@ constexpr Duration slow_memory = Duration::seconds(5);
 }  // namespace
 
 Registry::Registry(RegistryOptions options) : options_(std::move(options)) {}
-Registry::~Registry() = default;
+// Its port takes itself off the list, which must still be there.
+Registry::~Registry() { home_.reset(); }
 
 Task<Result<>> Registry::open(Call call, io::Machine& machine, observe::Logger log) {
   home_mailbox_ = &machine.mailbox;
@@ -28,7 +29,7 @@ std::unique_ptr<Port> Registry::make_port(io::Machine& machine) {
 }
 
 bool Registry::writable(Instant now) const noexcept {
-  if (!status_.open || status_.fenced || status_.bad > 0) return false;
+  if (!status_.open || status_.fenced || status_.full || status_.bad > 0) return false;
   const std::int64_t since = status_.append_since;
   if (since != 0 && now - Instant{since} > options_.slow_sync) return false;
   // A slow one is held against the disk for a while; then the next write shows whether it still is.
@@ -50,8 +51,7 @@ void Registry::announce(const Head& head) {
 
 void Registry::forget_segment(std::uint32_t segment) {
   ports_.with([&](PortList& list) {
-    for (const auto& [port, mailbox] : list.ports)
-      (void)mailbox->try_post_call([reader = port, segment] { reader->forget_segment(segment); });
+    for (auto& [port, mailbox] : list.ports) port->push_gone(segment, *mailbox);
   });
 }
 

@@ -66,7 +66,7 @@ struct Status {
   std::atomic<std::int64_t> append_took{0};   // ns, the last one
   std::atomic<std::uint64_t> committed{0}, refused{0}, cas_failed{0}, lagged{0}, backoffs{0};
   std::atomic<std::uint64_t> prunes_skipped{0};
-  std::atomic<bool> open{false}, fenced{false};
+  std::atomic<bool> open{false}, fenced{false}, full{false};
 };
 
 class Registry {

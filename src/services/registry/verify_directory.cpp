@@ -35,6 +35,7 @@ class Reader {
     return found == metas_.end() ? std::string_view() : found->second;
   }
   const std::vector<std::string>& complaints() const noexcept { return complaints_; }
+  const std::vector<store::Damage>& damage() const noexcept { return damage_; }
 
  private:
   Task<Result<>> read_segment(Call call, std::uint32_t id, std::string path, bool last) {
@@ -133,6 +134,16 @@ Task<Result<VerifyReport>> verify_directory(Call call, io::Machine& machine, std
     report.why = std::move(why);
   };
   for (const auto& [version, why] : ledger.bad()) bad(version, why);
+
+  // A damaged place that no version points to belongs to the next one committed.
+  for (const store::Damage& damage : reader.damage()) {
+    std::uint64_t version = report.first;
+    while (version + 1 < report.versions &&
+           ledger.version(version).commit.at <
+               store::Position{damage.segment, static_cast<std::uint32_t>(damage.from)})
+      ++version;
+    bad(version, "the log before its commit is damaged");
+  }
 
   client::ChainVerifier::Start start;
   if (report.first > 0) {

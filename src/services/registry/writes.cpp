@@ -1,5 +1,6 @@
 // Changes: propose, approve, commit, supersede.
 #include "codec/base64.h"
+#include "codec/cbor.h"
 #include "codec/json_reader.h"
 #include "codec/json_writer.h"
 #include "crypto/macaroon.h"
@@ -35,6 +36,58 @@ std::string who_asks(const Exchange& exchange) {
   if (!token) return "anonymous";
   const auto identifier = crypto::parse_identifier(token->identifier);
   return identifier ? std::string(identifier->key_id) : "anonymous";
+}
+
+// Of a commit's body: none, or {"approvals":[…]?}.
+Result<std::vector<client::Approval>> read_approvals(std::string_view document, bool cbor) {
+  std::vector<client::Approval> approvals;
+  if (document.empty()) return approvals;
+  const auto take = [&](Result<client::Approval> approval) -> Result<> {
+    if (!approval) return fail(approval.error());
+    approvals.push_back(std::move(*approval));
+    if (approvals.size() > client::signers_max)
+      return fail(ErrorCode::malformed, "more approvals than there can be signers", Side::client);
+    return {};
+  };
+  if (cbor) {
+    codec::CborDecoder in(as_bytes(document));
+    TRY(const std::size_t fields, in.read_map());
+    if (fields > 0) {
+      TRY_VOID(in.expect_text("approvals"));
+      TRY(const std::size_t count, in.read_array());
+      for (std::size_t i = 0; i < count; ++i) TRY_VOID(take(client::read_approval(in)));
+    }
+    TRY_VOID(in.finish());
+    return approvals;
+  }
+  codec::JsonReader reader;
+  TRY(const codec::JsonValue root, reader.parse(document));
+  TRY(codec::JsonObject object, root.object());
+  TRY(const auto list, object.optional_items("approvals"));
+  TRY_VOID(object.finish());
+  if (list)
+    for (const codec::JsonValue one : *list) TRY_VOID(take(client::read_approval(one)));
+  return approvals;
+}
+
+// {"proposal_id": text}
+Result<Ulid> read_proposal_id(std::string_view document, bool cbor) {
+  if (cbor) {
+    codec::CborDecoder in(as_bytes(document));
+    TRY(const std::size_t fields, in.read_map());
+    if (fields != 1)
+      return fail(ErrorCode::malformed, "proposal_id is asked for, and nothing else", Side::client);
+    TRY_VOID(in.expect_text("proposal_id"));
+    TRY(const std::string_view text, in.read_text());
+    TRY_VOID(in.finish());
+    return id_of(text);
+  }
+  codec::JsonReader reader;
+  TRY(const codec::JsonValue root, reader.parse(document));
+  TRY(codec::JsonObject object, root.object());
+  TRY(const auto text, object.required_string("proposal_id"));
+  TRY_VOID(object.finish());
+  return id_of(text);
 }
 
 // What is wrong with a document, beside that it is malformed.
@@ -149,21 +202,7 @@ Task<Result<>> RegistryShard::commit(Call call, Exchange& exchange) {
   const auto& incoming = static_cast<Incoming&>(*exchange.state);
   CO_TRY(const Ulid id, id_of(exchange.route.at[0].text));
   // Nothing, or approvals that come with it: the last signer needs one request less, and one sync.
-  std::vector<client::Approval> approvals;
-  if (!incoming.document.empty()) {
-    codec::JsonReader reader;
-    CO_TRY(const codec::JsonValue root, reader.parse(incoming.document));
-    CO_TRY(codec::JsonObject object, root.object());
-    CO_TRY(const auto list, object.optional_items("approvals"));
-    CO_TRY_VOID(object.finish());
-    if (list)
-      for (const codec::JsonValue one : *list) {
-        CO_TRY(client::Approval approval, client::read_approval(one));
-        approvals.push_back(std::move(approval));
-        if (approvals.size() > client::signers_max)
-          co_return fail(ErrorCode::malformed, "more approvals than there can be signers", Side::client);
-      }
-  }
+  CO_TRY(std::vector<client::Approval> approvals, read_approvals(incoming.document, incoming.cbor));
   auto done = co_await port_->commit(call, who_asks(exchange), id, false, std::move(approvals));
   shared_.metrics.updates.at(done ? committed : rejected).add(slot_);
   if (!done) co_return fail(done.error());
@@ -173,12 +212,7 @@ Task<Result<>> RegistryShard::commit(Call call, Exchange& exchange) {
 
 Task<Result<>> RegistryShard::supersede(Call call, Exchange& exchange) {
   const auto& incoming = static_cast<Incoming&>(*exchange.state);
-  codec::JsonReader reader;
-  CO_TRY(const codec::JsonValue root, reader.parse(incoming.document));
-  CO_TRY(codec::JsonObject object, root.object());
-  CO_TRY(const auto text, object.required_string("proposal_id"));
-  CO_TRY_VOID(object.finish());
-  CO_TRY(const Ulid id, id_of(text));
+  CO_TRY(const Ulid id, read_proposal_id(incoming.document, incoming.cbor));
   auto done = co_await port_->commit(call, who_asks(exchange), id, true);
   shared_.metrics.updates.at(done ? committed : rejected).add(slot_);
   if (!done) co_return fail(done.error());

@@ -6,10 +6,11 @@ int main(int count, char** arguments) {
   // One signer where states are many; two where there is time for them.
   const Founding one(1, {1}, 4), two(2, {1, 2, 3}, 4);
   Settings settings;
-  settings.most = 205'000;
+  settings.most = 201'000;
   settings.length = 4;
+  settings.tears = 3;
   settings.rebuild_every = 16;
-  settings.continue_every = 32;
+  settings.continue_every = 64;
   settings.sequences = 300;
   const auto with = [](const Founding& founding, auto phase) {
     return
