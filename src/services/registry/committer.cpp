@@ -54,8 +54,12 @@ struct Home::Group {
   std::optional<std::uint32_t> gone;  // segment
   bool closed = false;
 
+  explicit Group(std::size_t segment_size) : room(segment_size / 8) {}
+  // The log takes half a segment at once: an eighth of one, and the proposal that comes on top of it.
+  std::size_t room;
+
   bool full() const noexcept {
-    return closed || records.size() >= group_records_max || bytes >= group_bytes_max;
+    return closed || records.size() >= group_records_max || bytes >= std::min(group_bytes_max, room);
   }
   void add(RecordKind kind, std::string meta, std::uint64_t origin = 0) {
     store::Record record;
@@ -106,7 +110,7 @@ Task<> Home::commit_loop(Call call) {
 }
 
 Task<> Home::commit_group(Call call) {
-  Group group;
+  Group group(registry_.options().segment_size);
   const bool fenced = backend_->fenced() || registry_.status_.fenced;
   registry_.ledger().with([&](Ledger& ledger) {
     while (!pending_.empty() && !group.full()) {
@@ -256,6 +260,10 @@ Result<Home::Planned> Home::plan_propose(Ledger& ledger, Mutation& mutation, Gro
   set.supersede_of = draft.supersede_of;
   set.reason = draft.reason;
   outcome.payload = client::encode(set);
+  constexpr std::size_t per_record = store::record_header_size + store::record_alignment + sizeof(Hash) + 8;
+  if (outcome.payload.size() + (mutation.items.size() + 8) * per_record >
+      registry_.options().segment_size / 8 * 3)
+    return fail(ErrorCode::body_cap, "the proposal is larger than the log takes", Side::client);
   outcome.payload_b3 = crypto::hash_object(as_bytes(outcome.payload));
   outcome.id = new_id();
   outcome.expires = {now.ms + registry_.options().proposals_ttl.to_millis()};

@@ -396,6 +396,22 @@ TEST(Home, a_fenced_log_takes_nothing_and_is_read) {
   EXPECT_TRUE(place.advance(place.with_regions({4})));
 }
 
+TEST(Home, what_is_larger_than_the_log_takes_is_refused_and_a_burst_is_written_in_parts) {
+  SimulatedRegistry place;
+  place.options.segment_size = 16u << 10;
+  ASSERT_TRUE(place.open());
+  std::vector<unsigned> many;
+  for (unsigned i = 0; i < 200; ++i) many.push_back(i);
+  EXPECT_EQ(code_of(place.propose(place.with_regions(many))), ErrorCode::body_cap);
+  place.disk().stall(Duration::seconds(1));
+  std::vector<std::shared_ptr<std::optional<Result<Outcome>>>> burst;
+  for (unsigned i = 0; i < 100; ++i)
+    burst.push_back(place.start(place.propose_task(place.draft_of(place.with_regions({i, i + 500})))));
+  for (auto& one : burst) EXPECT_TRUE(place.wait(one));
+  ASSERT_TRUE(place.crash());
+  EXPECT_EQ(place.status().pending, 100u);
+}
+
 TEST(Home, another_genesis_is_refused) {
   SimulatedRegistry place;
   ASSERT_TRUE(place.open());

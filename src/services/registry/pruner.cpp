@@ -52,7 +52,9 @@ std::uint64_t Home::prune_limit(const Ledger& ledger) const {
       break;
     }
   }
-  return std::min({limit, covered, size - 1});
+  // Their leaves go into one batch of the log, which takes half a segment.
+  const std::uint64_t at_once = registry_.options().segment_size / 4 / sizeof(crypto::MerkleHash);
+  return std::min({limit, covered, size - 1, ledger.first_kept() + at_once});
 }
 
 Task<Result<bool>> Home::prune_once(Call call) {
@@ -95,6 +97,8 @@ Task<Result<bool>> Home::prune_segment(Call call, store::SegmentInfo segment) {
   store::SegmentScan scan(machine_, file, segment.id, backend_->log().key_of(segment.id),
                           store::segment_header_size, segment.size);
   auto batch = std::make_unique<Mutation>(Mutation::Kind::relocate);
+  const std::size_t most =
+      std::min<std::size_t>(copied_bytes_per_batch, registry_.options().segment_size / 8);
   std::size_t bytes = 0;
   for (bool more = true; more;) {
     CO_TRY(auto found, co_await scan.next(call));
@@ -106,13 +110,11 @@ Task<Result<bool>> Home::prune_segment(Call call, store::SegmentInfo segment) {
       const bool needed = registry_.ledger().with(
           [&](Ledger& ledger) { return ledger.needs(entry.header.kind, as_bytes(entry.meta), entry.at); });
       if (needed) {
-        bytes += entry.meta.size();
+        bytes += store::record_header_size + entry.meta.size();
         batch->copies.push_back(std::move(entry));
       }
     }
-    if (batch->copies.empty() ||
-        (more && batch->copies.size() < copies_per_batch && bytes < copied_bytes_per_batch))
-      continue;
+    if (batch->copies.empty() || (more && batch->copies.size() < copies_per_batch && bytes < most)) continue;
     CO_TRY_VOID(
         co_await submit(call, std::exchange(batch, std::make_unique<Mutation>(Mutation::Kind::relocate))));
     bytes = 0;
