@@ -11,7 +11,7 @@ namespace cairn::registry {
 namespace {
 
 // A burst of commits shares one checkpoint; the promise is a second.
-constexpr Duration settle_time = Duration::millis(600);
+constexpr Duration settle_time = Duration::millis(700);
 // What a start after a crash would have to replay at most, about.
 constexpr std::uint64_t records_per_snapshot = 50'000;
 constexpr Duration retry_time = Duration::seconds(5);

@@ -176,6 +176,7 @@ Task<> Home::commit_group(Call call) {
   publish_status();
   if (!head) co_return;
   ++registry_.status_.committed;
+  last_commit_ = machine_.shard.now();
   registry_.announce(registry_.ledger().with([](Ledger& ledger) { return ledger.head(); }));
   while (!committed_.empty()) wake(committed_.front());
 }

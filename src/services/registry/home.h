@@ -107,6 +107,7 @@ class Home final : public store::Replay {
 
   // --- verifier.cpp
   Task<bool> caught_up(Call call);
+  std::uint64_t slice() const noexcept;
   Task<Result<std::unique_ptr<client::ChainVerifier>>> resume_verifier(Call call, std::uint64_t version);
 
   Registry& registry_;
@@ -122,6 +123,7 @@ class Home final : public store::Replay {
   std::optional<Ledger> replaying_;
   std::vector<store::Damage> damage_;
   std::unique_ptr<Mpsc<std::uint64_t>> retention_commands_;
+  Instant last_commit_{};
   store::LogPoint applied_;                    // what the ledger stands for
   std::uint64_t snapshot_at_ = 0;              // sequence of the last snapshot
   std::set<std::string> durable_directories_;  // of tiles

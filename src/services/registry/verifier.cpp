@@ -8,7 +8,7 @@
 namespace cairn::registry {
 namespace {
 
-constexpr std::uint64_t versions_per_slice = 16;
+constexpr std::uint64_t versions_per_slice = 16, versions_beside_commits = 2;
 constexpr Duration pause = Duration::millis(4);
 // A commit's own checks were done a moment ago: those who commit now come first.
 constexpr Duration after_commit = Duration::seconds(1);
@@ -19,7 +19,7 @@ constexpr Duration between_passes = Duration::seconds(24 * 3600);
 Task<> Home::verify_loop(Call call) {
   Instant begun = machine_.shard.now();
   for (;;) {
-    auto done = co_await verify_some(call, versions_per_slice);
+    auto done = co_await verify_some(call, slice());
     if (call.stopped()) co_return;
     if (!done) log_.warn("the chain was not verified", {{"why", done.error().context}});
     if (!done || !*done) {
@@ -43,8 +43,14 @@ Task<> Home::verify_loop(Call call) {
   }
 }
 
+// A signature takes as long as a small request: while there are commits, a slice is no longer than they are.
+std::uint64_t Home::slice() const noexcept {
+  const bool quiet = machine_.shard.now() - last_commit_ > after_commit;
+  return quiet ? versions_per_slice : versions_beside_commits;
+}
+
 Task<bool> Home::caught_up(Call call) {
-  const auto done = co_await verify_some(call, versions_per_slice);
+  const auto done = co_await verify_some(call, slice());
   co_return !done || *done || call.stopped();
 }
 
