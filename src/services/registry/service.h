@@ -2,13 +2,13 @@
 // directory.
 #pragma once
 
-#include <functional>
 #include <memory>
 #include <string>
 
 #include "config/snapshot.h"
 #include "serve/service.h"
 #include "services/registry/declarations.h"
+#include "services/registry/publisher.h"
 
 namespace cairn::registry {
 
@@ -18,10 +18,6 @@ struct Options {
 };
 // `data`: where the log is when `storage.data_dir` does not say.
 Options read_options(const config::Snapshot& snapshot, const Keys& keys, const std::string& data);
-
-// A new version, handed to the bus. Called on the home shard; may wait, and nobody waits for it.
-// Cancel: clean.
-using Publish = std::function<Task<Result<>>(Call call, Head head)>;
 
 // Without `publish` the service's own bus is told.
 std::unique_ptr<serve::Service> make_service(Options options, Keys keys, Publish publish = {});

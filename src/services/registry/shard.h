@@ -83,6 +83,7 @@ class RegistryShard final : public serve::ServiceShard {
   // --- tasks.cpp
   Task<> watch_gates(Call call);
   Task<> publish_loop(Call call);
+  Task<Result<>> tell_bus(Head head);
 
   Shared& shared_;
   serve::ShardContext context_;

@@ -17,21 +17,15 @@ Task<> RegistryShard::watch_gates(Call call) {
 }
 
 Task<> RegistryShard::publish_loop(Call call) {
-  Broadcast<Head>::Receiver receiver(port_->committed());
-  for (;;) {
-    const auto head = co_await receiver.recv(call);
-    if (!head && head.error().code == ErrorCode::lagged) {
-      context_.metrics.count_lag("committed", "publisher", slot_, receiver.missed());
-      continue;
-    }
-    if (!head) co_return;
-    if (shared_.publish) {
-      const auto published = co_await shared_.publish(call, *head);
-      if (!published && call.stopped()) co_return;
-      continue;
-    }
-    (void)context_.bus.events.send({serve::Event::Kind::registry_updated, head->version, head->commit_b3});
-  }
+  Publish publish = shared_.publish;
+  if (!publish) publish = [this](Call, Head head) -> Task<Result<>> { return tell_bus(head); };
+  return publish_heads(call, port_.get(), std::move(publish), [this](std::uint64_t missed) {
+    context_.metrics.count_lag("committed", "publisher", slot_, missed);
+  });
+}
+
+Task<Result<>> RegistryShard::tell_bus(Head head) {
+  co_return context_.bus.events.send({serve::Event::Kind::registry_updated, head.version, head.commit_b3});
 }
 
 }  // namespace cairn::registry
