@@ -18,7 +18,7 @@ import time
 import tomllib
 
 HERE = pathlib.Path(__file__).parent
-LIMIT_SECONDS = 20
+LIMIT_SECONDS = 40
 SURVIVORS_MIN = 15
 
 
