@@ -220,7 +220,7 @@ void open_forged(Bench& bench, const Forge& forge) {
   std::vector<Record> batch(1);
   batch[0].meta = "more";
   const auto placed = bench.run((*log)->append(bench.call(), std::move(batch)));
-  CHECK(placed.has_value() && placed->front().sequence == end + 1);
+  CHECK(placed.has_value() && placed->front().header.sequence == end + 1);
   log->reset();
   Kept again;
   log = bench.run(Log::open(bench.call(), bench.machine(), options, {}, again, report));
