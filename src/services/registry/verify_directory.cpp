@@ -120,8 +120,10 @@ std::string judge_note(const std::string& text, const client::TrustRoots& roots,
 
 }  // namespace
 
-Task<Result<VerifyReport>> verify_directory(Call call, io::Machine& machine, std::string directory,
-                                            client::TrustRoots roots) {
+Task<Result<VerifyReport>> verify_directory(
+    Call call,
+    // NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): outlives every task on it
+    io::Machine& machine, std::string directory, client::TrustRoots roots) {
   Reader reader(machine, directory);
   CO_TRY_VOID(co_await reader.run(call));
   Ledger& ledger = reader.ledger();
