@@ -14,6 +14,7 @@ Registry::Registry(RegistryOptions options) : options_(std::move(options)) {}
 // Its port takes itself off the list, which must still be there.
 Registry::~Registry() { home_.reset(); }
 
+// NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): outlives the registry
 Task<Result<>> Registry::open(Call call, io::Machine& machine, observe::Logger log) {
   home_mailbox_ = &machine.mailbox;
   home_ = std::make_unique<Home>(*this, machine, log);
