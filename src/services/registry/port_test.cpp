@@ -54,6 +54,37 @@ TEST(Port, what_is_not_there_is_not_found) {
   EXPECT_NE(place.port().find_version(0), nullptr);
 }
 
+// [H-3]
+TEST(Port, a_commit_may_bring_its_approvals_and_they_count_like_any_other) {
+  SimulatedRegistry place;
+  ASSERT_TRUE(place.open());
+  const unsigned m = place.ledger([](Ledger& l) { return l.governance().m; });
+  const auto commit_with = [&](Ulid id, std::vector<client::Approval> approvals) {
+    return place.run(place.port().commit(place.call(), "committer", id, false, std::move(approvals)));
+  };
+  const auto proposed = place.propose(place.with_regions({1}));
+  ASSERT_TRUE(proposed);
+  std::vector<client::Approval> enough;
+  for (unsigned i = 0; i < m; ++i) enough.push_back(place.sign(proposed->payload_b3, i + 1));
+
+  auto twice = enough;
+  twice.push_back(enough.front());
+  EXPECT_EQ(code_of(commit_with(proposed->id, twice)), ErrorCode::duplicate_approval);
+  auto wrong = enough;
+  wrong.front() = place.sign(Address{}, 1);
+  EXPECT_EQ(code_of(commit_with(proposed->id, wrong)), ErrorCode::invalid_sig);
+  EXPECT_EQ(place.head().version, 0u);
+
+  const auto done = commit_with(proposed->id, enough);
+  ASSERT_TRUE(done);
+  EXPECT_EQ(done->head.version, 1u);
+  const auto artifact = place.read(1);
+  ASSERT_TRUE(artifact);
+  const auto commit = client::decode_commit(as_bytes((*artifact)->commit));
+  ASSERT_TRUE(commit);
+  EXPECT_EQ(commit->approvals.size(), m);
+}
+
 // [M-2]
 TEST(Port, a_change_whose_deadline_passed_is_never_begun) {
   SimulatedRegistry place;

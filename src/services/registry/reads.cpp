@@ -455,7 +455,6 @@ Task<Result<>> RegistryShard::entries(Call call, Exchange& exchange) {
 Task<Result<>> RegistryShard::proposals(Exchange& exchange) {
   JsonWriter json(exchange.response.text);
   json.begin_object().key("proposals").begin_array();
-  std::vector<Ulid> ids;
   shared_.registry->ledger().with([&](Ledger& ledger) {
     for (const auto& [id, pending] : ledger.pending()) {
       json.begin_object();
