@@ -51,6 +51,9 @@ Task<Result<LogPoint>> Indexer::load(Call call) {
                       .number(totals_.quarantined)
                       .complete())
     co_return bad_entry();
+  const std::string shadows(1, tombstone_prefix);
+  CO_TRY(const auto shadow, co_await kv_.scan(call, shadows, prefix_end(shadows), 1));
+  has_tombstones_ = !shadow.empty();
   std::string from(1, segment_prefix);
   for (;;) {
     CO_TRY(auto found, co_await kv_.scan(call, from, prefix_end(std::string(1, segment_prefix)), page));
@@ -124,6 +127,7 @@ Task<Result<std::optional<UploadEntry>>> Indexer::upload(Call call, Ulid token) 
   co_return decoded<UploadEntry>(co_await value(call, upload_key(token)));
 }
 Task<Result<std::optional<TombstoneEntry>>> Indexer::tombstone(Call call, Address address) {
+  if (!has_tombstones_) co_return std::optional<TombstoneEntry>();
   co_return decoded<TombstoneEntry>(co_await value(call, tombstone_key(address)));
 }
 

@@ -83,6 +83,7 @@ class Indexer {
  private:
   Task<Result<std::optional<std::string>>> value(Call call, std::string key);
   void change(std::string key, std::optional<std::string> value) {
+    if (key.front() == tombstone_prefix) has_tombstones_ = true;
     overlay_.insert_or_assign(std::move(key), std::move(value));
   }
   void count(const Place& place, bool alive);
@@ -113,6 +114,7 @@ class Indexer {
   Totals totals_;
   std::vector<Address> gone_;
   bool rebuilding_ = false;
+  bool has_tombstones_ = false;  // or had: most stores never do, and need not look for them
 };
 
 }  // namespace cairn::store

@@ -35,6 +35,7 @@ class KvBatch {
     std::optional<std::string> value;  // none: removed
   };
   const std::vector<Change>& changes() const noexcept { return changes_; }
+  std::vector<Change> take() && noexcept { return std::move(changes_); }
 
  private:
   std::vector<Change> changes_;

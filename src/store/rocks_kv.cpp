@@ -8,15 +8,20 @@
 #include <rocksdb/table.h>
 #include <rocksdb/write_batch.h>
 
+#include <random>
+
 #include "runtime/guarded.h"
 #include "runtime/pool.h"
 #include "runtime/semaphore.h"
 #include "runtime/wait.h"
+#include "store/recent_changes.h"
 
 namespace cairn::store {
 namespace {
 
 constexpr unsigned database_rank = 23;
+constexpr unsigned recent_rank = 24;
+constexpr std::uint64_t recent_share = 4;  // of a memtable, what is handed to RocksDB at once
 
 rocksdb::Slice slice(std::string_view text) noexcept { return {text.data(), text.size()}; }
 
@@ -89,19 +94,16 @@ rocksdb::Options database_options(const RocksOptions& wanted, const Caches& cach
   return options;
 }
 
-rocksdb::WriteOptions write_options(bool may_wait) {
-  rocksdb::WriteOptions options;
-  options.disableWAL = true;
-  options.no_slowdown = !may_wait;
-  return options;
-}
-
 // The open database, and who is inside it. A job whose waiter left may still be running when the map is
 // closed: closing waits for it, and one that comes later finds the door shut.
 class Database {
  public:
-  Database(std::unique_ptr<rocksdb::DB> db, Caches caches)
-      : here_(db.get()), caches_(std::move(caches)), state_(std::move(db)) {}
+  Database(std::unique_ptr<rocksdb::DB> db, Caches caches, std::uint64_t recent_bytes)
+      : here_(db.get()),
+        caches_(std::move(caches)),
+        recent_bytes_(recent_bytes),
+        state_(std::move(db)),
+        recent_(std::random_device()()) {}
 
   // For what never waits, on a shard. Precondition: not closed.
   rocksdb::DB& here() const noexcept { return *here_; }
@@ -119,9 +121,66 @@ class Database {
     left_.notify_all();
     return outcome;
   }
-  // On a pool thread. Lets go of the files whatever the outcome.
+  // --- what RocksDB does not have yet. On a shard:
+  // The error of the engine when it refused what came before.
+  Result<> add(KvBatch batch) {
+    return recent_.with([&](Recent& recent) -> Result<> {
+      if (!recent.handed_over) return recent.handed_over;
+      recent.changes.add(std::move(batch));
+      return {};
+    });
+  }
+  std::optional<RecentChanges::Value> find_recent(std::string_view key) const {
+    return recent_.with([&](const Recent& recent) { return recent.changes.find(key); });
+  }
+  bool is_due() const { return open_bytes() >= recent_bytes_; }
+  // The engine does not keep up.
+  bool is_full() const { return open_bytes() >= 2 * recent_bytes_; }
+
+  // --- on a pool thread:
+  // What was written so far goes to RocksDB, all in one batch: there is no moment at which a crash could keep
+  // a part of it.
+  Result<> hand_over(rocksdb::DB& db) {
+    const auto table = recent_.wait(
+        handed_, [](const Recent& recent) { return !recent.handing; },
+        [](Recent& recent) {
+          auto closed = recent.changes.begin();
+          recent.handing = closed != nullptr;
+          return closed;
+        });
+    if (table == nullptr) return {};
+    rocksdb::WriteBatch batch;
+    Result<> done;
+    for (const auto* change : in_order(*table)) {
+      const auto& [key, value] = *change;
+      done = result_of(value ? batch.Put(slice(key), slice(*value)) : batch.Delete(slice(key)), "write map");
+      if (!done) break;
+    }
+    rocksdb::WriteOptions options;
+    options.disableWAL = true;
+    if (done) done = result_of(db.Write(options, &batch), "write map");
+    recent_.with([&](Recent& recent) {
+      recent.handing = false;
+      recent.handed_over = done;
+      if (!done) return;
+      recent.changes.end();
+      ++recent.rounds;
+    });
+    handed_.notify_all();
+    return done;
+  }
+  Result<> flush(rocksdb::DB& db) {
+    TRY_VOID(hand_over(db));  // what was closed and not taken
+    TRY_VOID(hand_over(db));
+    rocksdb::FlushOptions options;
+    options.allow_write_stall = true;  // a flush must not wait for its turn
+    return result_of(db.Flush(options), "flush map");
+  }
+  Result<std::vector<KvPair>> scan(rocksdb::DB& db, std::string_view from, std::string_view until,
+                                   std::size_t limit) const;
+  // Lets go of the files whatever the outcome.
   Result<> close() {
-    Result<> flushed = use([](rocksdb::DB& db) { return flush(db); });
+    Result<> flushed = use([this](rocksdb::DB& db) { return flush(db); });
     std::unique_ptr<rocksdb::DB> db;
     state_.wait(
         left_, [](const State& state) { return state.users == 0; },
@@ -130,17 +189,13 @@ class Database {
     Result<> closed = result_of(db->Close(), "close map");
     return flushed ? closed : flushed;
   }
-  static Result<> flush(rocksdb::DB& db) {
-    rocksdb::FlushOptions options;
-    options.allow_write_stall = true;  // a writer goes to the pool then; a flush must not wait for its turn
-    return result_of(db.Flush(options), "flush map");
-  }
   std::uint64_t memory() const noexcept {
+    const std::uint64_t recent = recent_.with([](const Recent& now) { return now.changes.bytes(); });
     return state_.with([&](const State& state) -> std::uint64_t {
       std::uint64_t tables = 0;
       if (state.db == nullptr) return 0;
       (void)state.db->GetIntProperty(rocksdb::DB::Properties::kSizeAllMemTables, &tables);
-      return tables + caches_.blocks->GetUsage() + caches_.rows->GetUsage();
+      return recent + tables + caches_.blocks->GetUsage() + caches_.rows->GetUsage();
     });
   }
 
@@ -150,10 +205,24 @@ class Database {
     std::unique_ptr<rocksdb::DB> db;  // none: closed
     std::size_t users = 0;
   };
+  struct Recent {
+    explicit Recent(std::uint64_t seed) : changes(seed) {}
+    RecentChanges changes;
+    bool handing = false;  // to the engine, on some thread
+    Result<> handed_over;  // how the last time went
+    std::uint64_t rounds = 0;
+  };
+  std::uint64_t open_bytes() const {
+    return recent_.with([](const Recent& recent) { return recent.changes.open_bytes(); });
+  }
+
   rocksdb::DB* here_;
   Caches caches_;
+  std::uint64_t recent_bytes_;
   Guarded<State, database_rank> state_;
   Condition left_;
+  Guarded<Recent, recent_rank> recent_;
+  Condition handed_;
 };
 using SharedDatabase = std::shared_ptr<Database>;
 
@@ -167,17 +236,39 @@ Result<std::optional<std::string>> get_from(rocksdb::DB& db, std::string_view ke
   return std::optional<std::string>(std::in_place, value.data(), value.size());
 }
 
-Result<std::vector<KvPair>> scan_from(rocksdb::DB& db, std::string_view from, std::string_view until,
-                                      std::size_t limit) {
+// What is recent goes over what RocksDB has. Both are seen as of one moment: when something was handed over
+// in between, once more.
+Result<std::vector<KvPair>> Database::scan(rocksdb::DB& db, std::string_view from, std::string_view until,
+                                           std::size_t limit) const {
   std::vector<KvPair> out;
   if (from >= until) return out;
   const rocksdb::Slice end = slice(until);
   rocksdb::ReadOptions options;
   options.iterate_upper_bound = &end;
   options.fill_cache = false;  // one long list would push out what every request looks for
-  const std::unique_ptr<rocksdb::Iterator> at(db.NewIterator(options));
-  for (at->Seek(slice(from)); at->Valid() && out.size() < limit; at->Next())
-    out.push_back({at->key().ToString(), at->value().ToString()});
+  std::map<std::string, RecentChanges::Value> recent;
+  std::unique_ptr<rocksdb::Iterator> at;
+  const auto rounds = [this] { return recent_.with([](const Recent& now) { return now.rounds; }); };
+  std::uint64_t round = 0;
+  do {
+    round = recent_.with([&](const Recent& now) {
+      recent = now.changes.range(from, until);
+      return now.rounds;
+    });
+    at.reset(db.NewIterator(options));
+  } while (rounds() != round);
+  auto newer = recent.begin();
+  at->Seek(slice(from));
+  while (out.size() < limit && (at->Valid() || newer != recent.end())) {
+    const int order = !at->Valid() ? 1 : newer == recent.end() ? -1 : at->key().compare(slice(newer->first));
+    if (order >= 0) {
+      if (newer->second) out.push_back({newer->first, *newer->second});
+      ++newer;
+    } else {
+      out.push_back({at->key().ToString(), at->value().ToString()});
+    }
+    if (order <= 0) at->Next();
+  }
   TRY_VOID(result_of(at->status(), "scan map"));
   return out;
 }
@@ -186,8 +277,16 @@ class RocksPort final : public Kv {
  public:
   RocksPort(SharedDatabase database, Shard& shard, Pool& pool) noexcept
       : database_(std::move(database)), pool_(pool), turn_(shard, 1) {}
+  ~RocksPort() override {
+    if (handing_over_ == nullptr) return;
+    if (pool_.try_withdraw(Lane::cpu, *handing_over_))
+      delete handing_over_;
+    else
+      handing_over_->port = nullptr;
+  }
 
   Result<std::optional<std::string>> try_get(std::string_view key) override {
+    if (auto recent = database_->find_recent(key)) return std::move(*recent);
     return get_from(database_->here(), key, rocksdb::kBlockCacheTier);
   }
 
@@ -201,43 +300,58 @@ class RocksPort final : public Kv {
 
   Task<Result<std::vector<KvPair>>> scan(Call call, std::string from, std::string until,
                                          std::size_t limit) override {
-    return run(pool_, call, Lane::read,
-               [database = database_, from = std::move(from), until = std::move(until), limit] {
-                 return database->use([&](rocksdb::DB& db) { return scan_from(db, from, until, limit); });
-               });
+    return run(
+        pool_, call, Lane::read,
+        [database = database_, from = std::move(from), until = std::move(until), limit] {
+          return database->use([&](rocksdb::DB& db) { return database->scan(db, from, until, limit); });
+        });
   }
 
-  // One write of a port at a time, and one that went to the pool is waited for to its end: otherwise a later
-  // batch could be overtaken by an earlier one (K-1).
   Task<Result<>> write(Call call, KvBatch batch) override {
-    CO_TRY(const Permit turn, co_await turn_.acquire(call));
-    auto changes = std::make_shared<rocksdb::WriteBatch>();
-    for (const KvBatch::Change& change : batch.changes())
-      CO_TRY_VOID(result_of(change.value ? changes->Put(slice(change.key), slice(*change.value))
-                                         : changes->Delete(slice(change.key)),
-                            "write map"));
-    const rocksdb::Status status = database_->here().Write(write_options(false), changes.get());
-    if (!status.IsIncomplete()) co_return result_of(status, "write map");
-    while (true) {
-      auto written =
-          co_await run(pool_, call.unbounded(), Lane::commit, [database = database_, changes]() -> Result<> {
-            return database->use([&](rocksdb::DB& db) {
-              return result_of(db.Write(write_options(true), changes.get()), "write map");
-            });
-          });
-      if (written || written.error().code != ErrorCode::busy) co_return written;
-      CO_TRY_VOID(co_await sleep_for(call, Duration::millis(1)));  // the lane is full
+    CO_TRY(const Permit turn, co_await turn_.acquire(call));  // K-1
+    while (database_->is_full()) {
+      start_handing_over();
+      CO_TRY_VOID(co_await sleep_for(call, Duration::millis(1)));
     }
+    CO_TRY_VOID(database_->add(std::move(batch)));
+    if (database_->is_due()) start_handing_over();
+    co_return Result<>{};
   }
 
   Task<Result<>> flush(Call call) override {
-    return run(pool_, call, Lane::commit, [database = database_] { return database->use(&Database::flush); });
+    return run(pool_, call, Lane::commit, [database = database_] {
+      return database->use([&](rocksdb::DB& db) { return database->flush(db); });
+    });
   }
 
  private:
+  // Nobody waits for it: the next write is told if it failed.
+  class HandOver final : public PoolJob {
+   public:
+    HandOver(RocksPort& of, Pool& pool) noexcept : PoolJob(pool), port(&of), database_(of.database_) {}
+    void work() noexcept override {
+      (void)database_->use([this](rocksdb::DB& db) { return database_->hand_over(db); });
+    }
+    void completed() noexcept override {
+      if (port != nullptr) port->handing_over_ = nullptr;
+      delete this;
+    }
+    RocksPort* port;  // none: it is gone
+
+   private:
+    SharedDatabase database_;
+  };
+  // When the lane is full, the next write asks again.
+  void start_handing_over() {
+    if (handing_over_ != nullptr) return;
+    auto job = std::make_unique<HandOver>(*this, pool_);
+    if (pool_.try_submit(Lane::cpu, *job)) handing_over_ = job.release();
+  }
+
   SharedDatabase database_;
   Pool& pool_;
   Semaphore turn_;
+  HandOver* handing_over_ = nullptr;  // deletes itself
 };
 
 class RocksEngine final : public KvEngine {
@@ -264,8 +378,8 @@ Result<std::shared_ptr<KvEngine>> open_database(const RocksOptions& wanted, cons
   if (status.IsInvalidArgument() || status.IsNotSupported() || status.IsNotFound())
     return fail(ErrorCode::integrity, "open map");
   if (!status.ok()) return fail(error_of(status, "open map"));
-  return std::make_shared<RocksEngine>(
-      std::make_shared<Database>(std::unique_ptr<rocksdb::DB>(opened), std::move(caches)));
+  return std::make_shared<RocksEngine>(std::make_shared<Database>(
+      std::unique_ptr<rocksdb::DB>(opened), std::move(caches), wanted.write_buffer_bytes / recent_share));
 }
 
 }  // namespace

@@ -2,7 +2,8 @@
 // that. A flush makes the memtables durable whole and in order, so K-1 and K-2 are RocksDB's own order of
 // batches; what was not flushed is gone after a crash and comes again from the log.
 //
-// A write goes into the memtable on the shard; only when RocksDB would make it wait it goes through the pool.
+// A write goes into a table of recent changes on the shard; when that is large enough it is handed over to
+// RocksDB in one batch, on the pool. Until then reads find it in the table.
 // Damage is found by checksums of every block that is read: `integrity`.
 #pragma once
 
