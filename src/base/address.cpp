@@ -8,6 +8,11 @@ std::optional<Address> parse_address(std::string_view text) noexcept {
   return address;
 }
 
-std::string format_address(const Address& address) { return "b3:" + format_hex(address.bytes); }
+std::string format_address(const Address& address) {
+  std::string text("b3:");
+  text.resize(text.size() + 2 * address.bytes.size());
+  format_hex_to(address.bytes, text.data() + 3);
+  return text;
+}
 
 }  // namespace cairn

@@ -73,12 +73,12 @@ KvBatch Indexer::take(const LogPoint& point) {
   batch.reserve(overlay_.size() + touched_.size() + 3);
   while (!overlay_.empty()) {
     auto change = overlay_.extract(overlay_.begin());
-    if (change.mapped())
-      batch.put(std::move(change.key()), std::move(*change.mapped()));
+    if (!change.mapped().changed) continue;
+    if (change.mapped().value)
+      batch.put(std::move(change.key()), std::move(*change.mapped().value));
     else
       batch.remove(std::move(change.key()));
   }
-  looked_up_.clear();
   for (const std::uint32_t segment : touched_) {
     const auto found = live_.find(segment);
     if (found == live_.end()) {
@@ -104,8 +104,7 @@ KvBatch Indexer::take(const LogPoint& point) {
 }
 
 Task<Result<std::optional<std::string>>> Indexer::value(Call call, std::string key) {
-  if (auto found = overlay_.find(key); found != overlay_.end()) co_return found->second;
-  if (auto found = looked_up_.find(key); found != looked_up_.end()) co_return found->second;
+  if (auto found = overlay_.find(key); found != overlay_.end()) co_return found->second.value;
   auto quick = kv_.try_get(key);
   if (quick || quick.error().code != ErrorCode::busy) co_return quick;
   co_return co_await kv_.get(call, std::move(key));
@@ -117,7 +116,7 @@ Task<Result<std::optional<ObjectEntry>>> Indexer::object(Call call, Address addr
 Task<Result<std::optional<ObjectEntry>>> Indexer::object_to_change(Call call, Address address) {
   std::string key = object_key(address);
   auto found = co_await value(call, key);
-  if (found) looked_up_.insert_or_assign(std::move(key), *found);
+  if (found) overlay_.try_emplace(std::move(key), *found, false);
   co_return decoded<ObjectEntry>(std::move(found));
 }
 Task<Result<std::optional<PartEntry>>> Indexer::part(Call call, Ulid token, std::uint32_t index) {
@@ -140,7 +139,7 @@ Task<Result<std::vector<Indexer::NumberedPart>>> Indexer::parts(Call call, Ulid 
   for (KvPair& pair : found) merged[pair.key] = std::move(pair.value);
   const std::string seen = found.size() < limit ? until : found.back().key + '\0';
   for (auto each = overlay_.lower_bound(from); each != overlay_.end() && each->first < seen; ++each)
-    merged[each->first] = each->second;
+    merged[each->first] = each->second.value;
   std::vector<NumberedPart> parts;
   for (const auto& [key, text] : merged) {
     if (!text) continue;

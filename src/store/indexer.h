@@ -39,10 +39,7 @@ class Indexer {
   Task<Result<>> apply(Call call, RecordHeader header, Position at, std::string meta);
   // Everything since the last take, with the point that it stands for.
   KvBatch take(const LogPoint& point);
-  void forget() noexcept {
-    overlay_.clear();
-    looked_up_.clear();
-  }
+  void forget() noexcept { overlay_.clear(); }
   std::size_t changes() const noexcept { return overlay_.size(); }
   // Addresses whose bytes are no longer served, since the last call.
   std::vector<Address> take_gone() { return std::exchange(gone_, {}); }
@@ -84,7 +81,7 @@ class Indexer {
   Task<Result<std::optional<std::string>>> value(Call call, std::string key);
   void change(std::string key, std::optional<std::string> value) {
     if (key.front() == tombstone_prefix) has_tombstones_ = true;
-    overlay_.insert_or_assign(std::move(key), std::move(value));
+    overlay_.insert_or_assign(std::move(key), Known{std::move(value), true});
   }
   void count(const Place& place, bool alive);
 
@@ -107,8 +104,11 @@ class Indexer {
   Task<Result<>> drop_orphans(Call call);
 
   Kv& kv_;
-  std::map<std::string, std::optional<std::string>> overlay_;
-  std::map<std::string, std::optional<std::string>> looked_up_;
+  struct Known {
+    std::optional<std::string> value;
+    bool changed = false;  // else only looked up
+  };
+  std::map<std::string, Known> overlay_;
   std::map<std::uint32_t, std::int64_t> live_;
   std::set<std::uint32_t> touched_;
   Totals totals_;

@@ -27,8 +27,10 @@ Record control(RecordKind kind, const T& content, bool reserve) {
   return record;
 }
 
-std::string key_of(const Address& address) { return object_key(address); }
-std::string key_of(const Ulid& token) { return upload_key(token); }
+// What a change is about: an object or an upload.
+using Subject = std::pair<Address, Ulid>;
+Subject subject_of(const Address& address) { return {address, {}}; }
+Subject subject_of(const Ulid& token) { return {{}, token}; }
 
 }  // namespace
 
@@ -39,7 +41,7 @@ struct ObjectHome::Group {
   std::vector<Record> records;
   std::vector<std::pair<std::uint32_t, std::vector<Address>>> gone;  // segments
   std::vector<Ulid> forgotten;
-  std::map<std::string, Touch> touched;
+  std::map<Subject, Touch> touched;
   std::size_t bytes = 0;
   std::size_t bytes_max = group_bytes_max;
   std::uint64_t begun = 0;  // uploads
@@ -51,8 +53,8 @@ struct ObjectHome::Group {
            members.size() >= group_records_max;
   }
   // Whether something else of this group has to do with the same thing. Marks it if not.
-  bool is_taken(const std::string& key, Touch how) {
-    const auto [at, fresh] = touched.emplace(key, how);
+  bool is_taken(const Subject& subject, Touch how) {
+    const auto [at, fresh] = touched.emplace(subject, how);
     return !fresh && (how == Touch::alone || at->second != how);
   }
   void add(Record record) {
@@ -384,8 +386,8 @@ Task<Result<ObjectHome::Planned>> ObjectHome::plan_put(Call call, Mutation& muta
   std::uint64_t size = 0;
   for (const HeapBytes& block : mutation.record.data) size += block.size();
   mutation.result = Outcome{.address = address, .size = size, .existed = false, .token = {}, .expires = {}};
-  std::string key = key_of(address);
-  if (const auto taken = group.touched.find(key); taken != group.touched.end()) {
+  const Subject subject = subject_of(address);
+  if (const auto taken = group.touched.find(subject); taken != group.touched.end()) {
     if (taken->second != Group::Touch::put) co_return Planned::deferred;
     mutation.result->existed = true;
     co_return Planned::joined;  // one copy, answered together
@@ -403,7 +405,7 @@ Task<Result<ObjectHome::Planned>> ObjectHome::plan_put(Call call, Mutation& muta
     record.pinned = true;
     mutation.record.meta = encode(record);
   }
-  group.touched.emplace(std::move(key), Group::Touch::put);
+  group.touched.emplace(subject, Group::Touch::put);
   group.add(std::move(mutation.record));
   co_return Planned::joined;
 }
@@ -411,7 +413,7 @@ Task<Result<ObjectHome::Planned>> ObjectHome::plan_put(Call call, Mutation& muta
 // NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the committer waits for it
 Task<Result<ObjectHome::Planned>> ObjectHome::plan_part(Call call, Mutation& mutation, Group& group) {
   const Ulid token = mutation.part.token;
-  if (group.is_taken(key_of(token), Group::Touch::part)) co_return Planned::deferred;
+  if (group.is_taken(subject_of(token), Group::Touch::part)) co_return Planned::deferred;
   CO_TRY(const auto began, co_await indexer_->upload(call, token));
   if (!began || began->committed || began->expires <= machine_.shard.wall())
     co_return fail(ErrorCode::not_found, "no such upload", Side::client);
@@ -490,7 +492,7 @@ Task<Result<ObjectHome::Planned>> ObjectHome::plan_commit(Call call, Mutation& m
 // NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the committer waits for it
 Task<Result<ObjectHome::Planned>> ObjectHome::plan_abort(Call call, Mutation& mutation, Group& group) {
   const Ulid token = mutation.token;
-  if (group.is_taken(key_of(token), Group::Touch::alone)) co_return Planned::deferred;
+  if (group.is_taken(subject_of(token), Group::Touch::alone)) co_return Planned::deferred;
   if (mutation.kind == Mutation::Kind::begin) {
     if (indexer_->totals().uploads + group.begun >= store_.options_.uploads_max)
       co_return fail(ErrorCode::busy, "too many open uploads");
@@ -520,7 +522,7 @@ Task<Result<ObjectHome::Planned>> ObjectHome::plan_abort(Call call, Mutation& mu
 // NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the committer waits for it
 Task<Result<ObjectHome::Planned>> ObjectHome::plan_remove(Call call, Mutation& mutation, Group& group) {
   const Address address = *mutation.address;
-  if (group.is_taken(key_of(address), Group::Touch::alone)) co_return Planned::deferred;
+  if (group.is_taken(subject_of(address), Group::Touch::alone)) co_return Planned::deferred;
   CO_TRY(const auto now, co_await indexer_->object(call, address));
   if (!now) co_return fail(ErrorCode::not_found, "no such object", Side::client);
   if (now->pinned) co_return fail(ErrorCode::pinned, "the object is pinned", Side::client);
@@ -533,7 +535,7 @@ Task<Result<ObjectHome::Planned>> ObjectHome::plan_remove(Call call, Mutation& m
 // NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the committer waits for it
 Task<Result<ObjectHome::Planned>> ObjectHome::plan_pin(Call call, Mutation& mutation, Group& group) {
   const Address address = *mutation.address;
-  if (group.is_taken(key_of(address), Group::Touch::alone)) co_return Planned::deferred;
+  if (group.is_taken(subject_of(address), Group::Touch::alone)) co_return Planned::deferred;
   CO_TRY(const auto now, co_await indexer_->object(call, address));
   if (!now) co_return fail(ErrorCode::not_found, "no such object", Side::client);
   mutation.result =
@@ -546,7 +548,7 @@ Task<Result<ObjectHome::Planned>> ObjectHome::plan_pin(Call call, Mutation& muta
 // NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the committer waits for it
 Task<Result<ObjectHome::Planned>> ObjectHome::plan_quarantine(Call call, Mutation& mutation, Group& group) {
   const Address address = *mutation.address;
-  if (group.is_taken(key_of(address), Group::Touch::alone)) co_return Planned::deferred;
+  if (group.is_taken(subject_of(address), Group::Touch::alone)) co_return Planned::deferred;
   CO_TRY(const auto now, co_await indexer_->object(call, address));
   mutation.result = Outcome{.address = address, .size = 0, .existed = true, .token = {}, .expires = {}};
   if (!now || now->origin != mutation.origin || now->quarantine_origin != 0) co_return Planned::answered;

@@ -43,14 +43,18 @@ SetPort::SetPort(StoreSet& set, io::Machine& machine) {
   for (std::size_t i = 0; i < set.size(); ++i) ports_.push_back(set.at(i).make_port(machine));
 }
 
-std::vector<StorePort*> SetPort::by_preference(std::uint64_t key) const {
-  std::vector<std::pair<std::uint64_t, StorePort*>> scored;
-  for (const auto& port : ports_)
-    scored.emplace_back(mixed(key ^ number_of(port->store().options().directory)), port.get());
-  std::sort(scored.begin(), scored.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
-  std::vector<StorePort*> out;
-  for (const auto& [score, port] : scored) out.push_back(port);
-  return out;
+template <class F>
+StorePort* SetPort::preferred(std::uint64_t key, F suits) const {
+  StorePort* best = nullptr;
+  std::uint64_t best_score = 0;
+  for (const auto& port : ports_) {
+    if (!suits(port->store())) continue;
+    const std::uint64_t score = mixed(key ^ number_of(port->store().options().directory));
+    if (best != nullptr && score <= best_score) continue;
+    best = port.get();
+    best_score = score;
+  }
+  return best;
 }
 
 Task<Result<SetPort::Found>> SetPort::find(Call call, Address address) {
@@ -105,13 +109,11 @@ Task<Result<StorePort*>> SetPort::for_put(Call call, Address address) {
 }
 
 Result<StorePort*> SetPort::for_upload(std::uint64_t random) {
-  const std::vector<StorePort*> order = by_preference(random);
-  for (StorePort* port : order)
-    if (port->store().writable()) return port;
+  StorePort* port = preferred(random, [](ObjectStore& store) { return store.writable(); });
   // Full is said by whoever tries: room may be there again.
-  for (StorePort* port : order)
-    if (!port->store().status().fenced) return port;
-  return fail(ErrorCode::degraded, "writes are fenced until the next start");
+  if (port == nullptr) port = preferred(random, [](ObjectStore& store) { return !store.status().fenced; });
+  if (port == nullptr) return fail(ErrorCode::degraded, "writes are fenced until the next start");
+  return port;
 }
 
 Task<Result<SetPort::FoundUpload>> SetPort::find_upload(Call call, Ulid token) {

@@ -58,7 +58,8 @@ class SetPort {
                                          std::size_t limit);
 
  private:
-  std::vector<StorePort*> by_preference(std::uint64_t key) const;
+  template <class F>
+  StorePort* preferred(std::uint64_t key, F suits) const;
 
   std::vector<std::unique_ptr<StorePort>> ports_;
 };

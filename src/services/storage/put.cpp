@@ -136,8 +136,10 @@ void StorageShard::answer_stored(Exchange& exchange, const store::Outcome& outco
   http::Response& response = exchange.response;
   const std::string address = format_address(outcome.address);
   response.status = outcome.existed ? 200 : 201;
-  response.add_field("Location", "/o/" + address);
-  response.add_field("ETag", '"' + address + '"');
+  std::string value;
+  value.reserve(address.size() + 3);
+  response.add_field("Location", value.append("/o/").append(address));
+  response.add_field("ETag", value.assign(1, '"').append(address).append(1, '"'));
   codec::JsonWriter json(response.text);
   json.begin_object().field("address", address).field("size", outcome.size).end_object().finish();
   response.answer_text("application/json");
