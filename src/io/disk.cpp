@@ -4,12 +4,14 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
+#include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <optional>
 
 namespace cairn::io {
 namespace {
@@ -34,14 +36,19 @@ std::unexpected<Error> failed(const char* context) noexcept { return fail(error_
 // Owned by the File and by every operation still running on it: a descriptor is not closed under one.
 class Descriptor {
  public:
-  explicit Descriptor(int number) noexcept : number_(number) {}
-  ~Descriptor() { ::close(number_); }
+  explicit Descriptor(int number, int direct = -1) noexcept : number_(number), direct_(direct) {}
+  ~Descriptor() {
+    ::close(number_);
+    if (direct_ >= 0) ::close(direct_);
+  }
   Descriptor(const Descriptor&) = delete;
   Descriptor& operator=(const Descriptor&) = delete;
   int number() const noexcept { return number_; }
+  int direct() const noexcept { return direct_; }  // -1: none
 
  private:
   int number_;
+  int direct_;
 };
 using SharedDescriptor = std::shared_ptr<Descriptor>;
 
@@ -85,6 +92,57 @@ Result<std::size_t> read_region(int descriptor, std::uint64_t offset, MutableByt
   return done;
 }
 
+// The whole sectors around the range past the page cache, as far as that goes; what is left, through it. A
+// file without a descriptor for the former (-1), or one that refuses, is read as any other.
+Result<std::size_t> read_around(int direct, int buffered, std::uint64_t offset, std::size_t count,
+                                MutableByteView into) {
+  constexpr std::size_t sector = File::direct_alignment;
+  const std::size_t skip = offset % sector, end = skip + count;
+  const std::size_t whole = (end + sector - 1) / sector * sector;
+  CHECK(whole <= into.size() && reinterpret_cast<std::uintptr_t>(into.data()) % sector == 0);
+  const std::uint64_t base = offset - skip;
+  std::size_t done = 0;
+  while (direct >= 0 && done < end && done % sector == 0) {
+    const ssize_t got = pread(direct, into.data() + done, whole - done, static_cast<off_t>(base + done));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0 && errno != EINVAL) return failed("read");
+    if (got <= 0) break;
+    done += static_cast<std::size_t>(got);
+  }
+  if (done >= end) return count;
+  done = std::max(done, skip);
+  TRY(const std::size_t rest, read_region(buffered, base + done, into.subspan(done, end - done)));
+  return done + rest - skip;
+}
+
+// Linux 6.5 and later. Nothing: it cannot be known.
+std::optional<std::uint64_t> pages_in_cache(int descriptor, std::uint64_t offset,
+                                            std::size_t count) noexcept {
+  constexpr long cachestat_call = 451;  // the same number on every architecture; not in the headers yet
+  struct Range {
+    std::uint64_t offset, length;
+  } range{offset, count};
+  struct Pages {
+    std::uint64_t cached, dirty, writeback, evicted, recently_evicted;
+  } pages{};
+  if (syscall(cachestat_call, descriptor, &range, &pages, 0U) != 0) return std::nullopt;
+  return pages.cached;
+}
+
+// A second descriptor of the same file, past the page cache. -1 where that cannot be had, or where nobody can
+// tell what is in the page cache: asking by reading would begin to fill it.
+int open_direct(int descriptor, const std::string& path) noexcept {
+  if (!pages_in_cache(descriptor, 0, 1)) return -1;
+  const int direct = ::open(path.c_str(), O_RDONLY | O_DIRECT | O_CLOEXEC | O_NONBLOCK);
+  if (direct < 0) return -1;
+  struct stat first{}, second{};
+  if (fstat(descriptor, &first) == 0 && fstat(direct, &second) == 0 && first.st_dev == second.st_dev &&
+      first.st_ino == second.st_ino)
+    return direct;
+  ::close(direct);  // the name is another file's by now
+  return -1;
+}
+
 Result<> write_vector(int descriptor, std::uint64_t offset, const std::vector<HeapBytes>& blocks) {
   constexpr std::size_t at_once = 64;
   std::size_t first = 0, skip = 0;  // the first block not wholly written, and how much of it is
@@ -115,8 +173,8 @@ Result<> write_vector(int descriptor, std::uint64_t offset, const std::vector<He
 
 class KernelFile final : public File {
  public:
-  KernelFile(Pool& pool, int descriptor)
-      : pool_(pool), descriptor_(std::make_shared<Descriptor>(descriptor)) {}
+  KernelFile(Pool& pool, int descriptor, int direct)
+      : pool_(pool), descriptor_(std::make_shared<Descriptor>(descriptor, direct)) {}
 
   Result<std::size_t> try_read(std::uint64_t offset, std::size_t count, Buffer& into) noexcept override {
     const MutableByteView room = into.room();
@@ -151,6 +209,18 @@ class KernelFile final : public File {
     return run(pool_, call, Lane::read, [file = descriptor_, offset, region = std::move(into)] {
       return read_region(file->number(), offset, region.bytes);
     });
+  }
+  Task<Result<std::size_t>> read_direct(Call call, std::uint64_t offset, std::size_t count,
+                                        Region into) override {
+    return run(pool_, call, Lane::read, [file = descriptor_, offset, count, region = std::move(into)] {
+      return read_around(file->direct(), file->number(), offset, count, region.bytes);
+    });
+  }
+  bool is_resident(std::uint64_t offset, std::size_t count) noexcept override {
+    if (descriptor_->direct() < 0 || count == 0) return true;
+    const auto page = static_cast<std::uint64_t>(getpagesize());
+    const auto cached = pages_in_cache(descriptor(), offset, count);
+    return !cached || *cached >= (offset + count - 1) / page - offset / page + 1;
   }
   Task<Result<>> write_blocks(Call call, std::uint64_t offset, std::vector<HeapBytes> blocks,
                               Sync sync) override {
@@ -215,6 +285,7 @@ class KernelFile final : public File {
 int flags_of(OpenMode mode) noexcept {
   switch (mode) {
     case OpenMode::read:
+    case OpenMode::read_direct:
       return O_RDONLY;
     case OpenMode::write:
       return O_RDWR;
@@ -245,7 +316,9 @@ Task<Result<std::unique_ptr<File>>> KernelDisk::open(Call call, std::string path
                                        ::close(descriptor);
                                        return fail(ErrorCode::not_found, "not a file");
                                      }
-                                     return std::make_unique<KernelFile>(pool_, descriptor);
+                                     const int direct =
+                                         mode == OpenMode::read_direct ? open_direct(descriptor, path) : -1;
+                                     return std::make_unique<KernelFile>(pool_, descriptor, direct);
                                    }));
   co_return std::move(opened);
 }

@@ -5,10 +5,14 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/vfs.h>
+#include <unistd.h>
 
 #include <fstream>
 #include <string>
 
+#include "io/read_block.h"
 #include "io/real_loop.h"
 
 namespace cairn::io {
@@ -41,6 +45,27 @@ class DiskTest : public testing::Test {
     auto got = real.run(file.read(real.call(), offset, count, real.loop.slab().take(4000)));
     return got ? std::string(as_text(got->bytes())) : std::string(name_of(got.error().code));
   }
+  // Bytes of a range that was read past the page cache, found where they must be.
+  std::string read_direct(File& file, std::uint64_t offset, std::size_t count) {
+    auto block = std::make_shared<ReadBlock>(blocks.try_take());
+    std::ranges::fill(block->bytes(), std::byte{'?'});
+    auto got = real.run(file.read_direct(real.call(), offset, count, {block->bytes(), block}));
+    if (!got) return std::string(name_of(got.error().code));
+    return std::string(as_text(block->bytes().subspan(offset % File::direct_alignment, *got)));
+  }
+  // Writes what is dirty and drops the rest of it from the page cache. False: that does not work here.
+  bool cool(std::string_view name) {
+    struct statfs is{};
+    constexpr decltype(is.f_type) tmpfs = 0x01021994;
+    const int descriptor = ::open(directory.at(name).c_str(), O_RDONLY);
+    std::array<std::uint64_t, 2> range{0, 1};
+    std::array<std::uint64_t, 5> pages{};
+    const bool works = ::fstatfs(descriptor, &is) == 0 && is.f_type != tmpfs && ::fsync(descriptor) == 0 &&
+                       ::posix_fadvise(descriptor, 0, 0, POSIX_FADV_DONTNEED) == 0 &&
+                       ::syscall(451, descriptor, range.data(), pages.data(), 0U) == 0;
+    ::close(descriptor);
+    return works;
+  }
   unsigned mode_of(std::string_view name) const {
     struct stat is{};
     EXPECT_EQ(::stat(directory.at(name).c_str(), &is), 0);
@@ -49,6 +74,7 @@ class DiskTest : public testing::Test {
 
   TemporaryDirectory directory;
   RealLoop real;
+  ReadBlocks blocks{8 * File::direct_alignment, 4};
 };
 
 TEST_F(DiskTest, what_was_written_is_read) {
@@ -208,6 +234,83 @@ TEST_F(DiskTest, an_operation_outlives_its_waiter_and_its_file) {
   EXPECT_TRUE(real.turn_until([&] { return real.pool.jobs() == 0; }));
   EXPECT_EQ(real.pool.orphaned(), 0u);
   EXPECT_EQ(real.loop.slab().outstanding(), 0u);
+}
+
+TEST_F(DiskTest, a_direct_read_gives_the_range_wherever_it_begins_and_ends) {
+  constexpr std::uint64_t sector = File::direct_alignment;
+  std::string text(3 * sector + 100, '\0');
+  for (std::size_t i = 0; i < text.size(); ++i) text[i] = static_cast<char>('a' + (i * 7 + i / sector) % 26);
+  auto file = create("f");
+  for (std::size_t at = 0; at < text.size(); at += 2048)
+    ASSERT_TRUE(write(*file, at, std::string_view(text).substr(at, 2048)).has_value());
+  const std::uint64_t end = text.size();
+  for (const OpenMode mode : {OpenMode::read_direct, OpenMode::read}) {  // past the page cache, and without
+    (void)cool("f");
+    auto again = open("f", mode);
+    ASSERT_TRUE(again.has_value());
+    for (const std::uint64_t from :
+         {std::uint64_t{0}, std::uint64_t{1}, sector - 1, sector, sector + 1, 2 * sector, 3 * sector - 1,
+          3 * sector, 3 * sector + 99, end, end + 1, end + 2 * sector})
+      for (const std::size_t count : {std::size_t{0}, std::size_t{1}, std::size_t{100}, std::size_t{511},
+                                      std::size_t{sector}, std::size_t{sector + 1}, std::size_t{3 * sector}})
+        EXPECT_EQ(read_direct(**again, from, count), from < end ? text.substr(from, count) : "")
+            << from << " " << count;
+  }
+}
+
+TEST_F(DiskTest, what_was_written_but_not_synced_is_in_a_direct_read) {
+  auto file = create("f", std::string(4000, 'a'));
+  auto again = open("f", OpenMode::read_direct);
+  ASSERT_TRUE(write(*file, 10, "new").has_value());
+  EXPECT_EQ(read_direct(**again, 8, 7), "aanewaa");
+}
+
+TEST_F(DiskTest, a_file_system_without_direct_reads_is_read_as_any_other) {
+  std::ifstream in("/proc/version");
+  std::string text(std::istreambuf_iterator<char>(in), {});
+  ASSERT_FALSE(text.empty());
+  auto file = real.run(real.disk.open(real.call(), "/proc/version", OpenMode::read_direct));
+  ASSERT_TRUE(file.has_value());
+  EXPECT_TRUE((*file)->is_resident(0, 1)) << "nobody knows";
+  EXPECT_EQ(read_direct(**file, 0, 1000), text);
+  EXPECT_EQ(read_direct(**file, 3, 5), text.substr(3, 5));
+}
+
+TEST_F(DiskTest, neither_a_direct_read_nor_the_question_brings_anything_into_the_page_cache) {
+  auto file = create("f");
+  for (std::uint64_t at = 0; at < 20000; at += 4000)
+    ASSERT_TRUE(write(*file, at, std::string(4000, 'x')).has_value());
+  auto again = open("f", OpenMode::read_direct);
+  ASSERT_TRUE(again.has_value());
+  EXPECT_TRUE((*again)->is_resident(0, 20000));
+  if (!cool("f")) GTEST_SKIP() << "the page cache cannot be emptied or not be asked here";
+  if ((*again)->is_resident(0, 20000)) GTEST_SKIP() << "no direct reads here";
+  EXPECT_FALSE((*again)->is_resident(19999, 1));
+  EXPECT_EQ(read_direct(**again, 5000, 9000), std::string(9000, 'x'));
+  EXPECT_FALSE((*again)->is_resident(5000, 9000));
+  EXPECT_EQ(read(**again, 0, 4000), std::string(4000, 'x'));
+  EXPECT_TRUE((*again)->is_resident(0, 4000));
+}
+
+TEST_F(DiskTest, a_direct_read_keeps_its_memory_when_its_waiter_has_left) {
+  create("f", std::string(4000, 'x'));
+  auto file = open("f", OpenMode::read_direct);
+  ASSERT_TRUE(file.has_value());
+  for (int i = 0; i < 50; ++i) {
+    auto block = std::make_shared<ReadBlock>(blocks.try_take());
+    if (!*block) {
+      EXPECT_TRUE(real.turn_until([&] { return blocks.outstanding() == 0; }));
+      continue;
+    }
+    const Call soon = real.call().by(real.loop.shard().now() + Duration::nanos(1));
+    const MutableByteView into = block->bytes();
+    auto got = real.run((*file)->read_direct(soon, 10, 100, {into, std::move(block)}));
+    if (!got) EXPECT_EQ(got.error().code, ErrorCode::timeout);
+  }
+  file->reset();
+  EXPECT_TRUE(real.turn_until([&] { return real.pool.jobs() == 0; }));
+  EXPECT_EQ(real.pool.orphaned(), 0u);
+  EXPECT_EQ(blocks.outstanding(), 0u);
 }
 
 }  // namespace

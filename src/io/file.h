@@ -44,6 +44,19 @@ class File {
   virtual Result<std::size_t> try_read_into(std::uint64_t offset, MutableByteView into) noexcept = 0;
   // Short only at the end of the file. Cancel: partial — the operation ends by itself.
   virtual Task<Result<std::size_t>> read_into(Call call, std::uint64_t offset, Region into) = 0;
+  // For much that is read once: as read_into, but past the page cache where the file was opened for that and
+  // its file system can, so without its copies. The byte at `offset` lands at `offset % direct_alignment` of
+  // `into`, which begins at such an address and has room for the whole sectors around the range; bytes beside
+  // it may be anything. Short only at the end of the file. Cancel: partial — the operation ends by itself.
+  virtual Task<Result<std::size_t>> read_direct(Call call, std::uint64_t offset, std::size_t count,
+                                                Region into) {
+    const std::size_t at = offset % direct_alignment;
+    return read_into(call, offset, {into.bytes.subspan(at, count), std::move(into.owner)});
+  }
+  static constexpr std::size_t direct_alignment = 4096;
+  // Whether all of the range is in the page cache. Asking brings nothing there. True when nobody knows:
+  // try_read_into finds out.
+  virtual bool is_resident(std::uint64_t, std::size_t) noexcept { return true; }
   // All blocks, one after the other; with Sync::data as if followed by sync_data, in one step.
   // Cancel: partial — any part may have been written.
   virtual Task<Result<>> write_blocks(Call call, std::uint64_t offset, std::vector<HeapBytes> blocks,
@@ -59,7 +72,8 @@ class File {
   virtual int descriptor() const noexcept = 0;
 };
 
-enum class OpenMode { read, write, create_new };
+// read_direct: as read, for a file of which read_direct() will be asked.
+enum class OpenMode { read, read_direct, write, create_new };
 
 class Disk {
  public:

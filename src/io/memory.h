@@ -4,10 +4,18 @@
 // sendfile does not copy: until the peer has acknowledged it, a page that was sent is also in the socket, and
 // what is written to it by then is what the peer reads. Memory that may be on its way is therefore punched
 // out before it is written again: the socket keeps the old page, the arena gets a new one.
+//
+// Pages are small, or a block of them is one large page: the kernel then sends, fills and punches the block
+// in far fewer steps.
+//
+//   A large page is punched as a whole or not at all: punching a part of it would write zeros into the
+//         page where it is, so into what a socket has of it.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <memory>
+#include <vector>
 
 #include "base/result.h"
 #include "io/file.h"
@@ -23,10 +31,36 @@ class Arena {
   // The same bytes, to read and to send only.
   virtual File& file() noexcept = 0;
   // The range reads as zeros and holds no memory until it is written again; bytes already handed to a socket
-  // stay as they were. Whole pages only: the rest of a page would be changed where it is. From any thread.
+  // stay as they were. Whole pages only, also whole large ones: the rest of a page would be changed where it
+  // is. From any thread.
   virtual void punch(std::size_t offset, std::size_t count) noexcept = 0;
+  // Backs the block at `offset`, a multiple of `block`, by one large page of zeros; false when the kernel has
+  // none to give or cannot: the block holds no memory then, and nothing else is different. It is small pages
+  // again once it is punched. Precondition: nobody uses the block and it holds no memory. Blocks for
+  // milliseconds; from any thread that may.
+  virtual bool make_huge(std::size_t offset) noexcept = 0;
 
   static constexpr std::size_t page = 4096;
+  static constexpr std::size_t block = std::size_t{2} << 20;
+};
+
+// Which blocks of an arena are large pages, for both twins. From any thread; a block's own changes are for
+// who has it.
+class HugeBlocks {
+ public:
+  explicit HugeBlocks(std::size_t bytes) : huge_(bytes / Arena::block) {}
+
+  bool has(std::size_t offset) const noexcept {
+    return offset / Arena::block < huge_.size() &&
+           huge_[offset / Arena::block].load(std::memory_order_relaxed);
+  }
+  // CHECKs that it is a whole block of small pages.
+  void add(std::size_t offset) noexcept;
+  // The range is about to be punched: CHECKs.
+  void remove(std::size_t offset, std::size_t count) noexcept;
+
+ private:
+  std::vector<std::atomic<bool>> huge_;
 };
 
 class Memory {
@@ -59,7 +93,7 @@ class ArenaFile final : public File {
   int descriptor_;
 };
 
-// A memfd of a fixed size, mapped once.
+// A memfd of a fixed size, mapped once, so that a block of it lies as a large page has to.
 class MemoryArena final : public Arena {
  public:
   static Result<std::unique_ptr<Arena>> make(std::size_t bytes);
@@ -71,14 +105,16 @@ class MemoryArena final : public Arena {
   std::size_t size() const noexcept override { return size_; }
   File& file() noexcept override { return file_; }
   void punch(std::size_t offset, std::size_t count) noexcept override;
+  bool make_huge(std::size_t offset) noexcept override;
 
  private:
-  MemoryArena(std::byte* data, std::size_t size, int descriptor) noexcept
-      : data_(data), size_(size), file_({data, size}, descriptor) {}
+  MemoryArena(std::byte* data, std::size_t size, int descriptor)
+      : data_(data), size_(size), file_({data, size}, descriptor), huge_(size) {}
 
   std::byte* data_;
   std::size_t size_;
   ArenaFile file_;
+  HugeBlocks huge_;
 };
 
 class KernelMemory final : public Memory {

@@ -79,6 +79,56 @@ TEST_P(ArenaTest, part_of_a_page_cannot_be_punched) {
   EXPECT_DEATH(arena->punch(Arena::page, 2 * Arena::page), "size");
 }
 
+//
+TEST_P(ArenaTest, a_large_page_is_punched_as_a_whole_or_not_at_all) {
+  constexpr std::size_t block = Arena::block;
+  auto arena = make(3 * block + Arena::page);
+  if (!arena->make_huge(block)) GTEST_SKIP() << "no large pages to be had";
+  EXPECT_TRUE(std::all_of(arena->data() + block, arena->data() + 2 * block,
+                          [](std::byte b) { return b == std::byte{0}; }));
+  fill(*arena, 0, arena->size(), 'x');
+  EXPECT_DEATH(arena->punch(block, Arena::page), "whole_block");
+  EXPECT_DEATH(arena->punch(2 * block - Arena::page, Arena::page), "whole_block");
+  EXPECT_DEATH(arena->punch(0, 2 * block - Arena::page), "whole_block");
+  EXPECT_DEATH(arena->punch(block + Arena::page, 2 * block), "whole_block");
+  arena->punch(0, Arena::page);  // its neighbours are small pages
+  arena->punch(2 * block, Arena::page);
+  EXPECT_EQ(arena->data()[block], std::byte{'x'});
+  arena->punch(block, block);
+  EXPECT_EQ(arena->data()[block], std::byte{0});
+  EXPECT_EQ(arena->data()[2 * block - 1], std::byte{0});
+  fill(*arena, block, block, 'y');
+  arena->punch(block, Arena::page);  // small pages again
+  EXPECT_EQ(arena->data()[block + Arena::page], std::byte{'y'});
+}
+
+TEST_P(ArenaTest, only_a_whole_block_becomes_a_large_page_and_only_once) {
+  auto arena = make(2 * Arena::block - Arena::page);
+  EXPECT_DEATH(arena->make_huge(Arena::page), "block");
+  EXPECT_DEATH(arena->make_huge(Arena::block), "size");
+  if (!arena->make_huge(0)) GTEST_SKIP() << "no large pages to be had";
+  EXPECT_DEATH(arena->make_huge(0), "exchange");
+}
+
+TEST(SimArena, a_large_page_that_cannot_be_had_leaves_small_ones) {
+  sim::RandomChoices choices(1);
+  sim::SimArena arena(Arena::block, &choices);
+  int had = 0, refused = 0;
+  for (int i = 0; i < 100; ++i) {
+    if (arena.make_huge(0)) {
+      ++had;
+      fill(arena, 0, Arena::block, 'x');
+      arena.punch(0, Arena::block);
+    } else {
+      ++refused;
+      fill(arena, 0, Arena::page, 'x');
+      arena.punch(0, Arena::page);
+    }
+  }
+  EXPECT_GT(had, 50);
+  EXPECT_GT(refused, 5);
+}
+
 TEST(MemoryArena, its_file_cannot_change_its_size) {
   auto arena = std::move(*MemoryArena::make(8 * Arena::page));
   const int descriptor = arena->file().descriptor();
@@ -98,6 +148,10 @@ TEST(MemoryArena, only_what_is_written_takes_memory) {
   fill(*arena, 1 << 20, 1 << 16, 'x');
   EXPECT_GE(kept(), std::size_t{1} << 16);
   arena->punch(1 << 20, 1 << 16);
+  EXPECT_EQ(kept(), 0u);
+  const bool huge = arena->make_huge(Arena::block);
+  EXPECT_EQ(kept(), huge ? Arena::block : 0u);
+  if (huge) arena->punch(Arena::block, Arena::block);
   EXPECT_EQ(kept(), 0u);
 }
 
@@ -151,6 +205,24 @@ TEST(MemoryArena, bytes_handed_to_a_socket_outlast_punch_and_rewrite) {
     std::string got(slot, '\0');
     ASSERT_EQ(recv(pair.ends[1], got.data(), slot, MSG_WAITALL), static_cast<ssize_t>(slot));
     EXPECT_EQ(got, std::string(slot, 'a')) << (tcp ? "tcp" : "unix");
+  }
+}
+
+TEST(MemoryArena, bytes_handed_to_a_socket_outlast_their_large_page) {
+  constexpr std::size_t part = 32 << 10;  // fits the socket at once
+  for (const bool tcp : {false, true}) {
+    auto arena = std::move(*MemoryArena::make(2 * Arena::block));
+    if (!arena->make_huge(Arena::block)) GTEST_SKIP() << "no large pages to be had";
+    fill(*arena, Arena::block, Arena::block, 'a');
+    Pair pair(tcp);
+    off_t at = Arena::block + 5 * part;
+    ASSERT_EQ(sendfile(pair.ends[0], arena->file().descriptor(), &at, part), static_cast<ssize_t>(part));
+    arena->punch(Arena::block, Arena::block);
+    (void)arena->make_huge(Arena::block);
+    fill(*arena, Arena::block, Arena::block, 'b');
+    std::string got(part, '\0');
+    ASSERT_EQ(recv(pair.ends[1], got.data(), part, MSG_WAITALL), static_cast<ssize_t>(part));
+    EXPECT_EQ(got, std::string(part, 'a')) << (tcp ? "tcp" : "unix");
   }
 }
 

@@ -82,10 +82,12 @@ bool GroupQueue::may_go(const CacheSlot& slot) noexcept {
   return slot.frequency <= (slot.in_main ? 0 : 1);
 }
 
-bool GroupQueue::evict_early(CacheSlot& slot, Ghost& ghost) noexcept {
-  if (!may_go(slot)) return false;
+bool GroupQueue::evict_early(CacheSlot& slot, Ghost& ghost, Early which) noexcept {
+  const bool due = may_go(slot);
+  if (which == Early::all ? slot.refs.load(std::memory_order_acquire) > 1 : !due) return false;
+  if (which == Early::passing && slot.in_main) return false;
   remove(slot);
-  if (!slot.in_main) ghost.remember_evicted(slot.hash);
+  if (!slot.in_main || !due) ghost.remember_evicted(slot.hash);
   return true;
 }
 

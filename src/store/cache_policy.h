@@ -35,6 +35,10 @@ class Ghost {
   std::vector<Set> sets_;
 };
 
+// Which groups go before their turn, for the sake of one beside them: those that would be next to go now, of
+// these only those that just came, or all that nobody holds.
+enum class Early : std::uint8_t { due, passing, all };
+
 // The groups of one kind of memory in one stripe, in the order of their eviction.
 class GroupQueue {
  public:
@@ -42,8 +46,9 @@ class GroupQueue {
   void remove(CacheSlot& slot) noexcept;
   // The next to go, already removed; nullptr when all are held or `looks` (counted down) is used up.
   CacheSlot* evict(Ghost& ghost, unsigned& looks) noexcept;
-  // Lets this one go before its turn if it would be next to go now; whether it did.
-  bool evict_early(CacheSlot& slot, Ghost& ghost) noexcept;
+  // Lets this one go before its turn; whether it did. One that was still in use is remembered as one that has
+  // to come back.
+  bool evict_early(CacheSlot& slot, Ghost& ghost, Early which) noexcept;
   // Any one, or nullptr.
   CacheSlot* first() noexcept;
   std::uint64_t bytes() const noexcept { return small_bytes_ + main_bytes_; }

@@ -23,6 +23,18 @@ constexpr std::size_t slot_of(SlotKind kind) noexcept { return static_cast<std::
 constexpr std::uint32_t least_orderly = 1024;
 constexpr std::uint32_t slack_share = 16;
 
+constexpr std::size_t least_for_huge = std::size_t{32} << 20;  // of an arena
+constexpr std::uint32_t most_ready = 8;                        // large pages made ahead,
+constexpr std::uint32_t ready_share = 16;                      // and of all blocks
+
+static_assert(io::Arena::block == SlotRows::block_slots * GroupCache::group_bytes);
+
+std::uint32_t ready_for(std::size_t arena) noexcept {
+  if (arena < least_for_huge) return 0;
+  return static_cast<std::uint32_t>(
+      std::clamp<std::size_t>(arena / io::Arena::block / ready_share, 1, most_ready));
+}
+
 }  // namespace
 
 SlotPool::SlotPool(std::unique_ptr<io::Arena> arena, std::uint64_t capacity, std::uint64_t tables)
@@ -30,6 +42,7 @@ SlotPool::SlotPool(std::unique_ptr<io::Arena> arena, std::uint64_t capacity, std
       capacity_(capacity),
       slot_count_(static_cast<std::uint32_t>(arena_->size() / GroupCache::group_bytes)),
       slack_(slot_count_ < least_orderly ? 0 : slot_count_ / slack_share),
+      ready_most_(ready_for(arena_->size())),
       books_(slot_count_) {
   slots_ = std::make_unique<CacheSlot[]>(slot_count_);
   whereabouts_ = std::make_unique<std::atomic<std::uint64_t>[]>(slot_count_);
@@ -40,16 +53,20 @@ SlotPool::SlotPool(std::unique_ptr<io::Arena> arena, std::uint64_t capacity, std
   }
   books_.with([&](Books& books) {
     // The nodes of the arena's entries are committed from the start: then a slot costs its pages only.
-    books.committed = tables + SlotRows::bytes_for(slot_count_) +
-                      slot_count_ * (sizeof(CacheSlot) + sizeof(whereabouts_[0]) + node_bytes);
+    fixed_ = tables + SlotRows::bytes_for(slot_count_) +
+             slot_count_ * (sizeof(CacheSlot) + sizeof(whereabouts_[0]) + node_bytes);
+    books.committed = fixed_;
     CHECK(books.committed + arena_->size() <= capacity_);
+    books.asked = ready_most_;
   });
 }
 
 SlotPool::~SlotPool() {
   books_.with([&](Books& books) {
     CHECK(books.used[0] == 0 && books.used[1] == 0);
-    CHECK(books.rows.free() == slot_count_);
+    CHECK(books.rows.free() + books.rows.resting() + books.rows.stale() * SlotRows::block_slots ==
+          slot_count_);
+    CHECK(books.committed == fixed_ + books.rows.with_memory() * GroupCache::group_bytes);  // S-1
   });
 }
 
@@ -63,40 +80,54 @@ SlotPool::Taken SlotPool::take(std::size_t size, const SlotRows::Want& want, boo
   return taken;
 }
 
+SlotPool::Found SlotPool::find_place(Books& books, const SlotRows::Want& want, bool anywhere) noexcept {
+  SlotRows& rows = books.rows;
+  Found found;
+  const bool room = books.committed + GroupCache::group_bytes <= capacity_;
+  const bool memory = room || rows.has_spare();
+  const std::uint32_t ready = rows.ready();
+  if (anywhere || rows.free() >= slack_ || rows.fits(want)) found.place = rows.take(want, !memory);
+  if (!found.place) {
+    found.stale = rows.find_stale();
+    if (found.stale) rows.take_block(*found.stale);
+    return found;
+  }
+  if (rows.ready() < ready) books.asked = std::min(books.asked + 1, ready_most_);
+  if (want.count > 1 && !rows.is_huge(block_of(found.place->index))) books.asked = ready_most_;
+  if (found.place->memory == SlotRows::Memory::none) {
+    if (room)
+      books.committed += GroupCache::group_bytes;
+    else
+      found.spare = rows.take_spare();
+    CHECK(room || found.spare);  // S-1
+  }
+  return found;
+}
+
 SlotPool::Taken SlotPool::take_arena(const SlotRows::Want& want, bool anywhere) noexcept {
   constexpr std::uint32_t charge = GroupCache::group_bytes + sizeof(CacheSlot) + node_bytes;
   Taken taken;
-  bool sent = false;
-  std::optional<std::uint32_t> spare;
-  books_.with([&](Books& books) {
-    const bool room = books.committed + GroupCache::group_bytes <= capacity_;
-    const bool memory = room || books.rows.has_spare();
-    std::optional<SlotRows::Place> place;
-    if (memory && (anywhere || books.rows.free() >= slack_ || books.rows.fits(want)))
-      place = books.rows.take(want);
-    if (!place) {
-      // A slot without memory is free only because the heap has more than its own part.
-      taken.wanted = memory || books.rows.free() == 0 ? SlotKind::arena : SlotKind::heap;
-      taken.used = books.used[slot_of(taken.wanted)];
-      return;
-    }
-    sent = place->memory == SlotRows::Memory::sent;
-    if (place->memory == SlotRows::Memory::none) {
-      if (room)
-        books.committed += GroupCache::group_bytes;
-      else
-        spare = books.rows.take_spare();  // gives its memory
-    }
-    taken.slot = &slots_[place->index];
-    taken.slot->charge = charge;
-    books.used[slot_of(SlotKind::arena)] += charge;
-    note(books);
-  });
-  if (sent) punch(taken.slot->index);
-  if (spare) {
-    punch(*spare);
-    books_.with([&](Books& books) { books.rows.give(*spare, SlotRows::Memory::none); });
+  Found found;
+  for (;;) {
+    books_.with([&](Books& books) {
+      found = find_place(books, want, anywhere);
+      if (found.place) {
+        taken.slot = &slots_[found.place->index];
+        taken.slot->charge = charge;
+        books.used[slot_of(SlotKind::arena)] += charge;
+        note(books);
+      } else if (!found.stale) {
+        // A slot without memory is free only because the heap has more than its own part.
+        const bool memory = books.committed + GroupCache::group_bytes <= capacity_ || books.rows.has_spare();
+        taken.wanted = memory || books.rows.free() == 0 ? SlotKind::arena : SlotKind::heap;
+        taken.used = books.used[slot_of(taken.wanted)];
+      }
+    });
+    if (!found.stale) break;
+    dispose({.index = *found.stale, .block = true}, 0);
   }
+  if (found.place && found.place->memory == SlotRows::Memory::sent) punch(found.place->index);
+  if (found.spare) dispose(*found.spare, GroupCache::group_bytes);
   return taken;
 }
 
@@ -106,7 +137,7 @@ SlotPool::Taken SlotPool::take_heap(std::size_t size) noexcept {
   for (;;) {
     Taken taken{.slot = nullptr, .wanted = SlotKind::heap, .used = 0};
     bool room = false;
-    std::optional<std::uint32_t> spare;
+    std::optional<SlotRows::Spare> spare;
     books_.with([&](Books& books) {
       room = books.committed + charge <= capacity_;
       if (room) {
@@ -119,11 +150,7 @@ SlotPool::Taken SlotPool::take_heap(std::size_t size) noexcept {
       taken.used = books.used[slot_of(SlotKind::heap)];
     });
     if (spare) {
-      punch(*spare);
-      books_.with([&](Books& books) {
-        books.rows.give(*spare, SlotRows::Memory::none);
-        books.committed -= GroupCache::group_bytes;
-      });
+      dispose(*spare, 0);
       continue;
     }
     if (!room) return taken;
@@ -163,6 +190,26 @@ bool SlotPool::charge_facts(CacheSlot& slot, const ObjectFacts& facts) noexcept 
 void SlotPool::punch(std::uint32_t index) noexcept {
   arena_->punch(index * GroupCache::group_bytes, GroupCache::group_bytes);
   slots_[index].sent.store(false, std::memory_order_relaxed);
+}
+
+void SlotPool::punch_block(std::uint32_t block) noexcept {
+  arena_->punch(block * io::Arena::block, io::Arena::block);
+  for (std::uint32_t i = 0; i < SlotRows::block_slots; ++i)
+    slots_[block * SlotRows::block_slots + i].sent.store(false, std::memory_order_relaxed);
+}
+
+void SlotPool::dispose(const SlotRows::Spare& spare, std::uint64_t passed_on) noexcept {
+  if (spare.block)
+    punch_block(spare.index);
+  else
+    punch(spare.index);
+  books_.with([&](Books& books) {
+    if (spare.block)
+      books.rows.give_block(spare.index, false);
+    else
+      books.rows.give(spare.index, SlotRows::Memory::none);
+    books.committed -= (spare.block ? io::Arena::block : GroupCache::group_bytes) - passed_on;
+  });
 }
 
 void SlotPool::release(CacheSlot* slot) noexcept {

@@ -1,16 +1,19 @@
 // SlotPool: the memory of the cache and its books.
 //
 //   [S-1] What is committed (tables, arena pages that hold memory, heap) never exceeds the capacity.
-//   [S-2] A slot that was sent by file is punched out before anybody gets it again.
+//   [S-2] A slot that was sent by file is punched out before anybody gets it again; one that lies in a large
+//         page when all of the page is punched.
 // The arena's part that holds no memory is lent to the heap, and taken back from it slot by slot: a store of
 // small objects uses the whole capacity, and so does one of large ones. Groups of one object lie side by side
-// where that is possible (SlotRows).
+// where that is possible (SlotRows). In a large arena the parts of objects lie in large pages, which are made
+// ahead of them; a small one has too few slots to let them rest.
 #pragma once
 
 #include <array>
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 
 #include "runtime/guarded.h"
 #include "runtime/list.h"
@@ -76,6 +79,27 @@ class SlotPool {
   // Where the group of an arena's slot was to be found when it came: a hint that needs no lock.
   std::atomic<std::uint64_t>& whereabouts(std::uint32_t index) noexcept { return whereabouts_[index]; }
   CacheSlot* slot_at(std::uint32_t index) noexcept { return index < slot_count_ ? &slots_[index] : nullptr; }
+  // Whether parts lie in large pages, as far as they can be had.
+  bool keeps_blocks() const noexcept { return ready_most_ > 0; }
+  enum class Made : std::uint8_t { enough, one, none, no_block };
+  // Makes a block a large page for parts to come, if more of them are wanted. `none`: the kernel had none to
+  // give; it is asked again later. `no_block`: something is to be evicted first. Blocks for milliseconds.
+  Made make_block() noexcept;
+  // Whether that is worth an attempt now.
+  bool wants_block() noexcept;
+  // The block of small pages or the large page that the slot lies in; and whether it is a large one.
+  static std::uint32_t block_of(std::uint32_t index) noexcept { return index / SlotRows::block_slots; }
+  bool is_huge(std::uint32_t block) noexcept;
+  // Whether a group in the block is held: then evicting the others does not free it.
+  bool is_held(std::uint32_t block) const noexcept;
+  // When too many slots rest: the block that is the easiest to free.
+  std::optional<std::uint32_t> overdue_block() noexcept;
+  struct Blocks {
+    std::uint32_t huge = 0, ready = 0;  // large pages; those of which nobody has a slot
+    std::uint32_t resting = 0;          // slots
+  };
+  Blocks blocks() noexcept;
+
   // Charges what `facts` take beyond the usual; false when there is no room for it.
   bool charge_facts(CacheSlot& slot, const ObjectFacts& facts) noexcept;
   // Gives one reference back; the last one frees the slot.
@@ -85,6 +109,7 @@ class SlotPool {
 
   io::Arena& arena() noexcept { return *arena_; }
   std::uint64_t used() const noexcept { return used_.load(std::memory_order_relaxed); }
+  std::uint64_t used(SlotKind kind) noexcept;
   std::uint64_t capacity() const noexcept { return capacity_; }
 
  private:
@@ -93,19 +118,35 @@ class SlotPool {
     SlotRows rows;
     std::uint64_t committed = 0;
     std::array<std::uint64_t, 2> used{};  // by kind
+    std::uint32_t asked = 0;              // large pages that parts took, or would have, since they were made
+    unsigned failures = 0;                // to make one, without a success since
+    std::uint32_t skipped = 0;            // attempts, because of those
   };
   Taken take_arena(const SlotRows::Want& want, bool anywhere) noexcept;
   Taken take_heap(std::size_t size) noexcept;
+  // A slot that can be had with the memory there is, and what else is to be done for it outside of the lock.
+  struct Found {
+    std::optional<SlotRows::Place> place;
+    std::optional<SlotRows::Spare> spare;  // gives the place its memory
+    std::optional<std::uint32_t> stale;    // no place before this one is punched
+  };
+  Found find_place(Books& books, const SlotRows::Want& want, bool anywhere) noexcept;
+  bool wants_block(const Books& books) const noexcept;
   void punch(std::uint32_t index) noexcept;
+  void punch_block(std::uint32_t block) noexcept;
+  // Punches what take_spare() gave and gives it back without memory. `passed_on` of it stays committed.
+  void dispose(const SlotRows::Spare& spare, std::uint64_t passed_on) noexcept;
   void release(CacheSlot* slot) noexcept;
   void note(const Books& books) noexcept;
 
   std::unique_ptr<io::Arena> arena_;
   std::uint64_t capacity_;
+  std::uint64_t fixed_ = 0;             // of what is committed: tables
   std::unique_ptr<CacheSlot[]> slots_;  // of the arena
   std::unique_ptr<std::atomic<std::uint64_t>[]> whereabouts_;
   std::uint32_t slot_count_;
-  std::uint32_t slack_;  // free slots that are worth finding a whole row
+  std::uint32_t slack_;       // free slots that are worth finding a whole row
+  std::uint32_t ready_most_;  // large pages that are made ahead
   std::atomic<std::uint64_t> used_{0};
   Guarded<Books, cache_slots_rank> books_;
 };

@@ -3,9 +3,14 @@
 //
 //   take() gives a slot that nobody has, and gives one as long as there is one.
 //   A place is a wish: a group whose place was taken goes somewhere else.
+//   A slot of a large page that was sent rests: nobody gets it before the page was punched, which is
+//         when nobody has any slot of it.
 // Runs of free slots go to parts, and the fullest rows to what comes alone, so that free rows stay free. A
-// row that is being filled is left alone until its part is there, or many others have begun since. For one
-// lock.
+// row that is being filled is left alone until its part is there, or many others have begun since.
+//
+// Two rows are a block, which may be one large page (io::Arena). Parts go there first. What comes back lies
+// in other large pages than what comes for the first time: a page is of use again when its last group goes.
+// For one lock.
 #pragma once
 
 #include <array>
@@ -33,6 +38,8 @@ class RowSet {
 class SlotRows {
  public:
   static constexpr unsigned row_slots = 16;
+  static constexpr unsigned block_rows = 2;
+  static constexpr unsigned block_slots = block_rows * row_slots;
 
   enum class Memory : std::uint8_t { none, warm, sent };  // of a free slot; `sent` is to be punched
   // A group and what is likely to come behind it.
@@ -40,6 +47,7 @@ class SlotRows {
     std::uint64_t part = 0;  // a hash of the object and the number of the part
     unsigned at = 0;         // the group's number in the part
     unsigned count = 1;      // of the groups from here to the end of the part
+    bool returning = false;  // it was here before
   };
   struct Place {
     std::uint32_t index = 0;
@@ -51,19 +59,68 @@ class SlotRows {
 
   // Whether the group would lie where its part goes on, or begin a run of free slots that takes all of it.
   bool fits(const Want& want) const noexcept;
-  std::optional<Place> take(const Want& want) noexcept;
-  // One that has memory, rather one that was sent.
-  std::optional<std::uint32_t> take_spare() noexcept;
+  // `huge_only`: one of a large page, which needs no memory.
+  std::optional<Place> take(const Want& want, bool huge_only = false) noexcept;
+  // Memory that nobody uses: a slot, rather one that was sent, else all slots of a large page.
+  struct Spare {
+    std::uint32_t index = 0;  // of the slot or the block
+    bool block = false;
+  };
+  std::optional<Spare> take_spare() noexcept;
+  bool has_spare() const noexcept;
   void give(std::uint32_t index, Memory memory) noexcept;
 
-  std::uint32_t free() const noexcept { return free_; }
-  bool has_spare() const noexcept { return warm_.next().has_value() || sent_.next().has_value(); }
+  std::uint32_t free() const noexcept { return free_; }        // that take() can give
+  std::uint32_t resting() const noexcept { return resting_; }  // R-3; of pages that somebody uses
+  std::uint64_t with_memory() const noexcept;                  // of all slots that nobody has; counts them
+
+  // --- blocks (cache_slots_blocks.cpp)
+  // A block of which nobody has a slot and which is not a large page that is good to use.
+  struct Idle {
+    std::uint32_t block = 0;
+    std::uint32_t with_memory = 0;  // of its slots
+  };
+  std::optional<Idle> find_idle() const noexcept;
+  // A large page that is to be punched, and nobody has a slot of it: all of them rest.
+  std::optional<std::uint32_t> find_stale() const noexcept { return by_rest_[block_slots].next(); }
+  // All slots of a block of which nobody has one; it is small pages from here on, whose memory is the
+  // caller's.
+  void take_block(std::uint32_t block) noexcept;
+  // All slots, back from take_block: of a large page, or without memory.
+  void give_block(std::uint32_t block, bool huge) noexcept;
+  bool is_huge(std::uint32_t block) const noexcept {
+    return block < blocks_.size() && blocks_[block].ground != Ground::small_pages;
+  }
+  // Of the large pages in use the one with most resting slots that `accept` takes; a few are looked at.
+  template <class F>
+  std::optional<std::uint32_t> most_rested(F accept) const noexcept {
+    unsigned looks = 16;
+    for (unsigned count = block_slots - 1; count > 0; --count) {
+      for (auto at = by_rest_[count].next(); at && looks > 0; at = by_rest_[count].next(*at + 1), --looks) {
+        if (accept(*at)) return at;
+      }
+    }
+    return std::nullopt;
+  }
+  std::uint32_t ready() const noexcept { return ready_; }  // large pages of which nobody has a slot
+  std::uint32_t stale() const noexcept { return stale_; }  // and those to be punched
+  std::uint32_t huge() const noexcept { return huge_; }
+  // Slots of large pages that are in use which nobody has.
+  std::uint32_t unused_in_huge() const noexcept { return resting_ + huge_free_ - ready_ * block_slots; }
 
  private:
+  // What a block is, and for whom: rows of different grounds are in different sets.
+  enum class Ground : std::uint8_t { small_pages, newcomers, returning, ready };
+  static constexpr std::size_t ground_count = 4;
+  struct Block {
+    Ground ground = Ground::small_pages;
+    std::uint8_t resting = 0;
+  };
   struct Row {
     std::uint16_t free = 0;  // one bit for each slot, in all of these
     std::uint16_t warm = 0;
     std::uint16_t sent = 0;
+    std::uint16_t rest = 0;
     std::uint16_t claimed = 0;  // by the part
     std::int8_t base = 0;       // where the part's first group is, or would be
     bool filling = false;
@@ -77,26 +134,51 @@ class SlotRows {
   const Row* row_of(std::uint64_t part) const noexcept;
   // The slot of its row where the group belongs, free or not; nothing when the part does not go on there.
   std::optional<std::uint32_t> place_in_part(const Want& want) const noexcept;
-  // A run of `count` free slots, of those the one in the fullest row; else the longest that was found soon.
-  Run find_run(unsigned count) const noexcept;
+  // A run of free slots for all of the part, of those the one in the fullest row; else the longest that was
+  // found soon.
+  Run find_run(const Want& want, bool huge_only) const noexcept;
+  Run find_run_in(Ground ground, unsigned count) const noexcept;
   void claim(const Run& run, const Want& want) noexcept;
   void stop_filling(std::uint32_t row) noexcept;
-  std::optional<std::uint32_t> odd_slot() const noexcept;
+  std::optional<std::uint32_t> odd_slot(const Want& want, bool huge_only) const noexcept;
   Place occupy(std::uint32_t index) noexcept;
   // Before and after a change of the row's bits.
   void leave_set(std::uint32_t row) noexcept;
   void enter_sets(std::uint32_t row) noexcept;
+  RowSet& set_of(std::uint32_t row) noexcept;
+  const RowSet& rows_with(Ground ground, unsigned free) const noexcept {
+    return by_free_[static_cast<std::size_t>(ground) * (row_slots + 1) + free];
+  }
+
+  // Rows of the last block may be missing: then it has no number.
+  static std::uint32_t blocks_for(std::uint32_t slots) noexcept { return slots / block_slots; }
+  Ground ground_of(std::uint32_t row) const noexcept {
+    return row / block_rows < blocks_.size() ? blocks_[row / block_rows].ground : Ground::small_pages;
+  }
+  std::uint32_t free_in(std::uint32_t block) const noexcept;
+  void set_ground(std::uint32_t block, Ground ground) noexcept;
+  void set_resting(std::uint32_t block, std::uint32_t count) noexcept;
+  // The page is better punched than filled up.
+  void rest_all(std::uint32_t block) noexcept;
+  // After a change of a row's bits: what the block now is.
+  void review(std::uint32_t row) noexcept;
 
   static constexpr std::size_t filling_max = 32;
   static constexpr std::uint32_t no_row = UINT32_MAX;
 
   std::vector<Row> rows_;
   std::vector<std::uint32_t> hints_;  // the row by the part's hash; wrong ones do not matter
-  std::vector<RowSet> by_free_;       // rows that are not being filled, by the number of their free slots
-  RowSet warm_, sent_;                // rows with such slots
+  // Rows that are not being filled, by their ground and the number of their free slots.
+  std::vector<RowSet> by_free_;
+  RowSet warm_, sent_;                              // rows of small pages with such slots
   std::array<std::uint32_t, filling_max> filling_;  // the oldest at the hand
   std::size_t filling_count_, hand_ = 0;
-  std::uint32_t free_ = 0;
+  std::uint32_t free_ = 0, resting_ = 0;
+
+  std::vector<Block> blocks_;
+  std::vector<RowSet> by_rest_;  // large pages by the number of their resting slots
+  RowSet idle_, ready_blocks_;   // blocks of which nobody has a slot: of small pages; large pages
+  std::uint32_t ready_ = 0, stale_ = 0, huge_ = 0, huge_free_ = 0;
 };
 
 }  // namespace cairn::store

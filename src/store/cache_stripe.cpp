@@ -66,10 +66,10 @@ CacheSlot* CacheStripe::evict(SlotKind kind, std::uint64_t least, unsigned& look
   return slot;
 }
 
-bool CacheStripe::evict_early(std::uint64_t hash, const CacheSlot* sought) noexcept {
+bool CacheStripe::evict_early(std::uint64_t hash, const CacheSlot* sought, Early which) noexcept {
   CacheSlot* slot = groups_[hash & mask_];
   while (slot != nullptr && slot != sought) slot = slot->chain;
-  if (slot == nullptr || !queue(slot->kind).evict_early(*slot, ghost(slot->kind))) return false;
+  if (slot == nullptr || !queue(slot->kind).evict_early(*slot, ghost(slot->kind), which)) return false;
   leave(*slot);
   return true;
 }

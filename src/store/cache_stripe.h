@@ -7,15 +7,11 @@
 #include <memory>
 #include <vector>
 
+#include "base/mix.h"
 #include "store/cache_policy.h"
 #include "store/cache_slots.h"
 
 namespace cairn::store {
-
-constexpr std::uint64_t mix(std::uint64_t a, std::uint64_t b) noexcept {
-  const auto product = static_cast<unsigned __int128>(a) * b;
-  return static_cast<std::uint64_t>(product) ^ static_cast<std::uint64_t>(product >> 64);
-}
 
 // What the groups of an object share while at least one of them is in the table.
 struct CachedObject {
@@ -59,9 +55,9 @@ class CacheStripe {
   // One that nobody holds, with the table's reference; nullptr when this stripe has less than `least` bytes
   // of the kind.
   CacheSlot* evict(SlotKind kind, std::uint64_t least, unsigned& looks) noexcept;
-  // Lets the group of this slot go before its turn, if the group has this hash, is in this stripe and no more
-  // in use. Whether it did; the table's reference is the caller's then.
-  bool evict_early(std::uint64_t hash, const CacheSlot* sought) noexcept;
+  // Lets the group of this slot go before its turn, if the group has this hash, is in this stripe and one of
+  // these. Whether it did; the table's reference is the caller's then.
+  bool evict_early(std::uint64_t hash, const CacheSlot* sought, Early which) noexcept;
   // Up to `limit` groups of an object, chained, with the table's references.
   CacheSlot* erase(std::uint64_t object_hash, const Address& address, unsigned limit) noexcept;
   // One group of any object, with the table's reference.

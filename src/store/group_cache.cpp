@@ -1,6 +1,7 @@
 #include "store/group_cache.h"
 
 #include <algorithm>
+#include <atomic>
 #include <bit>
 #include <cstring>
 
@@ -16,6 +17,8 @@ constexpr std::uint64_t most_stripes = 64;
 constexpr unsigned look_limit = 4096;  // entries that one reserve() looks at
 constexpr unsigned hash_bits = 56;     // of a group's hash; more than tables are large; above it the stripe
 constexpr unsigned erase_step = 64;    // groups that erase() takes out in one go
+constexpr unsigned prepare_steps = 4;  // of one prepare(): a page is made, or a group evicted
+constexpr unsigned prepare_looks = 256;
 
 std::uint64_t word(const Address& address, std::size_t at) noexcept {
   std::uint64_t value = 0;
@@ -28,12 +31,15 @@ std::uint64_t stripes_for(std::uint64_t capacity) noexcept {
 }
 
 // Behind a whole group others are expected: one that stays alone leaves the rest of its row to others soon.
-SlotRows::Want wanted_place(std::uint64_t object, std::uint64_t group, std::size_t size) noexcept {
-  constexpr unsigned in_part = SlotRows::row_slots;
-  const auto at = static_cast<unsigned>(group % in_part);
-  return {.part = group_hash(object, ~(group / in_part)),
+SlotRows::Want wanted_place(std::uint64_t object, std::uint64_t group, std::size_t size,
+                            std::size_t in_part) noexcept {
+  constexpr unsigned whole = SlotRows::row_slots;
+  static_assert(whole == GroupCache::part_groups);
+  const auto at = static_cast<unsigned>(group % whole);
+  const auto end = static_cast<unsigned>(std::min<std::size_t>(in_part, whole));
+  return {.part = group_hash(object, ~(group / whole)),
           .at = at,
-          .count = size < GroupCache::group_bytes ? 1 : in_part - at};
+          .count = size < GroupCache::group_bytes || end <= at ? 1 : end - at};
 }
 
 // Each on lines of its own: shards work in different ones.
@@ -69,16 +75,24 @@ struct GroupCache::State {
   }
   // Evicts until there is memory for `size`: first from stripes that have their share, the caller's before
   // others, then from any. Small groups make room for a small one; a slot of the arena only when that was not
-  // enough. For a group that others follow, a victim's row goes with it. One stripe's lock at
-  // a time.
+  // enough. For a group that others follow, a victim's row goes with it, and from a large page whatever else
+  // may go. One stripe's lock at a time.
   SlotPool::Taken make_room(std::uint64_t from, std::size_t size, const SlotRows::Want& want,
                             SlotPool::Taken taken) noexcept;
-  // Evicts what lies in the row of this slot and is no more in use.
-  void clear_row(std::uint32_t of) noexcept;
+  // Evicts what lies in these slots, as far as it may go.
+  void clear(std::uint32_t first, std::uint32_t count, Early which) noexcept;
+  void clear_block(std::uint32_t block, Early which) noexcept {
+    clear(block * SlotRows::block_slots, SlotRows::block_slots, which);
+  }
+  // Gives the memory of an evicted group back, and of those beside it that may go.
+  void let_go(Slot* victim, bool with_row) noexcept;
+  // Evicts something, so that there is a block for a large page or soon will be; false when there is nothing.
+  bool make_way() noexcept;
 
   std::uint64_t seed;
   std::uint64_t stripe_count;
   std::unique_ptr<StripeCell[]> stripes;
+  std::atomic<std::uint64_t> way_hand{0};  // the stripe that make_way() looks at next
   SlotPool pool;
 };
 
@@ -95,8 +109,7 @@ SlotPool::Taken GroupCache::State::make_room(std::uint64_t from, std::size_t siz
         Slot* victim = stripes[(from + i) & (stripe_count - 1)].table.with(
             [&](CacheStripe& stripe) { return stripe.evict(kind, least, looks); });
         if (victim == nullptr) break;
-        if (row && kind == SlotKind::arena) clear_row(victim->index);
-        pool.drop(victim);
+        let_go(victim, row);
         taken = pool.take(size, want);
         if (taken.slot != nullptr) return taken;
       }
@@ -105,17 +118,47 @@ SlotPool::Taken GroupCache::State::make_room(std::uint64_t from, std::size_t siz
   return pool.take(size, want, true);
 }
 
-void GroupCache::State::clear_row(std::uint32_t of) noexcept {
-  const std::uint32_t first = of / SlotRows::row_slots * SlotRows::row_slots;
-  for (std::uint32_t index = first; index < first + SlotRows::row_slots; ++index) {
+void GroupCache::State::let_go(Slot* victim, bool with_row) noexcept {
+  if (victim->kind == SlotKind::heap) {
+    pool.drop(victim);
+    return;
+  }
+  const std::uint32_t block = SlotPool::block_of(victim->index);
+  if (pool.is_huge(block)) {
+    if (!pool.is_held(block)) clear_block(block, victim->in_main ? Early::due : Early::passing);
+  } else if (with_row) {
+    clear(victim->index / SlotRows::row_slots * SlotRows::row_slots, SlotRows::row_slots, Early::due);
+  }
+  pool.drop(victim);
+  // Groups in use that keep a page from being punched come back to pages of their like.
+  if (const auto overdue = pool.overdue_block()) clear_block(*overdue, Early::all);
+}
+
+void GroupCache::State::clear(std::uint32_t first, std::uint32_t count, Early which) noexcept {
+  for (std::uint32_t index = first; index < first + count; ++index) {
     Slot* slot = pool.slot_at(index);
     if (slot == nullptr) return;
     const std::uint64_t where = pool.whereabouts(index).load(std::memory_order_relaxed);
     if (stripes[where >> hash_bits].table.with([&](CacheStripe& stripe) {
-          return stripe.evict_early(where & ((std::uint64_t{1} << hash_bits) - 1), slot);
+          return stripe.evict_early(where & ((std::uint64_t{1} << hash_bits) - 1), slot, which);
         }))
       pool.drop(slot);
   }
+}
+
+bool GroupCache::State::make_way() noexcept {
+  const std::uint64_t least = pool.used(SlotKind::arena) / stripe_count;
+  unsigned looks = prepare_looks;
+  for (std::uint64_t i = 0; i < stripe_count; ++i) {
+    const std::uint64_t at = way_hand.fetch_add(1, std::memory_order_relaxed) & (stripe_count - 1);
+    Slot* victim = stripes[at].table.with(
+        [&](CacheStripe& stripe) { return stripe.evict(SlotKind::arena, std::max(least, 1ul), looks); });
+    if (victim == nullptr) continue;
+    clear_block(SlotPool::block_of(victim->index), victim->in_main ? Early::due : Early::passing);
+    let_go(victim, false);
+    return true;
+  }
+  return false;
 }
 
 std::uint64_t GroupCache::arena_bytes(std::uint64_t capacity) noexcept {
@@ -157,10 +200,14 @@ bool GroupCache::wants(const Address& address, std::uint64_t group, std::size_t 
       [&](CacheStripe& stripe) { return stripe.ghost(kind_for(size)).remember_missed(hash); });
 }
 
-GroupCache::Reservation GroupCache::reserve(const Address& address, std::uint64_t group,
-                                            std::size_t size) noexcept {
+GroupCache::Reservation GroupCache::reserve(const Address& address, std::uint64_t group, std::size_t size,
+                                            std::size_t in_part) noexcept {
   const std::uint64_t object = state_->object_hash(address);
-  const SlotRows::Want want = wanted_place(object, group, size);
+  SlotRows::Want want = wanted_place(object, group, size, in_part);
+  if (want.count > 1 && state_->pool.keeps_blocks())
+    want.returning = state_->stripe_of(object).with([&](CacheStripe& stripe) {
+      return stripe.ghost(SlotKind::arena).was_evicted(group_hash(object, group));
+    });
   SlotPool::Taken taken = state_->pool.take(size, want);
   if (taken.slot == nullptr) taken = state_->make_room(state_->home(object), size, want, taken);
   if (taken.slot == nullptr) return {};
@@ -190,6 +237,34 @@ void GroupCache::erase(const Address& address) noexcept {
     if (erased == nullptr) return;
     while (erased != nullptr) state_->pool.drop(std::exchange(erased, erased->chain));
   }
+}
+
+bool GroupCache::prepare() noexcept {
+  bool made = false;
+  for (unsigned step = 0; step < prepare_steps; ++step) {
+    switch (state_->pool.make_block()) {
+      case SlotPool::Made::one:
+        made = true;
+        break;
+      case SlotPool::Made::no_block:
+        if (!state_->make_way()) return made;
+        break;
+      case SlotPool::Made::enough:
+      case SlotPool::Made::none:
+        return made;
+    }
+  }
+  return made;
+}
+
+bool GroupCache::wants_prepare() noexcept { return state_->pool.wants_block(); }
+bool GroupCache::has_large_pages() const noexcept { return state_->pool.keeps_blocks(); }
+
+GroupCache::LargePages GroupCache::large_pages() const noexcept {
+  const SlotPool::Blocks blocks = state_->pool.blocks();
+  return {.bytes = blocks.huge * io::Arena::block,
+          .ready = blocks.ready * io::Arena::block,
+          .resting = blocks.resting * group_bytes};
 }
 
 io::File& GroupCache::file() noexcept { return state_->pool.arena().file(); }

@@ -4,7 +4,8 @@
 //         is the memory that is sent.
 //   [C-2] bytes() never exceeds the capacity; what does not fit is evicted or not admitted.
 //   [C-3] Memory of a slot is reused only when nobody holds it, and never while a page of it may still be on
-//         its way through a socket: slots that were sent by sendfile are punched out first.
+//         its way through a socket: slots that were sent by sendfile are punched out first, and those of a
+//         large page with all of the page.
 //   [C-4] After erase(address) no find() gives a group of that address, until it is published again.
 //   [C-5] One pass over many objects does not push out what is used again and again.
 // Striped by address; each stripe is a Guarded table. Groups of 32 KiB and more live in slots of an Arena
@@ -35,6 +36,7 @@ class GroupCache {
  public:
   static constexpr std::size_t group_bytes = 64 << 10;  // the largest group, and a slot of the arena
   static constexpr std::uint64_t least_capacity = 1 << 20;
+  static constexpr std::size_t part_groups = 16;  // at most
   // How much of a capacity is best given to the arena.
   static std::uint64_t arena_bytes(std::uint64_t capacity) noexcept;
 
@@ -102,10 +104,25 @@ class GroupCache {
     explicit Reservation(Slot* slot) noexcept : slot_(slot) {}
     Slot* slot_ = nullptr;
   };
-  // At most group_bytes. Groups of an object get memory side by side if they can.
-  Reservation reserve(const Address& address, std::uint64_t group, std::size_t size) noexcept;
+  // At most group_bytes. Groups of an object get memory side by side if they can: `in_part` says how many
+  // groups there are in the part that this one is in, if that is known.
+  Reservation reserve(const Address& address, std::uint64_t group, std::size_t size,
+                      std::size_t in_part = part_groups) noexcept;
   std::uint64_t erase_epoch(const Address& address) noexcept;
   void erase(const Address& address) noexcept;
+
+  // Makes large pages for parts of objects to come, so that nobody waits for them, and lets go of groups that
+  // are next to go when there is no place for one. Whether it made one. Without it nothing is different, only
+  // slower. Blocks for milliseconds; on any thread that may.
+  bool prepare() noexcept;
+  // Whether prepare() has something to do; a small cache has no large pages at all.
+  bool wants_prepare() noexcept;
+  bool has_large_pages() const noexcept;
+  struct LargePages {
+    std::uint64_t bytes = 0, ready = 0;  // ready: of which nobody has a slot
+    std::uint64_t resting = 0;           // in slots that are punched when the others of their page are free
+  };
+  LargePages large_pages() const noexcept;
 
   io::File& file() noexcept;  // of the arena
   // Of all groups that are findable or held, as they lie in memory, with their nodes.

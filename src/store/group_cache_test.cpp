@@ -16,76 +16,11 @@
 #include <thread>
 #include <vector>
 
+#include "store/cache_fixture.h"
 #include "store/cache_slots_rows.h"
 
 namespace cairn::store {
 namespace {
-
-constexpr std::size_t large = GroupCache::group_bytes;
-constexpr std::uint64_t mebibyte = 1 << 20;
-
-// The real arena, and how often a slot of it was punched.
-class CountedArena final : public io::Arena {
- public:
-  CountedArena(std::uint64_t bytes, std::atomic<int>* punches)
-      : inner_(std::move(io::MemoryArena::make(bytes)).value()), punches_(punches) {}
-  std::byte* data() noexcept override { return inner_->data(); }
-  std::size_t size() const noexcept override { return inner_->size(); }
-  io::File& file() noexcept override { return inner_->file(); }
-  void punch(std::size_t offset, std::size_t count) noexcept override {
-    ++*punches_;
-    inner_->punch(offset, count);
-  }
-
- private:
-  std::unique_ptr<io::Arena> inner_;
-  std::atomic<int>* punches_;
-};
-
-Address address_of(std::uint64_t number) {
-  Address address;
-  for (std::size_t i = 0; i < 4; ++i) {
-    number = (number + 0x9e3779b97f4a7c15u) * 0xbf58476d1ce4e5b9u;
-    number ^= number >> 31;
-    std::memcpy(address.bytes.data() + i * 8, &number, 8);
-  }
-  return address;
-}
-
-std::shared_ptr<const ObjectFacts> facts_of(std::uint64_t size, std::string media_type = "text/plain") {
-  return std::make_shared<const ObjectFacts>(
-      ObjectFacts{.size = size, .media_type = std::move(media_type), .etag = std::string(69, 'e')});
-}
-
-struct Fixture {
-  explicit Fixture(std::uint64_t capacity, std::uint64_t seed = 1)
-      : cache(std::make_unique<CountedArena>(GroupCache::arena_bytes(capacity), &punches), capacity, seed) {}
-
-  // Reserves, fills with `mark` and publishes; an empty Ref when there was no memory.
-  GroupCache::Ref put(std::uint64_t object, std::uint64_t group, std::size_t size, std::uint8_t mark = 7) {
-    const std::uint64_t epoch = cache.erase_epoch(address_of(object));
-    GroupCache::Reservation reservation = cache.reserve(address_of(object), group, size);
-    if (!reservation) return {};
-    std::memset(reservation.bytes().data(), mark, size);
-    return std::move(reservation).publish(facts_of(size), epoch);
-  }
-  // What a reader does: a hit, or a miss that is brought in when it is worth it. Whether it was a hit.
-  bool read(std::uint64_t object, std::uint64_t group, std::size_t size) {
-    if (cache.find(address_of(object), group)) return true;
-    if (cache.wants(address_of(object), group, size)) put(object, group, size);
-    return false;
-  }
-  bool has(std::uint64_t object, std::uint64_t group) {
-    return static_cast<bool>(cache.find(address_of(object), group));
-  }
-
-  std::atomic<int> punches = 0;
-  GroupCache cache;
-};
-
-bool all_are(ByteView bytes, std::uint8_t mark) {
-  return std::ranges::all_of(bytes, [&](std::byte b) { return b == std::byte{mark}; });
-}
 
 TEST(GroupCache, what_is_published_is_found_with_its_facts_and_bytes) {
   Fixture f(4 * mebibyte);
@@ -245,7 +180,7 @@ TEST(GroupCache, a_slot_that_was_sent_by_file_is_not_rewritten_in_the_socket) {
   f.cache.erase(address_of(1));
   const std::uint64_t slots = GroupCache::arena_bytes(f.cache.capacity()) / large;
   for (std::uint64_t i = 0; i < 2 * slots; ++i) EXPECT_TRUE(f.put(10 + i, 0, large, 9));
-  EXPECT_EQ(f.punches, 1);
+  EXPECT_EQ(f.arena.punches, 1);
   std::vector<std::byte> received(part);
   ASSERT_EQ(recv(ends[1], received.data(), part, MSG_WAITALL), static_cast<ssize_t>(part));
   EXPECT_TRUE(all_are(received, 42));
@@ -258,7 +193,7 @@ TEST(GroupCache, a_slot_that_was_not_sent_by_file_is_reused_as_it_is) {
   for (std::uint64_t i = 0; i < 100; ++i) {
     const http::Hold hold = f.put(i, 0, large).to_hold(false);
   }
-  EXPECT_EQ(f.punches, 0);
+  EXPECT_EQ(f.arena.punches, 0);
 }
 
 // C-4
@@ -329,64 +264,6 @@ TEST(GroupCache, stripes_share_the_memory) {
   EXPECT_EQ(found, 50u);
 }
 
-// Readers that bring objects in group by group, several at once, and how much of what they brought lies side
-// by side in the arena's file.
-class Readers {
- public:
-  Readers(Fixture& fixture, std::uint64_t seed) : f_(fixture), random_(seed) {}
-
-  // `steps` groups are read, of objects out of `objects`, a few of them far more often than the rest.
-  void read(int steps, std::uint64_t objects) {
-    while (steps-- > 0) {
-      Reader& reader = readers_[random_.below(readers_.size())];
-      if (reader.at == reader.groups) {
-        const std::uint64_t object =
-            random_.chance(1, 2) ? random_.below(objects / 20) : random_.below(objects);
-        reader = {object, 0, groups_of(object)};
-      }
-      bring(reader.object, reader.at++, reader.groups);
-    }
-  }
-  void bring(std::uint64_t object, std::uint64_t group, std::uint64_t groups) {
-    GroupCache::Ref ref = f_.cache.find(address_of(object), group);
-    if (!ref && f_.cache.wants(address_of(object), group)) {
-      const std::uint64_t epoch = f_.cache.erase_epoch(address_of(object));
-      auto slot = f_.cache.reserve(address_of(object), group, large);
-      if (slot) ref = std::move(slot).publish(facts_of(groups * large), epoch);
-    }
-    if (ref) {
-      const http::Hold hold = std::move(ref).to_hold(random_.chance(1, 2));
-    }
-  }
-  // Of the pairs of neighbours in a part that are both here, the share that one call can send.
-  double joined(std::uint64_t objects) {
-    int pairs = 0, together = 0;
-    for (std::uint64_t object = 0; object < objects; ++object) {
-      for (std::uint64_t group = 1; group < groups_of(object); ++group) {
-        const GroupCache::Ref before = f_.cache.find(address_of(object), group - 1);
-        const GroupCache::Ref ref = f_.cache.find(address_of(object), group);
-        if (group % 16 == 0 || !before || !ref) continue;
-        ++pairs;
-        together += *ref.file_offset() == *before.file_offset() + large;
-      }
-    }
-    EXPECT_GT(pairs, 100);
-    return static_cast<double>(together) / pairs;
-  }
-  static std::uint64_t groups_of(std::uint64_t object) {
-    constexpr std::array<std::uint64_t, 6> counts{1, 16, 1, 4, 16, 48};
-    return counts[object % counts.size()];
-  }
-
- private:
-  struct Reader {
-    std::uint64_t object = 0, at = 0, groups = 0;
-  };
-  Fixture& f_;
-  Random random_;
-  std::array<Reader, 8> readers_{};
-};
-
 TEST(GroupCache, groups_of_a_part_lie_side_by_side) {
   Fixture f(128 * mebibyte);
   Readers readers(f, 1);
@@ -440,7 +317,7 @@ TEST(SlotRows, every_slot_is_given_once_whatever_is_wished) {
         ASSERT_FALSE(std::ranges::find(taken, place->index) != taken.end());
         taken.push_back(place->index);
       } else if (random.chance(1, 10)) {
-        if (const auto spare = rows.take_spare()) taken.push_back(*spare);
+        if (const auto spare = rows.take_spare()) taken.push_back(spare->index);
       } else if (!taken.empty()) {
         std::swap(taken[random.below(taken.size())], taken.back());
         rows.give(taken.back(), static_cast<SlotRows::Memory>(random.below(3)));

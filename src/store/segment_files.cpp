@@ -37,7 +37,8 @@ Task<Result<std::shared_ptr<io::File>>> SegmentFiles::get(Call call, std::uint32
   State& state = *state_;
   const std::uint64_t forgotten = state.forgotten;
   CO_TRY(std::shared_ptr<io::File> file,
-         co_await state.machine.disk.open(call, segment_path(state.directory, segment), io::OpenMode::read));
+         co_await state.machine.disk.open(call, segment_path(state.directory, segment),
+                                          io::OpenMode::read_direct));
   // Somebody else may have opened it meanwhile: one of both is enough.
   if (std::shared_ptr<io::File> open = find(segment)) co_return std::move(open);
   if (state.forgotten != forgotten) co_return std::move(file);  // it may be gone: do not keep its space

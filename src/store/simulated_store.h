@@ -170,9 +170,12 @@ class SimulatedStore {
     CO_TRY(const LocatedPtr object, co_await port.find(call, address));
     if (!object) co_return fail(ErrorCode::not_found, "no such object");
     std::string bytes;
-    for (std::uint64_t group = 0; group < crypto::group_count(object->entry.size); ++group) {
-      CO_TRY(const GroupBytes read, co_await port.read_group(call, object, group));
+    const std::uint64_t end = crypto::group_count(object->entry.size);
+    ReadAhead ahead;
+    for (std::uint64_t group = 0; group < end;) {
+      CO_TRY(const GroupBytes read, co_await port.read_groups(call, object, group, end, &ahead));
       bytes.append(as_text(read.bytes()));
+      group += crypto::group_count(read.bytes().size());
     }
     co_return bytes;
   }

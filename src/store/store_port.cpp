@@ -11,6 +11,12 @@ namespace cairn::store {
 namespace {
 
 constexpr std::size_t reads_at_once = 64;
+// Memory of a shard for reading whole parts; when it is all in use, groups are read one by one.
+constexpr std::size_t blocks_at_once = 16;
+constexpr std::size_t block_bytes = crypto::part_size + io::File::direct_alignment;
+// One of so many parts that are not in memory is read through the page cache: what is read again and again
+// ends up there although our own cache has no room for it; what is read once mostly does not.
+constexpr std::uint64_t page_cached_share = 16;
 constexpr std::size_t maps_kept = 4096;
 constexpr std::size_t outlines_kept = 16;
 constexpr int tries = 3;  // an object may move under a reader, but not again and again
@@ -65,6 +71,7 @@ StorePort::StorePort(ObjectStore& store, io::Machine& machine)
       kv_(store.kv_->make_port(machine)),
       files_(machine, store.segment_directory()),
       reads_(machine.shard, reads_at_once),
+      blocks_(block_bytes, blocks_at_once),
       maps_(std::make_unique<Recent<std::shared_ptr<const PartMap>>>(maps_kept)),
       outlines_(std::make_unique<Recent<std::shared_ptr<const std::vector<crypto::Hash>>>>(outlines_kept)) {
   store_.ports_.with([&](ObjectStore::PortList& list) { list.ports.emplace_back(this, &machine.mailbox); });
@@ -239,15 +246,22 @@ Task<Result<GroupBytes>> StorePort::read_group(Call call, LocatedPtr object, std
   GroupBytes out;
   out.ref = store_.cache_.find(object->address, group);
   if (out.ref) co_return out;
+  const std::size_t size = crypto::group_length(object->entry.size, group);
+  const bool wanted = store_.cache_.wants(object->address, group, size);
+  co_return co_await read_one(call, std::move(object), group, wanted);
+}
+
+Task<Result<GroupBytes>> StorePort::read_one(Call call, LocatedPtr object, std::uint64_t group, bool wanted) {
+  GroupBytes out;
   const std::uint64_t part = group / crypto::groups_per_part;
   const auto in_part = static_cast<std::size_t>(group % crypto::groups_per_part);
   const std::size_t size = crypto::group_length(object->entry.size, group);
   for (int attempt = 0;; ++attempt) {
     CO_TRY(auto map, co_await part_map(call, object, part));
     Result<> read;
-    if (store_.cache_.wants(object->address, group, size)) {
-      auto slot =
-          std::make_shared<GroupCache::Reservation>(store_.cache_.reserve(object->address, group, size));
+    if (wanted) {
+      auto slot = std::make_shared<GroupCache::Reservation>(
+          store_.cache_.reserve(object->address, group, size, map->groups.size()));
       if (*slot) {
         read = co_await read_verified(call, map, group, in_part, {slot->bytes(), slot});
         if (read) {
@@ -282,6 +296,70 @@ Task<Result<GroupBytes>> StorePort::read_group(Call call, LocatedPtr object, std
     CO_TRY_VOID(co_await report_rot(call, object, map->place.at));
     co_return rotten();
   }
+}
+
+Task<Result<GroupBytes>> StorePort::read_groups(Call call, LocatedPtr object, std::uint64_t group,
+                                                std::uint64_t end, ReadAhead* ahead) {
+  if (auto taken = ahead->take(group, end)) co_return std::move(*taken);
+  GroupBytes out;
+  out.ref = store_.cache_.find(object->address, group);
+  if (out.ref) co_return out;
+  const std::size_t size = crypto::group_length(object->entry.size, group);
+  const bool wanted = store_.cache_.wants(object->address, group, size);
+  // A slot of the cache is for one group, and one group is not worth a read of its own kind.
+  end = std::min(end, (group / crypto::groups_per_part + 1) * crypto::groups_per_part);
+  if (!wanted && end - group > 1) {
+    CO_TRY_VOID(co_await fill(call, object, group, end, ahead));
+    if (auto taken = ahead->take(group, end)) co_return std::move(*taken);
+  }
+  // Also when something was wrong with what was read: there it is found out.
+  co_return co_await read_one(call, std::move(object), group, wanted);
+}
+
+// Reads groups from `group` on into `ahead`: a step of them when they are in the page cache, else all up to
+// `end`. Those behind the first are not asked for in the cache, but counted as missed. Nothing may come of
+// it.
+Task<Result<>> StorePort::fill(Call call, LocatedPtr object, std::uint64_t group, std::uint64_t end,
+                               ReadAhead* ahead) {
+  *ahead = ReadAhead();
+  auto block = std::make_shared<io::ReadBlock>(blocks_.try_take());
+  if (!*block) co_return Result<>{};
+  CO_TRY(auto map, co_await part_map(call, object, group / crypto::groups_per_part));
+  const std::size_t in_part = group % crypto::groups_per_part;
+  auto file = co_await files_.get(call, map->place.at.segment);
+  if (!file || in_part + (end - group) > map->groups.size()) co_return Result<>{};
+  const std::uint64_t from = map->place.data_at() + in_part * crypto::group_size;
+  const auto length = [&](std::uint64_t until) {
+    return static_cast<std::size_t>(std::min(until * crypto::group_size, object->entry.size) -
+                                    group * crypto::group_size);
+  };
+  const auto before_cached = [&](std::uint64_t from_group, std::uint64_t until_group) {
+    while (from_group < until_group && !store_.cache_.find(object->address, from_group)) ++from_group;
+    return from_group;
+  };
+  std::uint64_t until = before_cached(group + 1, std::min(end, group + ReadAhead::step_groups));
+  if (until == group + 1) co_return Result<>{};
+  MutableByteView into = block->bytes().first(length(until));
+  Result<std::size_t> got = std::size_t{0};
+  if ((*file)->is_resident(from, into.size())) got = (*file)->try_read_into(from, into);
+  if (!got || *got < into.size()) {
+    if (until == group + ReadAhead::step_groups) until = before_cached(until, end);
+    CO_TRY(Permit permit, co_await reads_.acquire(call));
+    if (++cold_reads_ % page_cached_share == 0) {
+      into = block->bytes().first(length(until));
+      got = co_await (*file)->read_into(call, from, {into, block});
+    } else {
+      into = block->bytes().subspan(from % io::File::direct_alignment, length(until));
+      got = co_await (*file)->read_direct(call, from, into.size(), {block->bytes(), block});
+    }
+    if (!got && (call.stopped() || call.expired())) co_return fail(got.error());
+  }
+  if (!got || *got < into.size()) co_return Result<>{};
+  store_.status_.groups_read.fetch_add(until - group, std::memory_order_relaxed);
+  for (std::uint64_t behind = group + 1; behind < until; ++behind)
+    (void)store_.cache_.wants(object->address, behind, crypto::group_length(object->entry.size, behind));
+  *ahead = ReadAhead(block->share(), into, std::move(map), group);
+  co_return Result<>{};
 }
 
 // Durable before the reader is told: the next one is refused without looking.

@@ -9,11 +9,14 @@
 #include <vector>
 
 #include "io/machine.h"
+#include "io/read_block.h"
 #include "runtime/semaphore.h"
 #include "store/draft.h"
 #include "store/group_cache.h"
 #include "store/mutation.h"
 #include "store/object_store.h"
+#include "store/part_map.h"
+#include "store/read_ahead.h"
 
 namespace cairn::store {
 
@@ -25,21 +28,6 @@ struct Located {
   std::uint64_t epoch = 0;  // of the cache, when it was looked up
 };
 using LocatedPtr = std::shared_ptr<const Located>;
-
-// The hashes that lead from the address to one part's groups, checked.
-struct PartMap {
-  std::uint64_t origin = 0;  // of the object: an older one of the same address lies elsewhere
-  Place place;
-  std::vector<crypto::Hash> groups;
-  bool root = false;  // the only group is the whole object
-};
-
-// One verified group: in the cache, or in a buffer of this shard.
-struct GroupBytes {
-  GroupCache::Ref ref;
-  Buffer buffer;
-  ByteView bytes() const noexcept { return ref ? ref.bytes() : buffer.bytes(); }
-};
 
 struct Listed {
   Address address;
@@ -71,6 +59,11 @@ class StorePort {
   // Verified before it is given out; from the cache if it is there. `integrity`: the bytes do not match; the
   // object is quarantined.
   Task<Result<GroupBytes>> read_group(Call call, LocatedPtr object, std::uint64_t group);
+  // The same for a reader that goes on to group `end`: group `group`, and as many behind it as are at hand.
+  // What else was read on the way is in `ahead`, where the reader finds it first. Once some of it was given
+  // out, rot behind it is met when its turn comes. `ahead` outlives the call.
+  Task<Result<GroupBytes>> read_groups(Call call, LocatedPtr object, std::uint64_t group, std::uint64_t end,
+                                       ReadAhead* ahead);
   // The hashes of all parts, checked against the address.
   Task<Result<std::shared_ptr<const std::vector<crypto::Hash>>>> part_hashes(Call call, LocatedPtr object);
   Task<Result<std::shared_ptr<const PartMap>>> part_map(Call call, LocatedPtr object, std::uint64_t part);
@@ -116,6 +109,8 @@ class StorePort {
                                                              std::uint64_t part);
   Task<Result<>> read_verified(Call call, std::shared_ptr<const PartMap> map, std::uint64_t group,
                                std::size_t in_part, io::Region into);
+  Task<Result<GroupBytes>> read_one(Call call, LocatedPtr object, std::uint64_t group, bool wanted);
+  Task<Result<>> fill(Call call, LocatedPtr object, std::uint64_t group, std::uint64_t end, ReadAhead* ahead);
   Task<Result<>> report_rot(Call call, LocatedPtr object, Position at);
   Task<Result<LocatedPtr>> find_again(Call call, const LocatedPtr& object);
 
@@ -124,6 +119,8 @@ class StorePort {
   std::unique_ptr<Kv> kv_;
   SegmentFiles files_;
   Semaphore reads_;
+  io::ReadBlocks blocks_;
+  std::uint64_t cold_reads_ = 0;
   std::unique_ptr<Recent<std::shared_ptr<const PartMap>>> maps_;
   std::unique_ptr<Recent<std::shared_ptr<const std::vector<crypto::Hash>>>> outlines_;
 };

@@ -114,7 +114,8 @@ StorageScenario::StorageScenario(std::uint64_t seed, Options options, io::sim::P
   options_.data_dirs = {"data0"};
   if (random.chance(1, 3)) options_.data_dirs.emplace_back("data1");
   options_.segment_size = std::uint64_t{4} << (20 + random.below(3));
-  options_.cache_bytes = std::uint64_t{1} << (20 + random.below(2));
+  // A large one has large pages.
+  options_.cache_bytes = std::uint64_t{1} << (random.chance(1, 16) ? 26 : 20 + random.below(2));
   options_.reserve = random.chance(1, 2) ? 0 : 64u << 10;
   if (random.chance(1, 4)) options_.uploads_ttl = Duration::seconds(3);
 }

@@ -83,6 +83,16 @@ TEST(SimDisk, what_was_written_is_read) {
   EXPECT_EQ(as_text(buffer.bytes()), "el");
 }
 
+TEST(SimDisk, a_direct_read_lands_where_the_offset_says) {
+  Bench b;
+  ASSERT_TRUE(b.open("/f"));
+  ASSERT_TRUE(b.write(0, std::string(5000, 'a') + "bcd"));
+  auto room = std::make_shared<std::array<std::byte, 3 * File::direct_alignment>>();
+  EXPECT_EQ(*b.run(b.file->read_direct(b.call(), 4999, 100, {*room, room})), 4u) << "up to the end";
+  EXPECT_EQ(as_text(ByteView(*room).subspan(4999 % File::direct_alignment, 4)), "abcd");
+  EXPECT_TRUE(b.file->is_resident(0, 5000));
+}
+
 TEST(SimDisk, names_behave_like_a_file_systems) {
   Bench b;
   EXPECT_EQ(code_of(b.open("d/f")), ErrorCode::not_found);

@@ -23,6 +23,7 @@ Node::Place::Place(Clockwork& clockwork, SimNetwork& net, Node& node, unsigned i
     : tracer(clockwork, 1 + node.index_ + 64 * index + 256 * std::uint64_t{node.lives_}),
       shard(index, draw_seed(clockwork)),
       entropy(draw_seed(clockwork) + (std::uint64_t{node.lives_} << 40)),
+      memory(&clockwork.choices),
       network(net, shard, node.index_),
       disk(node.disk_),
       mailbox([] {}),

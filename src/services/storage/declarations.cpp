@@ -20,6 +20,8 @@ constexpr TaskDeclaration tasks[] = {
      "verifies everything at a pace, quarantines what is bad", "supervisor"},
     {"sweeper", "sweeper", "one per data directory", Criticality::degrading,
      "ends uploads whose time is over", "supervisor"},
+    {"pages", "preparer", "one, unless the cache is small", Criticality::degrading,
+     "keeps large pages of the cache ready", "supervisor"},
     {"gates", "observer", "one", Criticality::degrading, "opens and closes readiness as the stores say",
      "supervisor"},
     {"event-log", "observer", "one per shard", Criticality::degrading,

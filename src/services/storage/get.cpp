@@ -106,9 +106,9 @@ bool StorageShard::try_answer(Exchange& exchange) {
         http::parse_range(exchange.request().fields.get(FieldName::range), facts->size);
     if (ranges.kind == http::RangeSet::Kind::ranges) group = ranges.at[0].first / crypto::group_size;
   }
-  store::GroupBytes first;
-  first.ref = shared_.cache->find(address, group);
-  if (!first.ref) return false;
+  ObjectSource::First first;
+  first.bytes.ref = shared_.cache->find(address, group);
+  if (!first.bytes.ref) return false;
   if (const auto wanted = answer_head(exchange, *facts)) {
     shared_.metrics.hits.at().add(slot_);
     answer_body(exchange, *wanted, address, std::move(facts), {}, std::move(first));
@@ -118,7 +118,7 @@ bool StorageShard::try_answer(Exchange& exchange) {
 
 void StorageShard::answer_body(Exchange& exchange, const Wanted& wanted, Address address,
                                std::shared_ptr<const store::ObjectFacts> facts, store::SetPort::Found found,
-                               std::optional<store::GroupBytes> first) {
+                               std::optional<ObjectSource::First> first) {
   http::Response& response = exchange.response;
   const std::uint64_t size = facts->size;
   auto source = std::make_unique<ObjectSource>(library(), address, facts, std::move(found));
@@ -164,16 +164,20 @@ Task<Result<>> StorageShard::get(Call call, Exchange& exchange) {
   if (!wanted) co_return Result<>{};
   const bool single = wanted->ranges.kind == http::RangeSet::Kind::ranges && wanted->ranges.count == 1;
   const bool multi = wanted->ranges.kind == http::RangeSet::Kind::ranges && wanted->ranges.count > 1;
-  std::optional<store::GroupBytes> first;
+  std::optional<ObjectSource::First> first;
   if (exchange.request().method != http::Method::head) {
-    const std::uint64_t start = single || multi ? wanted->ranges.at[0].first : 0;
-    auto read = co_await found.port->read_group(call, found.object, start / crypto::group_size);
+    const http::ByteRange range =
+        single || multi ? wanted->ranges.at[0] : http::ByteRange{0, facts->size - 1};
+    const crypto::GroupSpan groups =
+        facts->size == 0 ? crypto::GroupSpan{0, 1} : crypto::groups_of_bytes(range.first, range.last);
+    first.emplace();
+    auto read = co_await found.port->read_groups(call, found.object, groups.first, groups.end, &first->ahead);
     if (!read) {
       exchange.response.clear();
       if (read.error().code == ErrorCode::integrity) shared_.metrics.integrity.at(0).add(slot_);
       co_return fail(read.error());
     }
-    first = std::move(*read);
+    first->bytes = std::move(*read);
   }
   shared_.metrics.get_latency
       .at(0, multi    ? RangeLabel::multi

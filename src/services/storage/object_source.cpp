@@ -8,6 +8,10 @@ namespace cairn::storage {
 
 http::Piece make_piece(store::GroupCache& cache, store::GroupBytes group, std::size_t from,
                        std::size_t count) {
+  if (group.block) {
+    const ByteView bytes = group.in_block.subspan(from, count);
+    return http::Piece::memory(bytes, http::Hold(std::move(group.block).detach(), &io::ReadBlock::release));
+  }
   if (!group.ref) {
     group.buffer.consume(from);
     group.buffer.truncate(count);
@@ -23,7 +27,7 @@ ObjectSource::ObjectSource(Library library, Address address, std::shared_ptr<con
                            store::SetPort::Found found)
     : library_(library), address_(address), facts_(std::move(facts)), found_(std::move(found)) {}
 
-// The bytes of the current step that are in this group; moves on.
+// The bytes of the current step that are in these groups; moves on.
 http::Piece ObjectSource::cut(store::GroupBytes bytes) {
   Step& step = steps_[step_];
   const auto from = static_cast<std::size_t>(step.at % crypto::group_size);
@@ -55,6 +59,7 @@ std::optional<http::Piece> ObjectSource::try_next() {
     has_primed_ = false;
     return cut(std::move(primed_));
   }
+  if (auto behind = ahead_.take(group, end_group())) return cut(std::move(*behind));
   store::GroupBytes hot;
   hot.ref = library_.cache.find(address_, group);
   if (!hot.ref) return std::nullopt;
@@ -68,7 +73,7 @@ Task<Result<http::Piece>> ObjectSource::next(Call call) {
     if (found_.port == nullptr) co_return fail(ErrorCode::not_found, "the object was removed meanwhile");
   }
   const std::uint64_t group = steps_[step_].at / crypto::group_size;
-  auto bytes = co_await found_.port->read_group(call, found_.object, group);
+  auto bytes = co_await found_.port->read_groups(call, found_.object, group, end_group(), &ahead_);
   if (!bytes) {
     if (bytes.error().code == ErrorCode::integrity) library_.integrity.add(library_.slot);
     co_return fail(bytes.error());

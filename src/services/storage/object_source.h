@@ -22,7 +22,7 @@ struct Library {
   observe::Slot slot;
 };
 
-// A piece of bytes [from, from + count) of a verified group.
+// A piece of bytes [from, from + count) of verified groups.
 http::Piece make_piece(store::GroupCache& cache, store::GroupBytes group, std::size_t from,
                        std::size_t count);
 
@@ -34,11 +34,16 @@ class ObjectSource final : public http::BodySource {
 
   void add(http::ByteRange range) { steps_.push_back({range.first, range.last + 1, {}}); }
   void add(std::string text) { steps_.push_back({0, 0, std::move(text)}); }
-  // The first group that will be sent, already read.
-  void prime(std::uint64_t group, store::GroupBytes bytes) {
+  // The first groups that will be sent, already read, and what was read with them.
+  struct First {
+    store::GroupBytes bytes;
+    store::ReadAhead ahead;
+  };
+  void prime(std::uint64_t group, First first) {
     primed_group_ = group;
-    primed_ = std::move(bytes);
+    primed_ = std::move(first.bytes);
     has_primed_ = true;
+    ahead_ = std::move(first.ahead);
   }
 
   // Of several ranges; the answer's field points to it.
@@ -55,6 +60,8 @@ class ObjectSource final : public http::BodySource {
   };
   http::Piece cut(store::GroupBytes bytes);
   std::optional<http::Piece> text_or_end();
+  // Behind the last group of the current step, which has bytes left.
+  std::uint64_t end_group() const noexcept { return (steps_[step_].end - 1) / crypto::group_size + 1; }
 
   Library library_;
   Address address_;
@@ -67,6 +74,7 @@ class ObjectSource final : public http::BodySource {
   bool has_primed_ = false;
   std::uint64_t primed_group_ = 0;
   store::GroupBytes primed_;
+  store::ReadAhead ahead_;
 };
 
 // The outboard of a range, part by part.

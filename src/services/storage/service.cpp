@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "io/memory.h"
+#include "runtime/pool.h"
+#include "runtime/wait.h"
 #include "services/storage/shard.h"
 #include "store/object_home.h"
 
@@ -50,7 +52,7 @@ Task<Result<>> StorageShard::start(Call call) {
     CO_TRY(auto arena, machine_.memory.make_arena(store::GroupCache::arena_bytes(capacity)));
     std::uint64_t seed = 0;
     machine_.entropy.fill(std::as_writable_bytes(std::span(&seed, 1)));
-    shared_.cache = std::make_unique<store::GroupCache>(std::move(arena), capacity, seed);
+    shared_.cache = std::make_shared<store::GroupCache>(std::move(arena), capacity, seed);
     store::StoreOptions options;
     options.segment_size = asked.segment_size;
     options.reserve = asked.reserve;
@@ -75,6 +77,8 @@ Task<Result<>> StorageShard::start(Call call) {
       CO_TRY_VOID(tasks.start({"sweeper", "sweeper"}, [&home](Call c) { return home.sweep_loop(c); }));
     }
     CO_TRY_VOID(context_.tasks.start({"gates", "observer"}, [this](Call c) { return watch_gates(c); }));
+    if (shared_.cache->has_large_pages())
+      CO_TRY_VOID(context_.tasks.start({"pages", "preparer"}, [this](Call c) { return prepare_cache(c); }));
   }
   ports_ = std::make_unique<store::SetPort>(*shared_.stores, machine_);
   if (machine_.shard.index() == 0) {
@@ -82,6 +86,19 @@ Task<Result<>> StorageShard::start(Call call) {
     context_.health.set("writes", shared_.stores->writable());
   }
   co_return Result<>{};
+}
+
+// It looks often: objects come in bursts, and what finds no large page stays in small ones.
+Task<> StorageShard::prepare_cache(Call call) {
+  constexpr Duration soon = Duration::millis(5), idle = Duration::millis(20);
+  bool made = true;
+  while (co_await sleep_for(call, made ? soon : idle)) {
+    made = false;
+    if (!shared_.cache->wants_prepare()) continue;
+    const auto done =
+        co_await run(machine_.pool, call, Lane::cpu, [cache = shared_.cache] { return cache->prepare(); });
+    made = done && *done;
+  }
 }
 
 Task<> StorageShard::stop(Call call) {
@@ -161,6 +178,9 @@ class StorageService final : public serve::Service {
     shared_.metrics.declare(registry);
     registry.observed_gauge("cache_bytes", "Memory that the cache of verified groups holds.", [this] {
       return shared_.cache ? static_cast<double>(shared_.cache->bytes()) : 0;
+    });
+    registry.observed_gauge("cache_large_page_bytes", "Memory of the cache that is in large pages.", [this] {
+      return shared_.cache ? static_cast<double>(shared_.cache->large_pages().bytes) : 0;
     });
     observe_sum(registry, "chunks_read_total", "Groups read from disk and verified.", true,
                 [](store::StoreStatus& s) { return s.groups_read.load(); });

@@ -90,6 +90,37 @@ TEST(Storage, rot_is_502_and_never_404_or_other_bytes) {
   EXPECT_EQ(sample_node.ask(get(bytes)).body, bytes);
 }
 
+TEST(Storage, what_the_cache_has_no_room_for_is_read_by_parts_whole_and_in_ranges) {
+  SimulatedService sample_node({.settings = {{"storage.cache_bytes", "1MiB"}}});
+  const std::string bytes = sample(1'000'000);
+  std::vector<std::string> others;
+  for (std::uint64_t i = 0; i < 12; ++i) others.push_back(sample(65'536, 20 + i));
+  ASSERT_EQ(sample_node.ask(put(bytes)).status, 201);
+  for (const std::string& other : others) ASSERT_EQ(sample_node.ask(put(other)).status, 201);
+  sample_node.crash(io::sim::Crash::process);
+  for (int i = 0; i < 3; ++i)
+    for (const std::string& other : others) ASSERT_EQ(sample_node.ask(get(other)).body, other);
+  for (const std::uint32_t cold : {0u, 1'000'000u}) {
+    sample_node.disk().faults.cold = cold;
+    for (int i = 0; i < 3; ++i) EXPECT_EQ(sample_node.ask(get(bytes)).body, bytes);
+    const Answer one = sample_node.ask(get(bytes, "Range: bytes=65535-700000\r\n"));
+    EXPECT_EQ(one.status, 206);
+    EXPECT_EQ(one.body, bytes.substr(65'535, 634'466));
+    const Answer two = sample_node.ask(get(bytes, "Range: bytes=1-200000,100000-999999\r\n"));
+    EXPECT_EQ(two.status, 206);
+    EXPECT_NE(two.body.find(bytes.substr(1, 200'000)), std::string::npos);
+    EXPECT_NE(two.body.find(bytes.substr(100'000)), std::string::npos);
+  }
+  // Rot far behind the first groups: the head has gone out by then, and the answer ends short.
+  const std::size_t at = sample_node.disk().view().text(log_file()).find(bytes.substr(900'000, 64));
+  ASSERT_TRUE(sample_node.disk().rot(log_file(), at));
+  for (const std::string& other : others) ASSERT_EQ(sample_node.ask(get(other)).body, other);
+  const Answer rotten = sample_node.ask(get(bytes, "Range: bytes=131072-999999\r\n"));
+  EXPECT_FALSE(rotten.whole);
+  EXPECT_TRUE(bytes.substr(131'072).starts_with(rotten.body));
+  EXPECT_EQ(sample_node.ask(get(bytes, "Range: bytes=890000-990000\r\n")).status, 502);
+}
+
 TEST(Storage, a_full_disk_is_507_and_reads_and_deletes_go_on) {
   SimulatedService sample_node;
   const std::string bytes = sample(50'000);

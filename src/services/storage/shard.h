@@ -22,8 +22,8 @@ struct Shared {
   store::KvMaker& kv;
   Metrics metrics;
   store::ByteBudget ingest{ingest_bytes};
-  std::unique_ptr<io::RamDisk> ram;  // instead of a disk, when nothing may be written to one
-  std::unique_ptr<store::GroupCache> cache;
+  std::unique_ptr<io::RamDisk> ram;          // instead of a disk, when nothing may be written to one
+  std::shared_ptr<store::GroupCache> cache;  // a job of the pool may hold it, too
   std::unique_ptr<store::StoreSet> stores;
 };
 
@@ -52,7 +52,7 @@ class StorageShard final : public serve::ServiceShard {
   Task<Result<>> get(Call call, http::Exchange& exchange);
   void answer_body(http::Exchange& exchange, const Wanted& wanted, Address address,
                    std::shared_ptr<const store::ObjectFacts> facts, store::SetPort::Found found,
-                   std::optional<store::GroupBytes> first);
+                   std::optional<ObjectSource::First> first);
   Task<Result<>> proof(Call call, http::Exchange& exchange);
   Task<Result<>> list(Call call, http::Exchange& exchange);
 
@@ -77,6 +77,9 @@ class StorageShard final : public serve::ServiceShard {
   Task<Result<>> status(http::Exchange& exchange);
   Task<Result<>> scrub(http::Exchange& exchange);
   Task<> watch_gates(Call call);
+
+  // Keeps large pages of the cache ready. Cancel: clean
+  Task<> prepare_cache(Call call);
 
   Library library() noexcept { return {*ports_, *shared_.cache, shared_.metrics.integrity.at(0), slot_}; }
   void count_refused_body(const http::Exchange& exchange, const Error& error);
