@@ -21,7 +21,7 @@ namespace {
 
 constexpr unsigned database_rank = 23;
 constexpr unsigned recent_rank = 24;
-constexpr std::uint64_t recent_share = 4;  // of a memtable, what is handed to RocksDB at once
+constexpr std::uint64_t recent_share = 16;  // of a memtable, what is handed to RocksDB at once
 
 rocksdb::Slice slice(std::string_view text) noexcept { return {text.data(), text.size()}; }
 

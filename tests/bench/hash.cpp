@@ -1,5 +1,6 @@
 // bench_hash FILE: prints the BLAKE3-256 of a file, hashed as the store hashes what it takes in. One thread,
-// reads of 1 MiB: what `b3sum --num-threads 1 --no-mmap` does, so that the two can be held side by side.
+// reads of 64 KiB, as the slices of a body: what `b3sum --num-threads 1 --no-mmap` does, so that the two can
+// be held side by side.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
@@ -19,7 +20,7 @@ int main(int argc, char** argv) {
     return 64;
   }
   const int file = open(argv[1], O_RDONLY | O_CLOEXEC);
-  std::vector<std::byte> buffer(crypto::part_size);
+  std::vector<std::byte> buffer(crypto::group_size);
   crypto::ObjectHasher hasher;
   ssize_t got = -1;
   while (file >= 0 && (got = read(file, buffer.data(), buffer.size())) > 0)
