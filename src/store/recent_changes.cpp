@@ -1,9 +1,9 @@
 #include "store/recent_changes.h"
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <cstring>
-
-#include "base/mix.h"
 
 namespace cairn::store {
 namespace {
@@ -11,22 +11,6 @@ namespace {
 constexpr std::uint64_t node_bytes = 160;  // of a table, beside key and value, about
 
 }  // namespace
-
-// Eight bytes a step, and the last eight, which may overlap.
-std::size_t RecentChanges::Hash::operator()(std::string_view key) const noexcept {
-  std::uint64_t hash = seed ^ key.size();
-  const auto take = [&](const char* from, std::size_t count) {
-    std::uint64_t word = 0;
-    std::memcpy(&word, from, count);
-    hash = mix(hash ^ word, 0xd6e8feb86659fd93u ^ seed);
-  };
-  for (std::size_t at = 0; at + 8 <= key.size(); at += 8) take(key.data() + at, 8);
-  if (key.size() >= 8)
-    take(key.data() + key.size() - 8, 8);
-  else if (!key.empty())
-    take(key.data(), key.size());
-  return hash;
-}
 
 void RecentChanges::add(KvBatch batch) {
   for (KvBatch::Change& change : std::move(batch).take()) {
@@ -72,10 +56,21 @@ std::shared_ptr<const RecentChanges::Table> RecentChanges::begin() {
 }
 
 std::vector<const RecentChanges::Table::value_type*> in_order(const RecentChanges::Table& table) {
+  // By the first bytes as a number, which are at hand; the whole key only where these are equal.
+  using Numbered = std::pair<std::uint64_t, const RecentChanges::Table::value_type*>;
+  std::vector<Numbered> numbered;
+  numbered.reserve(table.size());
+  for (const auto& change : table) {
+    std::array<unsigned char, 8> first{};
+    std::memcpy(first.data(), change.first.data(), std::min(first.size(), change.first.size()));
+    numbered.emplace_back(std::byteswap(std::bit_cast<std::uint64_t>(first)), &change);
+  }
+  std::ranges::sort(numbered, [](const Numbered& a, const Numbered& b) {
+    return a.first != b.first ? a.first < b.first : a.second->first < b.second->first;
+  });
   std::vector<const RecentChanges::Table::value_type*> sorted;
-  sorted.reserve(table.size());
-  for (const auto& change : table) sorted.push_back(&change);
-  std::ranges::sort(sorted, {}, [](const auto* change) -> const std::string& { return change->first; });
+  sorted.reserve(numbered.size());
+  for (const auto& [number, change] : numbered) sorted.push_back(change);
   return sorted;
 }
 

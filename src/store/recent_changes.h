@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/mix.h"
 #include "store/kv.h"
 
 namespace cairn::store {
@@ -25,7 +26,7 @@ class RecentChanges {
   struct Hash {
     using is_transparent = void;
     std::uint64_t seed;
-    std::size_t operator()(std::string_view key) const noexcept;
+    std::size_t operator()(std::string_view key) const noexcept { return hash_of(key, seed); }
   };
 
  public:

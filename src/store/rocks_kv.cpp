@@ -14,6 +14,7 @@
 #include "runtime/pool.h"
 #include "runtime/semaphore.h"
 #include "runtime/wait.h"
+#include "store/key_filter.h"
 #include "store/recent_changes.h"
 
 namespace cairn::store {
@@ -21,7 +22,10 @@ namespace {
 
 constexpr unsigned database_rank = 23;
 constexpr unsigned recent_rank = 24;
-constexpr std::uint64_t recent_share = 16;  // of a memtable, what is handed to RocksDB at once
+constexpr std::uint64_t bytes_per_known_key =
+    6;  // of RocksOptions::cache_bytes, a third of which the filter takes
+constexpr std::size_t learn_at_once = 4096;  // keys, a few hundred microseconds
+constexpr std::uint64_t recent_share = 16;   // of a memtable, what is handed to RocksDB at once
 
 rocksdb::Slice slice(std::string_view text) noexcept { return {text.data(), text.size()}; }
 
@@ -98,12 +102,12 @@ rocksdb::Options database_options(const RocksOptions& wanted, const Caches& cach
 // closed: closing waits for it, and one that comes later finds the door shut.
 class Database {
  public:
-  Database(std::unique_ptr<rocksdb::DB> db, Caches caches, std::uint64_t recent_bytes)
+  Database(std::unique_ptr<rocksdb::DB> db, Caches caches, const RocksOptions& wanted)
       : here_(db.get()),
         caches_(std::move(caches)),
-        recent_bytes_(recent_bytes),
+        recent_bytes_(wanted.write_buffer_bytes / recent_share),
         state_(std::move(db)),
-        recent_(std::random_device()()) {}
+        recent_(std::random_device()(), wanted.cache_bytes / bytes_per_known_key) {}
 
   // For what never waits, on a shard. Precondition: not closed.
   rocksdb::DB& here() const noexcept { return *here_; }
@@ -126,12 +130,22 @@ class Database {
   Result<> add(KvBatch batch) {
     return recent_.with([&](Recent& recent) -> Result<> {
       if (!recent.handed_over) return recent.handed_over;
+      for (const KvBatch::Change& change : batch.changes())
+        if (change.value) recent.known.add(change.key);
       recent.changes.add(std::move(batch));
       return {};
     });
   }
+  // Nothing: RocksDB knows. The inner nothing: it is not there.
   std::optional<RecentChanges::Value> find_recent(std::string_view key) const {
-    return recent_.with([&](const Recent& recent) { return recent.changes.find(key); });
+    return recent_.with([&](const Recent& recent) -> std::optional<RecentChanges::Value> {
+      auto found = recent.changes.find(key);
+      if (!found && recent.learned && !recent.known.may_have(key)) found.emplace();
+      return found;
+    });
+  }
+  bool is_learned() const {
+    return recent_.with([](const Recent& recent) { return recent.learned; });
   }
   bool is_due() const { return open_bytes() >= recent_bytes_; }
   // The engine does not keep up.
@@ -169,6 +183,29 @@ class Database {
     handed_.notify_all();
     return done;
   }
+  // Some more of the keys that were there before this process go into the filter; what is written since is in
+  // it anyway. After an error it is left as it is, and RocksDB asked about every key.
+  Result<> learn(rocksdb::DB& db) {
+    const auto from = recent_.with([](Recent& recent) -> std::optional<std::string> {
+      if (recent.learned || std::exchange(recent.learning, true)) return std::nullopt;
+      return recent.learned_until;
+    });
+    if (!from) return {};
+    rocksdb::ReadOptions options;
+    options.fill_cache = false;
+    const std::unique_ptr<rocksdb::Iterator> at(db.NewIterator(options));
+    std::vector<std::string> keys;
+    for (at->Seek(slice(*from)); at->Valid() && keys.size() < learn_at_once; at->Next())
+      keys.push_back(at->key().ToString());
+    TRY_VOID(result_of(at->status(), "scan map"));
+    recent_.with([&](Recent& recent) {
+      for (const std::string& key : keys) recent.known.add(key);
+      recent.learning = false;
+      recent.learned = keys.size() < learn_at_once;
+      if (!keys.empty()) recent.learned_until = keys.back() + '\0';
+    });
+    return {};
+  }
   Result<> flush(rocksdb::DB& db) {
     TRY_VOID(hand_over(db));  // what was closed and not taken
     TRY_VOID(hand_over(db));
@@ -190,7 +227,8 @@ class Database {
     return flushed ? closed : flushed;
   }
   std::uint64_t memory() const noexcept {
-    const std::uint64_t recent = recent_.with([](const Recent& now) { return now.changes.bytes(); });
+    const std::uint64_t recent =
+        recent_.with([](const Recent& now) { return now.changes.bytes() + now.known.bytes(); });
     return state_.with([&](const State& state) -> std::uint64_t {
       std::uint64_t tables = 0;
       if (state.db == nullptr) return 0;
@@ -206,8 +244,12 @@ class Database {
     std::size_t users = 0;
   };
   struct Recent {
-    explicit Recent(std::uint64_t seed) : changes(seed) {}
+    Recent(std::uint64_t seed, std::uint64_t keys) : changes(seed), known(keys, seed) {}
     RecentChanges changes;
+    KeyFilter known;       // keys that are or were in the map
+    bool learned = false;  // all of them
+    bool learning = false;
+    std::string learned_until;
     bool handing = false;  // to the engine, on some thread
     Result<> handed_over;  // how the last time went
     std::uint64_t rounds = 0;
@@ -314,7 +356,7 @@ class RocksPort final : public Kv {
       CO_TRY_VOID(co_await sleep_for(call, Duration::millis(1)));
     }
     CO_TRY_VOID(database_->add(std::move(batch)));
-    if (database_->is_due()) start_handing_over();
+    if (database_->is_due() || !database_->is_learned()) start_handing_over();
     co_return Result<>{};
   }
 
@@ -330,7 +372,11 @@ class RocksPort final : public Kv {
    public:
     HandOver(RocksPort& of, Pool& pool) noexcept : PoolJob(pool), port(&of), database_(of.database_) {}
     void work() noexcept override {
-      (void)database_->use([this](rocksdb::DB& db) { return database_->hand_over(db); });
+      (void)database_->use([this](rocksdb::DB& db) -> Result<> {
+        if (!database_->is_learned()) TRY_VOID(database_->learn(db));
+        if (database_->is_due()) TRY_VOID(database_->hand_over(db));
+        return {};
+      });
     }
     void completed() noexcept override {
       if (port != nullptr) port->handing_over_ = nullptr;
@@ -378,8 +424,8 @@ Result<std::shared_ptr<KvEngine>> open_database(const RocksOptions& wanted, cons
   if (status.IsInvalidArgument() || status.IsNotSupported() || status.IsNotFound())
     return fail(ErrorCode::integrity, "open map");
   if (!status.ok()) return fail(error_of(status, "open map"));
-  return std::make_shared<RocksEngine>(std::make_shared<Database>(
-      std::unique_ptr<rocksdb::DB>(opened), std::move(caches), wanted.write_buffer_bytes / recent_share));
+  return std::make_shared<RocksEngine>(
+      std::make_shared<Database>(std::unique_ptr<rocksdb::DB>(opened), std::move(caches), wanted));
 }
 
 }  // namespace

@@ -12,7 +12,8 @@
 namespace cairn::store {
 
 struct RocksOptions {
-  std::uint64_t cache_bytes = 24u << 20;         // half for blocks, indexes and filters, half for rows
+  // Half for blocks, indexes and filters, half for rows; a third as much again says which keys are not there.
+  std::uint64_t cache_bytes = 24u << 20;
   std::uint64_t write_buffer_bytes = 16u << 20;  // of one memtable; up to three exist at a time
 };
 

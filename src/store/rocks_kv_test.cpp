@@ -61,6 +61,25 @@ TEST_F(RocksKvTest, K3_what_is_not_in_memory_is_busy_and_found_through_the_pool)
   EXPECT_EQ(ports[0]->try_get(numbered("k", 7)).value(), numbered("value", 7) + std::string(50, '.'));
 }
 
+// The keys of an earlier life are learned a few thousand at a time, and none of them is ever taken for new.
+TEST_F(RocksKvTest, what_was_there_before_is_found_while_and_after_the_keys_are_learned) {
+  put_many(10'000);
+  close();
+  open();
+  io::RealLoop& real = at.shards[0].real;
+  for (std::size_t i = 0; i < 20; ++i) {
+    EXPECT_EQ(write(batch_of({{numbered("new", i), "v"}})), ErrorCode::ok);
+    ASSERT_TRUE(real.turn_until([&] { return real.pool.jobs() == 0; }));
+    for (std::size_t key = i; key < 10'000; key += 499)
+      ASSERT_EQ(get(numbered("k", key)), numbered("value", key) + std::string(50, '.')) << key;
+    EXPECT_EQ(get(numbered("none", i)), std::nullopt);
+  }
+  // Now nothing has to be asked for what never was.
+  std::size_t asked = 0;
+  for (std::size_t i = 0; i < 1000; ++i) asked += ports[0]->try_get(numbered("none", i)) ? 0 : 1;
+  EXPECT_LT(asked, 50u);
+}
+
 TEST_F(RocksKvTest, a_map_larger_than_its_memory_is_whole) {
   put_many(20'000);
   EXPECT_LT(engine->memory(), 2u << 20);

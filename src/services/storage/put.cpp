@@ -140,6 +140,7 @@ void StorageShard::answer_stored(Exchange& exchange, const store::Outcome& outco
   value.reserve(address.size() + 3);
   response.add_field("Location", value.append("/o/").append(address));
   response.add_field("ETag", value.assign(1, '"').append(address).append(1, '"'));
+  response.text.reserve(128);  // once, not as it grows
   codec::JsonWriter json(response.text);
   json.begin_object().field("address", address).field("size", outcome.size).end_object().finish();
   response.answer_text("application/json");

@@ -1,0 +1,39 @@
+// KeyFilter: says of most keys that are not in a map that they are not, without looking. A Bloom filter of a
+// fixed size: one cache line a key.
+//
+//   [KF-1] A key that was added may be there, for ever: removing is not known to it.
+// What it cannot tell grows with the number of keys: one in a hundred at capacity, and on from there.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+namespace cairn::store {
+
+class KeyFilter {
+ public:
+  static constexpr std::uint64_t bits_per_key = 12;
+
+  // For so many keys. Takes its memory with the first key.
+  KeyFilter(std::uint64_t keys, std::uint64_t seed);
+
+  void add(std::string_view key);
+  bool may_have(std::string_view key) const noexcept;
+  std::uint64_t bytes() const noexcept { return lines_.size() * sizeof(Line); }
+
+ private:
+  using Line = std::array<std::uint64_t, 8>;
+  struct Marks {
+    std::uint64_t line;
+    Line bits;
+  };
+  Marks marks_of(std::string_view key) const noexcept;
+
+  std::uint64_t line_count_;
+  std::uint64_t seed_;
+  std::vector<Line> lines_;
+};
+
+}  // namespace cairn::store
