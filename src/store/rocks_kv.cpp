@@ -8,8 +8,6 @@
 #include <rocksdb/table.h>
 #include <rocksdb/write_batch.h>
 
-#include <random>
-
 #include "runtime/guarded.h"
 #include "runtime/pool.h"
 #include "runtime/semaphore.h"
@@ -102,12 +100,12 @@ rocksdb::Options database_options(const RocksOptions& wanted, const Caches& cach
 // closed: closing waits for it, and one that comes later finds the door shut.
 class Database {
  public:
-  Database(std::unique_ptr<rocksdb::DB> db, Caches caches, const RocksOptions& wanted)
+  Database(std::unique_ptr<rocksdb::DB> db, Caches caches, const RocksOptions& wanted, std::uint64_t seed)
       : here_(db.get()),
         caches_(std::move(caches)),
         recent_bytes_(wanted.write_buffer_bytes / recent_share),
         state_(std::move(db)),
-        recent_(std::random_device()(), wanted.cache_bytes / bytes_per_known_key) {}
+        recent_(seed, wanted.cache_bytes / bytes_per_known_key) {}
 
   // For what never waits, on a shard. Precondition: not closed.
   rocksdb::DB& here() const noexcept { return *here_; }
@@ -416,7 +414,8 @@ class RocksEngine final : public KvEngine {
   SharedDatabase database_;
 };
 
-Result<std::shared_ptr<KvEngine>> open_database(const RocksOptions& wanted, const std::string& directory) {
+Result<std::shared_ptr<KvEngine>> open_database(const RocksOptions& wanted, const std::string& directory,
+                                                std::uint64_t seed) {
   Caches caches(wanted.cache_bytes);
   rocksdb::DB* opened = nullptr;
   const rocksdb::Status status = rocksdb::DB::Open(database_options(wanted, caches), directory, &opened);
@@ -425,7 +424,7 @@ Result<std::shared_ptr<KvEngine>> open_database(const RocksOptions& wanted, cons
     return fail(ErrorCode::integrity, "open map");
   if (!status.ok()) return fail(error_of(status, "open map"));
   return std::make_shared<RocksEngine>(
-      std::make_shared<Database>(std::unique_ptr<rocksdb::DB>(opened), std::move(caches), wanted));
+      std::make_shared<Database>(std::unique_ptr<rocksdb::DB>(opened), std::move(caches), wanted, seed));
 }
 
 }  // namespace
@@ -438,9 +437,12 @@ Task<Result<std::shared_ptr<KvEngine>>> RocksKvMaker::open(Call call, io::Machin
   // RocksDB makes its files durable, but not the directory they are in.
   const std::string parent = directory.substr(0, directory.find_last_of('/') + 1) + ".";
   CO_TRY_VOID(co_await machine.disk.sync_directory(call, parent));
-  co_return co_await run(
-      machine.pool, call, Lane::commit,
-      [options = options_, directory = std::move(directory)] { return open_database(options, directory); });
+  std::uint64_t seed = 0;
+  machine.entropy.fill(std::as_writable_bytes(std::span(&seed, 1)));
+  co_return co_await run(machine.pool, call, Lane::commit,
+                         [options = options_, directory = std::move(directory), seed] {
+                           return open_database(options, directory, seed);
+                         });
 }
 
 Task<Result<>> RocksKvMaker::destroy(Call call, io::Machine& machine, std::string directory) {
