@@ -14,7 +14,9 @@ constexpr unsigned line_bits = 512;
 }  // namespace
 
 KeyFilter::KeyFilter(std::uint64_t keys, std::uint64_t seed)
-    : line_count_(std::bit_ceil(std::max<std::uint64_t>(1, keys * bits_per_key / line_bits))), seed_(seed) {}
+    : keys_(keys),
+      line_count_(std::bit_ceil(std::max<std::uint64_t>(1, keys * bits_per_key / line_bits))),
+      seed_(seed) {}
 
 KeyFilter::Marks KeyFilter::marks_of(std::string_view key) const noexcept {
   const std::uint64_t hash = hash_of(key, seed_);
@@ -26,10 +28,12 @@ KeyFilter::Marks KeyFilter::marks_of(std::string_view key) const noexcept {
 }
 
 void KeyFilter::add(std::string_view key) {
+  if (may_have(key)) return;
   if (lines_.empty()) lines_.resize(line_count_);
   const Marks wanted = marks_of(key);
   Line& line = lines_[wanted.line];
   for (std::size_t i = 0; i < line.size(); ++i) line[i] |= wanted.bits[i];
+  ++added_;
 }
 
 bool KeyFilter::may_have(std::string_view key) const noexcept {

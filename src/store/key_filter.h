@@ -21,6 +21,8 @@ class KeyFilter {
 
   void add(std::string_view key);
   bool may_have(std::string_view key) const noexcept;
+  // So many keys were added that it can tell next to nothing any more.
+  bool full() const noexcept { return added_ > 2 * keys_; }
   std::uint64_t bytes() const noexcept { return lines_.size() * sizeof(Line); }
 
  private:
@@ -31,6 +33,7 @@ class KeyFilter {
   };
   Marks marks_of(std::string_view key) const noexcept;
 
+  std::uint64_t keys_, added_ = 0;  // those that were not taken for known
   std::uint64_t line_count_;
   std::uint64_t seed_;
   std::vector<Line> lines_;

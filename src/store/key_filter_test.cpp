@@ -21,6 +21,15 @@ TEST(KeyFilter, at_capacity_it_is_wrong_about_one_key_in_a_hundred_at_most) {
   EXPECT_LT(wrong, 1000);
 }
 
+TEST(KeyFilter, it_is_full_when_it_has_twice_what_it_was_made_for) {
+  KeyFilter filter(1000, 7);
+  for (int i = 0; i < 10'000; ++i) filter.add("the same");
+  for (int i = 0; i < 2000; ++i) filter.add(std::to_string(i));
+  EXPECT_FALSE(filter.full());
+  for (int i = 2000; i < 4000; ++i) filter.add(std::to_string(i));
+  EXPECT_TRUE(filter.full());
+}
+
 TEST(KeyFilter, an_empty_one_has_nothing_and_takes_no_memory) {
   KeyFilter filter(1u << 20, 7);
   EXPECT_FALSE(filter.may_have(""));

@@ -142,8 +142,8 @@ class Database {
       return found;
     });
   }
-  bool is_learned() const {
-    return recent_.with([](const Recent& recent) { return recent.learned; });
+  bool may_learn() const {
+    return recent_.with([](const Recent& recent) { return !recent.learned && !recent.learning; });
   }
   bool is_due() const { return open_bytes() >= recent_bytes_; }
   // The engine does not keep up.
@@ -182,7 +182,8 @@ class Database {
     return done;
   }
   // Some more of the keys that were there before this process go into the filter; what is written since is in
-  // it anyway. After an error it is left as it is, and RocksDB asked about every key.
+  // it anyway. After an error, or when they are too many, it is left as it is, and RocksDB asked about every
+  // key.
   Result<> learn(rocksdb::DB& db) {
     const auto from = recent_.with([](Recent& recent) -> std::optional<std::string> {
       if (recent.learned || std::exchange(recent.learning, true)) return std::nullopt;
@@ -198,7 +199,7 @@ class Database {
     TRY_VOID(result_of(at->status(), "scan map"));
     recent_.with([&](Recent& recent) {
       for (const std::string& key : keys) recent.known.add(key);
-      recent.learning = false;
+      recent.learning = recent.known.full();
       recent.learned = keys.size() < learn_at_once;
       if (!keys.empty()) recent.learned_until = keys.back() + '\0';
     });
@@ -354,7 +355,7 @@ class RocksPort final : public Kv {
       CO_TRY_VOID(co_await sleep_for(call, Duration::millis(1)));
     }
     CO_TRY_VOID(database_->add(std::move(batch)));
-    if (database_->is_due() || !database_->is_learned()) start_handing_over();
+    if (database_->is_due() || database_->may_learn()) start_handing_over();
     co_return Result<>{};
   }
 
@@ -371,7 +372,7 @@ class RocksPort final : public Kv {
     HandOver(RocksPort& of, Pool& pool) noexcept : PoolJob(pool), port(&of), database_(of.database_) {}
     void work() noexcept override {
       (void)database_->use([this](rocksdb::DB& db) -> Result<> {
-        if (!database_->is_learned()) TRY_VOID(database_->learn(db));
+        (void)database_->learn(db);  // whoever asks RocksDB is told what is wrong with it
         if (database_->is_due()) TRY_VOID(database_->hand_over(db));
         return {};
       });
