@@ -19,7 +19,7 @@ namespace cairn::store {
 namespace {
 
 constexpr unsigned database_rank = 23;
-constexpr unsigned recent_rank = 24;
+constexpr unsigned recent_rank = 26;
 constexpr std::uint64_t bytes_per_known_key =
     6;  // of RocksOptions::cache_bytes, a third of which the filter takes
 constexpr std::size_t learn_at_once = 4096;  // keys, a few hundred microseconds

@@ -76,6 +76,7 @@ constexpr LockDeclaration locks[] = {
     {"index-files", 23, "the index's engine, while it is opened and closed"},
     {"ram-names", 24, "names of the disk in memory (amnesia)"},
     {"ram-bytes", 25, "bytes of its files"},
+    {"index-recent", 26, "changes of the index that its engine does not have yet"},
 };
 
 constexpr WriterDeclaration writers[] = {
