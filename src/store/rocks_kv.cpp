@@ -123,6 +123,7 @@ class Database {
     left_.notify_all();
     return outcome;
   }
+
   // --- what RocksDB does not have yet. On a shard:
   // The error of the engine when it refused what came before.
   Result<> add(KvBatch batch) {
@@ -146,6 +147,10 @@ class Database {
     return recent_.with([](const Recent& recent) { return !recent.learned && !recent.learning; });
   }
   bool is_due() const { return open_bytes() >= recent_bytes_; }
+  // How the last hand-over went.
+  Result<> handed_over() const {
+    return recent_.with([](const Recent& recent) { return recent.handed_over; });
+  }
   // The engine does not keep up.
   bool is_full() const { return open_bytes() >= 2 * recent_bytes_; }
 
@@ -351,6 +356,7 @@ class RocksPort final : public Kv {
   Task<Result<>> write(Call call, KvBatch batch) override {
     CO_TRY(const Permit turn, co_await turn_.acquire(call));  // K-1
     while (database_->is_full()) {
+      CO_TRY_VOID(database_->handed_over());  // waiting for an engine that refuses would never end
       start_handing_over();
       CO_TRY_VOID(co_await sleep_for(call, Duration::millis(1)));
     }
