@@ -231,7 +231,8 @@ Task<> ObjectHome::commit_loop(Call call) {
       // Stopped by its scope: whatever is asked for after that is refused by close().
       if (!co_await ListWait(call, arrived_, "changes") && pending_.empty()) co_return;
     }
-    // Whoever is about to ask joins, and those who were answered are not kept waiting: larger groups, fewer syncs.
+    // Whoever is about to ask joins, and those who were answered are not kept waiting: larger groups, fewer
+    // syncs.
     co_await yield(call);
     co_await commit_group(call.unbounded());
   }

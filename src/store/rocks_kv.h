@@ -1,20 +1,24 @@
 // RocksKv: the map in RocksDB, one column family, without a write-ahead log: the log it is derived from is
-// that. A flush makes the memtables durable whole and in order, so K-1 and K-2 are RocksDB's own order of
+// that. A write goes into a table of recent changes on the shard; when that is large enough it is handed over
+// to RocksDB in one batch, on the pool, and becomes a memtable of its own. Until then reads find it in the
+// table. A flush makes the memtables durable whole and in order, so K-1 and K-2 follow from the order of the
 // batches; what was not flushed is gone after a crash and comes again from the log.
-//
-// A write goes into a table of recent changes on the shard; when that is large enough it is handed over to
-// RocksDB in one batch, on the pool. Until then reads find it in the table.
 // Damage is found by checksums of every block that is read: `integrity`.
 #pragma once
 
 #include "store/kv.h"
+
+namespace rocksdb {
+class Env;
+}
 
 namespace cairn::store {
 
 struct RocksOptions {
   // Half for blocks, indexes and filters, half for rows; a third as much again says which keys are not there.
   std::uint64_t cache_bytes = 24u << 20;
-  std::uint64_t write_buffer_bytes = 16u << 20;  // of one memtable; up to three exist at a time
+  std::uint64_t recent_bytes = 8u << 20;  // of changes that are handed over together
+  rocksdb::Env* files = nullptr;          // none: the system's. Outlives every map.
 };
 
 // Maps share RocksDB's two background threads, which live as long as the process.

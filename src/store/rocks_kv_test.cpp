@@ -227,6 +227,45 @@ TEST_F(RocksKvTest, K1_what_is_written_behind_a_stall_keeps_its_place) {
   ASSERT_TRUE(real.turn_until([&] { return scope.empty(); }));
 }
 
+// Refuses to make files when told to.
+class Refusing final : public rocksdb::EnvWrapper {
+ public:
+  Refusing() : EnvWrapper(rocksdb::Env::Default()) {}
+  const char* Name() const override { return "Refusing"; }
+  rocksdb::Status NewWritableFile(const std::string& path, std::unique_ptr<rocksdb::WritableFile>* file,
+                                  const rocksdb::EnvOptions& options) override {
+    if (refuses) return rocksdb::Status::IOError("refused");
+    return EnvWrapper::NewWritableFile(path, file, options);
+  }
+  std::atomic<bool> refuses{false};
+};
+
+// Writers are told, readers find what was accepted, and the map is right again when it is opened anew.
+TEST_F(RocksKvTest, RD2_an_engine_that_refuses_is_told_of_when_there_is_no_room_left) {
+  static Refusing disk;
+  drop();
+  at.maker = RocksKvMaker(RocksOptions{1u << 20, 64u << 10, &disk});
+  open();
+  put_many(50);
+  ASSERT_EQ(flush(), ErrorCode::ok);
+  disk.refuses = true;
+  std::size_t accepted = 0;
+  ErrorCode refused = ErrorCode::ok;
+  for (; refused == ErrorCode::ok && accepted < 5000; ++accepted)
+    refused =
+        write(batch_of({{"n", std::to_string(accepted)}, {numbered("k", accepted), std::string(500, 'v')}}));
+  EXPECT_EQ(refused, ErrorCode::io_failed);
+  EXPECT_GT(accepted, 100u) << "there was room";
+  EXPECT_EQ(flush(), ErrorCode::io_failed);
+  EXPECT_EQ(get("n"), std::to_string(accepted - 2)) << "what was accepted is found, what was refused is not";
+  for (std::size_t i = 0; i + 1 < accepted; i += 7) EXPECT_EQ(get(numbered("k", i)), std::string(500, 'v'));
+  drop();
+  disk.refuses = false;
+  open();
+  EXPECT_EQ(all().size(), 50u) << "as it was flushed";
+  EXPECT_EQ(write(batch_of({{"n", "1"}})), ErrorCode::ok);
+}
+
 TEST_F(RocksKvTest, closing_waits_for_a_flush_whose_waiter_left) {
   io::RealLoop& real = at.shards[0].real;
   io::RealLoop& other =

@@ -1,0 +1,286 @@
+#include "store/rocks_database.h"
+
+#include <rocksdb/env.h>
+#include <rocksdb/filter_policy.h>
+#include <rocksdb/slice_transform.h>
+#include <rocksdb/table.h>
+#include <rocksdb/write_batch.h>
+
+namespace cairn::store {
+namespace {
+
+// Of RocksOptions::cache_bytes, a third of which the filter takes.
+constexpr std::uint64_t bytes_per_known_key = 6;
+constexpr std::size_t learn_at_once = 4096;  // keys, a few hundred microseconds
+
+rocksdb::Slice slice(std::string_view text) noexcept { return {text.data(), text.size()}; }
+
+Error error_of(const rocksdb::Status& status, const char* context) noexcept {
+  if (status.IsIncomplete()) return {ErrorCode::busy, context};
+  if (status.IsNoSpace()) return {ErrorCode::storage_full, context};
+  // A file that the manifest names and the disk has not is damage too.
+  if (status.IsCorruption() || status.IsPathNotFound()) return {ErrorCode::integrity, context};
+  if (status.IsShutdownInProgress()) return {ErrorCode::closed, context};
+  return {ErrorCode::io_failed, context};
+}
+Result<> result_of(const rocksdb::Status& status, const char* context) noexcept {
+  if (!status.ok()) return fail(error_of(status, context));
+  return {};
+}
+
+// RocksDB writes a diary beside its files unless it is given another place for it.
+class NoDiary final : public rocksdb::Logger {
+ public:
+  NoDiary() : Logger(rocksdb::InfoLogLevel::FATAL_LEVEL) {}
+  using Logger::Logv;
+  void Logv(const char*, va_list) override {}
+};
+
+Result<std::optional<std::string>> get_from(rocksdb::DB& db, std::string_view key, rocksdb::ReadTier tier) {
+  rocksdb::ReadOptions options;
+  options.read_tier = tier;
+  rocksdb::PinnableSlice value;
+  const rocksdb::Status status = db.Get(options, db.DefaultColumnFamily(), slice(key), &value);
+  if (status.IsNotFound()) return std::optional<std::string>();
+  if (!status.ok()) return fail(error_of(status, "map"));
+  return std::optional<std::string>(std::in_place, value.data(), value.size());
+}
+
+// All in one batch. In order, each key goes behind the one before it, where RocksDB looks first.
+Result<> write(rocksdb::DB& db, const ChangeTable& table) {
+  rocksdb::WriteBatch batch(table.bytes());
+  rocksdb::Status status;
+  for (const ChangeTable::Change& change : in_order(table)) {
+    const auto value = change.value();
+    status = value ? batch.Put(slice(change.key()), slice(*value)) : batch.Delete(slice(change.key()));
+    if (!status.ok()) break;
+  }
+  rocksdb::WriteOptions options;
+  options.disableWAL = true;
+  if (status.ok()) status = db.Write(options, &batch);
+  return result_of(status, "write map");
+}
+
+}  // namespace
+
+RocksDatabase::Caches::Caches(std::uint64_t bytes)
+    : blocks(rocksdb::NewLRUCache(bytes / 2, 4, false, 0.5)), rows(rocksdb::NewLRUCache(bytes / 2, 4)) {}
+
+rocksdb::Options RocksDatabase::options_for(const RocksOptions& wanted, const Caches& caches) {
+  rocksdb::BlockBasedTableOptions table;
+  table.block_cache = caches.blocks;
+  table.format_version = 5;
+  table.filter_policy.reset(rocksdb::NewBloomFilterPolicy(10));
+  // Filters and indexes are read in pieces and count as cache: a map of any size stays within its memory.
+  table.index_type = rocksdb::BlockBasedTableOptions::kTwoLevelIndexSearch;
+  table.partition_filters = true;
+  table.cache_index_and_filter_blocks = true;
+  table.cache_index_and_filter_blocks_with_high_priority = true;
+  table.pin_l0_filter_and_index_blocks_in_cache = true;
+
+  rocksdb::Options options;
+  if (wanted.files != nullptr) options.env = wanted.files;
+  options.table_factory.reset(rocksdb::NewBlockBasedTableFactory(table));
+  options.row_cache = caches.rows;
+  options.create_if_missing = true;
+  options.paranoid_checks = true;
+  // One hand-over is one memtable, so that it meets an empty one and goes to the disk as one table.
+  options.write_buffer_size = wanted.recent_bytes;
+  options.max_write_buffer_number = 3;
+  options.memtable_whole_key_filtering = true;
+  options.memtable_prefix_bloom_size_ratio = 0.02;
+  // A key looks for its place from where the last one with the same first bytes went. RocksDB has this only
+  // where one batch is written at a time, which is all we do.
+  options.memtable_insert_with_hint_prefix_extractor.reset(rocksdb::NewFixedPrefixTransform(1));
+  options.allow_concurrent_memtable_write = false;
+  options.target_file_size_base = 2 * wanted.recent_bytes;
+  options.max_bytes_for_level_base = 8 * wanted.recent_bytes;
+  options.level_compaction_dynamic_level_bytes = true;
+  options.compression = rocksdb::kNoCompression;  // keys are hashes, values are places: nothing to gain
+  options.max_background_jobs = 2;
+  options.max_open_files = 256;
+  options.max_manifest_file_size = 8u << 20;
+  options.bytes_per_sync = 1u << 20;
+  options.avoid_flush_during_shutdown = true;  // close() flushes; anything else is a crash
+  options.stats_dump_period_sec = 0;
+  options.stats_persist_period_sec = 0;
+  options.info_log = std::make_shared<NoDiary>();
+  return options;
+}
+
+RocksDatabase::RocksDatabase(std::unique_ptr<rocksdb::DB> db, Caches caches, const RocksOptions& wanted,
+                             std::uint64_t seed)
+    : here_(db.get()),
+      caches_(std::move(caches)),
+      recent_bytes_(wanted.recent_bytes),
+      state_(std::move(db)),
+      recent_(seed, wanted.cache_bytes / bytes_per_known_key) {}
+
+Result<std::shared_ptr<RocksDatabase>> RocksDatabase::open(const RocksOptions& wanted,
+                                                           const std::string& directory, std::uint64_t seed) {
+  Caches caches(wanted.cache_bytes);
+  rocksdb::DB* opened = nullptr;
+  const rocksdb::Status status = rocksdb::DB::Open(options_for(wanted, caches), directory, &opened);
+  // A format that this version does not know is no better than damage: the map can be made again.
+  if (status.IsInvalidArgument() || status.IsNotSupported() || status.IsNotFound())
+    return fail(ErrorCode::integrity, "open map");
+  if (!status.ok()) return fail(error_of(status, "open map"));
+  return std::shared_ptr<RocksDatabase>(
+      new RocksDatabase(std::unique_ptr<rocksdb::DB>(opened), std::move(caches), wanted, seed));
+}
+
+Result<> RocksDatabase::destroy(const std::string& directory) {
+  rocksdb::Options options;
+  options.info_log = std::make_shared<NoDiary>();
+  const rocksdb::Status status = rocksdb::DestroyDB(directory, options);
+  return status.IsPathNotFound() ? Result<>{} : result_of(status, "destroy map");
+}
+
+Result<> RocksDatabase::close() {
+  Result<> flushed = use([this](rocksdb::DB& db) { return flush(db); });
+  std::unique_ptr<rocksdb::DB> db;
+  state_.wait(
+      left_, [](const State& state) { return state.users == 0; },
+      [&](State& state) { db = std::move(state.db); });
+  if (db == nullptr) return flushed;
+  Result<> closed = result_of(db->Close(), "close map");
+  return flushed ? closed : flushed;
+}
+
+std::uint64_t RocksDatabase::memory() const noexcept {
+  const std::uint64_t recent =
+      recent_.with([](const Recent& now) { return now.changes.bytes() + now.known.bytes(); });
+  return state_.with([&](const State& state) -> std::uint64_t {
+    std::uint64_t tables = 0;
+    if (state.db == nullptr) return 0;
+    (void)state.db->GetIntProperty(rocksdb::DB::Properties::kSizeAllMemTables, &tables);
+    return recent + tables + caches_.blocks->GetUsage() + caches_.rows->GetUsage();
+  });
+}
+
+// --- writing
+
+void RocksDatabase::add(const KvBatch& batch) {
+  recent_.with([&](Recent& recent) {
+    for (const KvBatch::Change& change : batch.changes())
+      if (change.value) recent.known.add(change.key);
+    recent.changes.add(batch);
+  });
+}
+
+Result<> RocksDatabase::handed_over() const {
+  return recent_.with([](const Recent& recent) { return recent.handed_over; });
+}
+
+std::uint64_t RocksDatabase::open_bytes() const {
+  return recent_.with([](const Recent& recent) { return recent.changes.open_bytes(); });
+}
+
+Result<> RocksDatabase::hand_over(rocksdb::DB& db) {
+  const auto table = recent_.wait(
+      handed_, [](const Recent& recent) { return !recent.handing; },
+      [](Recent& recent) {
+        auto closed = recent.changes.begin();
+        recent.handing = closed != nullptr;
+        return closed;
+      });
+  if (table == nullptr) return {};
+  const Result<> done = write(db, *table);
+  recent_.with([&](Recent& recent) {
+    recent.handing = false;
+    recent.handed_over = done;
+    if (!done) return;
+    recent.changes.end();
+    ++recent.rounds;
+  });
+  handed_.notify_all();
+  return done;
+}
+
+Result<> RocksDatabase::flush(rocksdb::DB& db) {
+  TRY_VOID(hand_over(db));  // what was closed and not taken
+  TRY_VOID(hand_over(db));
+  rocksdb::FlushOptions options;
+  options.allow_write_stall = true;  // a flush must not wait for its turn
+  return result_of(db.Flush(options), "flush map");
+}
+
+// --- reading
+
+Result<std::optional<std::string>> RocksDatabase::try_get(std::string_view key) const {
+  auto recent = recent_.with([&](const Recent& now) -> std::optional<RecentChanges::Value> {
+    if (now.learned && !now.known.may_have(key)) return RecentChanges::Value();
+    return now.changes.find(key);
+  });
+  if (recent) return std::move(*recent);
+  return get_from(*here_, key, rocksdb::kBlockCacheTier);
+}
+
+Result<std::optional<std::string>> RocksDatabase::get(rocksdb::DB& db, std::string_view key) {
+  return get_from(db, key, rocksdb::kReadAllTier);
+}
+
+bool RocksDatabase::may_learn() const {
+  return recent_.with([](const Recent& recent) { return !recent.learned && !recent.learning; });
+}
+
+Result<> RocksDatabase::learn(rocksdb::DB& db) {
+  const auto from = recent_.with([](Recent& recent) -> std::optional<std::string> {
+    if (recent.learned || std::exchange(recent.learning, true)) return std::nullopt;
+    return recent.learned_until;
+  });
+  if (!from) return {};
+  rocksdb::ReadOptions options;
+  options.fill_cache = false;
+  const std::unique_ptr<rocksdb::Iterator> at(db.NewIterator(options));
+  std::vector<std::string> keys;
+  for (at->Seek(slice(*from)); at->Valid() && keys.size() < learn_at_once; at->Next())
+    keys.push_back(at->key().ToString());
+  TRY_VOID(result_of(at->status(), "scan map"));
+  recent_.with([&](Recent& recent) {
+    for (const std::string& key : keys) recent.known.add(key);
+    recent.learning = recent.known.full();
+    recent.learned = keys.size() < learn_at_once;
+    if (!keys.empty()) recent.learned_until = keys.back() + '\0';
+  });
+  return {};
+}
+
+// What is recent goes over what RocksDB has. Both are seen as of one moment: when something was handed over
+// in between, once more.
+Result<std::vector<KvPair>> RocksDatabase::scan(rocksdb::DB& db, std::string_view from,
+                                                std::string_view until, std::size_t limit) const {
+  std::vector<KvPair> out;
+  if (from >= until) return out;
+  const rocksdb::Slice end = slice(until);
+  rocksdb::ReadOptions options;
+  options.iterate_upper_bound = &end;
+  options.fill_cache = false;  // one long list would push out what every request looks for
+  std::map<std::string, RecentChanges::Value> recent;
+  std::unique_ptr<rocksdb::Iterator> at;
+  const auto rounds = [this] { return recent_.with([](const Recent& now) { return now.rounds; }); };
+  std::uint64_t round = 0;
+  do {
+    round = recent_.with([&](const Recent& now) {
+      recent = now.changes.range(from, until);
+      return now.rounds;
+    });
+    at.reset(db.NewIterator(options));
+  } while (rounds() != round);
+  auto newer = recent.begin();
+  at->Seek(slice(from));
+  while (out.size() < limit && (at->Valid() || newer != recent.end())) {
+    const int order = !at->Valid() ? 1 : newer == recent.end() ? -1 : at->key().compare(slice(newer->first));
+    if (order >= 0) {
+      if (newer->second) out.push_back({newer->first, *newer->second});
+      ++newer;
+    } else {
+      out.push_back({at->key().ToString(), at->value().ToString()});
+    }
+    if (order <= 0) at->Next();
+  }
+  TRY_VOID(result_of(at->status(), "scan map"));
+  return out;
+}
+
+}  // namespace cairn::store

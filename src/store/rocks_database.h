@@ -1,0 +1,116 @@
+// RocksDatabase: an open RocksDB, who is inside it, and what was written and it does not have yet.
+//
+//   [RD-1] What was gathered is handed over in one batch: there is no moment at which a crash could keep a
+//          part of what was written together.
+//   [RD-2] What could not be handed over stays, and is found, until it could.
+#pragma once
+
+#include <rocksdb/cache.h>
+#include <rocksdb/db.h>
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "runtime/guarded.h"
+#include "store/key_filter.h"
+#include "store/kv.h"
+#include "store/recent_changes.h"
+#include "store/rocks_kv.h"
+
+namespace cairn::store {
+
+class RocksDatabase {
+ public:
+  // Blocks. `integrity`: the files are damaged, or of a format that is not known.
+  static Result<std::shared_ptr<RocksDatabase>> open(const RocksOptions& wanted, const std::string& directory,
+                                                     std::uint64_t seed);
+  // Blocks. None is fine too.
+  static Result<> destroy(const std::string& directory);
+
+  // f(rocksdb::DB&), on a pool thread: `closed` after close(). A job whose waiter left may still be running
+  // when the map is closed: closing waits for it, and one that comes later finds the door shut.
+  template <class F>
+  std::invoke_result_t<F, rocksdb::DB&> use(F f) {
+    rocksdb::DB* db = state_.with([](State& state) {
+      if (state.db != nullptr) ++state.users;
+      return state.db.get();
+    });
+    if (db == nullptr) return fail(ErrorCode::closed, "map");
+    auto outcome = f(*db);
+    state_.with([](State& state) { --state.users; });
+    left_.notify_all();
+    return outcome;
+  }
+
+  // --- on a shard, without waiting. Precondition: not closed.
+  void add(const KvBatch& batch);
+  // From memory only: `busy` when it would have to look on the disk.
+  Result<std::optional<std::string>> try_get(std::string_view key) const;
+  bool may_learn() const;
+  // There is enough to be handed over.
+  bool is_due() const { return open_bytes() >= recent_bytes_; }
+  // The engine does not keep up: it must take what there is before more can be added.
+  bool is_full() const { return open_bytes() >= 2 * recent_bytes_; }
+  // How the last hand-over went.
+  Result<> handed_over() const;
+  std::uint64_t memory() const noexcept;
+
+  // --- on a pool thread
+  static Result<std::optional<std::string>> get(rocksdb::DB& db, std::string_view key);
+  Result<std::vector<KvPair>> scan(rocksdb::DB& db, std::string_view from, std::string_view until,
+                                   std::size_t limit) const;
+  // May wait until RocksDB has room.
+  Result<> hand_over(rocksdb::DB& db);
+  // Some more of the keys that were there before this process go into the filter; what is written since is in
+  // it anyway. After an error, or when they are too many, it is left as it is, and RocksDB asked about every
+  // key.
+  Result<> learn(rocksdb::DB& db);
+  // Everything that was written so far is on the disk.
+  Result<> flush(rocksdb::DB& db);
+  // Lets go of the files whatever the outcome.
+  Result<> close();
+
+ private:
+  static constexpr unsigned state_rank = 23;
+  static constexpr unsigned recent_rank = 26;
+  // Rows beside blocks: keys are spread evenly, so that a hot key is alone in its block, and a block is forty
+  // times the row.
+  struct Caches {
+    explicit Caches(std::uint64_t bytes);
+    std::shared_ptr<rocksdb::Cache> blocks, rows;
+  };
+  struct State {
+    explicit State(std::unique_ptr<rocksdb::DB> opened) noexcept : db(std::move(opened)) {}
+    std::unique_ptr<rocksdb::DB> db;  // none: closed
+    std::size_t users = 0;
+  };
+  struct Recent {
+    Recent(std::uint64_t seed, std::uint64_t keys) : changes(seed), known(keys, seed) {}
+    RecentChanges changes;
+    KeyFilter known;       // keys that are or were in the map
+    bool learned = false;  // all of them
+    bool learning = false;
+    std::string learned_until;
+    bool handing = false;  // to the engine, on some thread
+    Result<> handed_over;  // how the last time went
+    std::uint64_t rounds = 0;
+  };
+
+  RocksDatabase(std::unique_ptr<rocksdb::DB> db, Caches caches, const RocksOptions& wanted,
+                std::uint64_t seed);
+  static rocksdb::Options options_for(const RocksOptions& wanted, const Caches& caches);
+  std::uint64_t open_bytes() const;
+
+  rocksdb::DB* here_;
+  Caches caches_;
+  std::uint64_t recent_bytes_;
+  Guarded<State, state_rank> state_;
+  Condition left_;
+  Guarded<Recent, recent_rank> recent_;
+  Condition handed_;
+};
+
+}  // namespace cairn::store
