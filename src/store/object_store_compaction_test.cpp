@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "runtime/wait.h"
+#include "store/segment.h"
 #include "store/simulated_store.h"
 
 namespace cairn::store {
@@ -244,6 +245,48 @@ TEST(Compaction, an_aborted_upload_does_not_come_back) {
   EXPECT_EQ(difference(kept, made_anew(s)), "");
   EXPECT_FALSE(s.upload(token)->has_value());
   EXPECT_EQ(s.store->status().uploads, 0u);
+}
+
+// How many records of a kind are in the log, copies and all.
+std::size_t count_records(SimulatedStore& s, RecordKind kind) {
+  std::size_t count = 0;
+  for (const std::string& name : segments(s)) {
+    const std::string bytes = s.disk().view().text("data/segments/" + name);
+    for (std::size_t at = segment_header_size; at < bytes.size() && bytes.compare(at, 4, "cnrc") == 0;) {
+      RecordHeader header;
+      std::memcpy(&header.meta_size, bytes.data() + at + 8, 4);
+      std::memcpy(&header.data_size, bytes.data() + at + 12, 4);
+      count += static_cast<std::uint8_t>(bytes[at + 4]) == static_cast<std::uint8_t>(kind) ? 1 : 0;
+      at += static_cast<std::size_t>(header.size());
+    }
+  }
+  return count;
+}
+
+// Each time a segment stays although what it had was moved, there is one copy more of what no entry points
+// to. They must not be copied as if they were all needed: that would double them with every crash.
+TEST(Compaction, copies_that_a_broken_off_move_left_become_one_again) {
+  SimulatedStore s;
+  ASSERT_TRUE(s.open());
+  const std::string bytes = sample(3000, 1);
+  ASSERT_TRUE(s.put(bytes));
+  ASSERT_TRUE(s.pin(address_of(bytes)));
+  ASSERT_TRUE(s.abort(s.begin()->token));
+  for (int round = 0; round < 8; ++round) {
+    roll(s);
+    s.disk().fail_call(io::sim::DiskCall::unlink, 1, io::sim::DiskFailure::error, true);
+    EXPECT_FALSE(s.compact());
+    s.disk().heal();
+  }
+  EXPECT_GT(count_records(s, RecordKind::abort), 8u) << "nothing was broken off";
+  for (int round = 0; round < 2; ++round) {
+    roll(s);
+    ASSERT_TRUE(s.compact());
+  }
+  EXPECT_EQ(count_records(s, RecordKind::abort), 1u);
+  EXPECT_EQ(count_records(s, RecordKind::pin), 1u);
+  const Pairs kept = pairs_of(s);
+  EXPECT_EQ(difference(kept, made_anew(s)), "");
 }
 
 TEST(Compaction, uploads_open_and_committed_survive_it) {

@@ -1,5 +1,6 @@
 // The tasks that tend a store: compaction, scrubbing, sweeping of uploads.
 #include <algorithm>
+#include <set>
 
 #include "runtime/wait.h"
 #include "store/object_home.h"
@@ -65,6 +66,7 @@ Task<Result<bool>> ObjectHome::compact_segment(Call call, std::uint32_t segment)
   std::vector<Mutation::Move> moves;
   std::size_t bytes = 0;
   std::vector<Address> copies;
+  std::set<std::uint64_t> moved;  // origins of what has no place in the index
   for (;;) {
     CO_TRY(auto found, co_await scan.next(call));
     if (found.damage) {
@@ -77,6 +79,8 @@ Task<Result<bool>> ObjectHome::compact_segment(Call call, std::uint32_t segment)
     CO_TRY(const bool needed, co_await indexer_->is_needed(call, entry, machine_.shard.wall()));
     if (auto address = Indexer::address_of(entry)) copies.push_back(*address);
     if (!needed) continue;
+    // A move that was broken off left a copy behind; both are needed, but only once.
+    if (entry.header.data_size == 0 && !moved.insert(entry.header.origin).second) continue;
     Mutation::Move move;
     move.record.kind = entry.header.kind;
     move.record.origin = entry.header.origin;

@@ -1,5 +1,6 @@
 // The pruner: gives back the room of old versions, and of nothing that a durable checkpoint does not cover.
 #include <algorithm>
+#include <set>
 
 #include "runtime/wait.h"
 #include "services/registry/home.h"
@@ -100,6 +101,7 @@ Task<Result<bool>> Home::prune_segment(Call call, store::SegmentInfo segment) {
   const std::size_t most =
       std::min<std::size_t>(copied_bytes_per_batch, registry_.options().segment_size / 8);
   std::size_t bytes = 0;
+  std::set<std::uint64_t> copied;  // origins
   for (bool more = true; more;) {
     CO_TRY(auto found, co_await scan.next(call));
     // What is damaged is not thrown away.
@@ -109,7 +111,8 @@ Task<Result<bool>> Home::prune_segment(Call call, store::SegmentInfo segment) {
       store::Entry& entry = *found.entry;
       const bool needed = registry_.ledger().with(
           [&](Ledger& ledger) { return ledger.needs(entry.header.kind, as_bytes(entry.meta), entry.at); });
-      if (needed) {
+      // A copy that was broken off is in the segment too; both are needed, but only once.
+      if (needed && copied.insert(entry.header.origin).second) {
         bytes += store::record_header_size + entry.meta.size();
         batch->copies.push_back(std::move(entry));
       }
