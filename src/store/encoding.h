@@ -1,6 +1,7 @@
 // Little-endian fields of the store's formats: written to a string, read back strictly.
 #pragma once
 
+#include <array>
 #include <concepts>
 #include <cstdint>
 #include <cstring>
@@ -16,7 +17,9 @@ class FieldWriter {
   FieldWriter() { out_.reserve(usual_size); }
   template <std::unsigned_integral T>
   FieldWriter& number(T value) {
-    for (std::size_t i = 0; i < sizeof(T); ++i) out_.push_back(static_cast<char>(value >> (8 * i)));
+    std::array<char, sizeof(T)> bytes{};
+    for (std::size_t i = 0; i < sizeof(T); ++i) bytes[i] = static_cast<char>(value >> (8 * i));
+    out_.append(bytes.data(), bytes.size());
     return *this;
   }
   FieldWriter& bytes(ByteView bytes) {
