@@ -1,24 +1,14 @@
-// Mutation: one change of an object store on its way from the shard that asks to the home shard that commits
-// it, and back. Bounded: each holds a place among the store's pending ones.
-//   [M-1] It is completed exactly once, on the shard that asked, or dropped there if nobody waits any more.
-//   [M-2] One that was withdrawn before the committer took it is never begun.
+// Mutation: one change of an object store, as a shard asks it of the store's home, and what it is answered.
 #pragma once
 
-#include <atomic>
-#include <memory>
 #include <optional>
 #include <vector>
 
-#include "runtime/list.h"
-#include "runtime/mailbox.h"
-#include "runtime/permits.h"
-#include "runtime/waiter.h"
+#include "runtime/errand.h"
 #include "store/budget.h"
 #include "store/object_format.h"
 
 namespace cairn::store {
-
-class ObjectHome;
 
 struct Outcome {
   Address address;
@@ -28,9 +18,7 @@ struct Outcome {
   WallTime expires{};
 };
 
-struct MutationLink : Link {};
-
-struct Mutation : MailItem, MutationLink {
+struct Mutation : Errand<Mutation, Outcome> {
   enum class Kind : std::uint8_t {
     put,          // `record` is an object's
     part,         // `record` is a part's
@@ -61,22 +49,10 @@ struct Mutation : MailItem, MutationLink {
   std::uint64_t origin = 0;
   Position at;
   Record record;
+  BudgetHold bytes;  // of `record`
   PartRecord part;
   std::vector<Move> moves;
   std::vector<Address> addresses;
-
-  Instant deadline = Instant::never();
-  std::atomic<bool> withdrawn{false};
-  ObjectHome* home = nullptr;
-  Result<Outcome> result = fail(ErrorCode::internal, "not decided");
-
-  // --- of the shard that asked
-  Mailbox* from = nullptr;
-  WaitList waiters;
-  PermitHold place;
-  BudgetHold bytes;  // of `record`
-  bool done = false;
-  bool orphan = false;
 
   // May use the space that is kept for a full disk.
   bool frees_space() const noexcept {

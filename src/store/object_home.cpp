@@ -21,18 +21,8 @@ ObjectHome::ObjectHome(ObjectStore& store, io::Machine& machine, observe::Logger
     : store_(store),
       machine_(machine),
       log_(log),
+      errands_(machine.shard, machine.mailbox, {"too many changes wait for the disk", "the store is closed"}),
       scrub_pace_(machine.shard, store.options().scrub_rate, Bytes{1u << 20}) {}
-
-ObjectHome::~ObjectHome() {
-  while (!pending_.empty()) {
-    Mutation& mutation = pending_.pop_front();
-    // Nobody waits: its shard may not look at its mail any more, and its place is to be given back in time.
-    if (mutation.orphan)
-      delete &mutation;
-    else
-      complete(mutation, {ErrorCode::draining, "the store is closed"});
-  }
-}
 
 // --- opening
 
@@ -135,9 +125,8 @@ Task<Result<>> ObjectHome::settle_index(Call call) {
 }
 
 Task<Result<>> ObjectHome::close(Call call) {
-  closed_ = true;
   store_.status_.open = false;
-  while (!pending_.empty()) complete(pending_.pop_front(), {ErrorCode::draining, "the store is closed"});
+  errands_.close();
   if (segments_) CO_TRY_VOID(co_await segments_->close(call));
   kv_.reset();
   co_return Result<>{};
@@ -145,45 +134,14 @@ Task<Result<>> ObjectHome::close(Call call) {
 
 // --- committing
 
-void ObjectHome::enqueue(Mutation& mutation) noexcept {
-  if (closed_) return complete(mutation, {ErrorCode::draining, "the store is closed"});
-  pending_.push_back(mutation);
-  while (!arrived_.empty()) wake(arrived_.front());
-}
-
-void ObjectHome::complete(Mutation& mutation, const Error& error) noexcept {
-  mutation.result = fail(error);
-  complete(mutation);
-}
-
-void ObjectHome::complete(Mutation& mutation) noexcept {
-  mutation.deliver = [](MailItem& item) {
-    auto& self = static_cast<Mutation&>(item);
-    self.done = true;
-    if (self.orphan)
-      delete &self;
-    else
-      while (!self.waiters.empty()) wake(self.waiters.front());
-  };
-  // On its own shard there is nothing to carry.
-  if (mutation.from == &machine_.mailbox)
-    mutation.deliver(mutation);
-  else
-    mutation.from->post(mutation);
-}
-
 void ObjectHome::fence(const char* why) noexcept {
   if (store_.status_.fenced.exchange(true)) return;
   log_.error("writes are fenced until the next start", {{"why", why}});
 }
 
 Task<> ObjectHome::commit_loop(Call call) {
-  for (;;) {
-    while (pending_.empty()) {
-      if (call.stopped()) co_return;
-      // Stopped by its scope: whatever is asked for after that is refused by close().
-      if (!co_await ListWait(call, arrived_, "changes") && pending_.empty()) co_return;
-    }
+  // Stopped by its scope: whatever is asked for after that is refused by close().
+  while (co_await errands_.arrived(call)) {
     // Whoever is about to ask joins, and those who were answered are not kept waiting: larger groups, fewer
     // syncs.
     co_await yield(call);
@@ -195,27 +153,22 @@ Task<> ObjectHome::commit_group(Call call) {
   Group group;
   group.bytes_max = batch_max(Group::bytes_most);
   indexer_->forget();
-  while (!pending_.empty() && !group.full()) {
-    Mutation& next = pending_.front();
-    if (next.withdrawn.load(std::memory_order_relaxed) || next.deadline <= machine_.shard.now()) {
-      pending_.pop_front();
-      complete(next, {ErrorCode::timeout, "the deadline passed before it was begun"});
-      continue;
-    }
+  for (Mutation* first = nullptr; !group.full() && (first = errands_.next()) != nullptr;) {
+    Mutation& next = *first;
     if (store_.status_.fenced) {
-      pending_.pop_front();
-      complete(next, {ErrorCode::degraded, "writes are fenced until the next start"});
+      errands_.take(next);
+      errands_.refuse(next, {ErrorCode::degraded, "writes are fenced until the next start"});
       continue;
     }
     // On a full disk what frees space must not fail together with what needs it.
     if (full_ && !group.members.empty() && group.frees != next.frees_space()) break;
     const Result<Planned> planned = co_await plan(call, next, group);
     if (planned && *planned == Planned::deferred) break;
-    pending_.pop_front();
+    errands_.take(next);
     if (!planned) {
-      complete(next, planned.error());
+      errands_.refuse(next, planned.error());
     } else if (*planned == Planned::answered) {
-      complete(next);
+      errands_.answer(next);
     } else {
       group.frees = next.frees_space();
       group.members.push_back(&next);
@@ -232,17 +185,16 @@ Task<> ObjectHome::commit_group(Call call) {
   const bool mixed = !written && written.error().code == ErrorCode::storage_full &&
                      std::any_of(group.members.begin(), group.members.end(),
                                  [](const Mutation* member) { return !member->frees_space(); });
-  List<Mutation, MutationLink> again;
+  List<Mutation, ErrandLink> again;
   for (Mutation* member : group.members) {
     if (written)
-      complete(*member);
+      errands_.answer(*member);
     else if (mixed && member->frees_space())
       again.push_back(*member);
     else
-      complete(*member, written.error());
+      errands_.refuse(*member, written.error());
   }
-  again.take_all(pending_);
-  pending_.take_all(again);
+  errands_.put_back(again);
 }
 
 std::size_t ObjectHome::batch_max(std::size_t wanted) const noexcept {
@@ -306,23 +258,6 @@ void ObjectHome::publish_totals() noexcept {
   status.segments = all.size();
   status.log_bytes = bytes;
   status.dead_bytes = bytes - std::min(bytes, static_cast<std::uint64_t>(live));
-}
-
-// --- for its own tasks
-
-Task<Result<Outcome>> ObjectHome::submit(Call call, std::unique_ptr<Mutation> mutation) {
-  mutation->home = this;
-  mutation->from = &machine_.mailbox;
-  Mutation& sent = *mutation;
-  enqueue(sent);
-  while (!sent.done)
-    if (auto waited = co_await ListWait(call, sent.waiters, "change"); !waited && !sent.done) {
-      sent.withdrawn = true;
-      sent.orphan = true;
-      (void)mutation.release();
-      co_return fail(waited.error());
-    }
-  co_return std::move(sent.result);
 }
 
 Task<Result<>> ObjectHome::quarantine(Call call, Address address, std::uint64_t origin, Position at) {

@@ -31,7 +31,6 @@ class ObjectHome final : public Replay {
  public:
   // All outlive it.
   ObjectHome(ObjectStore& store, io::Machine& machine, observe::Logger log);
-  ~ObjectHome() override;
 
   // Opens log and index and brings them together. Cancel: partial — as after a crash.
   Task<Result<>> open(Call call);
@@ -44,7 +43,7 @@ class ObjectHome final : public Replay {
   Task<> scrub_loop(Call call);
   Task<> sweep_loop(Call call);
 
-  void enqueue(Mutation& mutation) noexcept;
+  ErrandHome<Mutation>& errands() noexcept { return errands_; }
   void start_scrub() noexcept;
   io::Machine& machine() noexcept { return machine_; }
   void set_scrub_rate(Rate rate) noexcept { scrub_pace_.set_rate(rate); }
@@ -78,12 +77,13 @@ class ObjectHome final : public Replay {
   Task<Result<Planned>> plan_relocate(Call call, Mutation& mutation, Group& group);
   Task<Result<Planned>> plan_segment_gone(Call call, Mutation& mutation, Group& group);
   Task<Result<>> write_group(Call call, Group& group);
-  void complete(Mutation& mutation) noexcept;
-  void complete(Mutation& mutation, const Error& error) noexcept;
   void fence(const char* why) noexcept;
   void publish_totals() noexcept;
 
-  Task<Result<Outcome>> submit(Call call, std::unique_ptr<Mutation> mutation);
+  // For its own tasks.
+  Task<Result<Outcome>> submit(Call call, std::unique_ptr<Mutation> mutation) {
+    return errands_.ask(call, std::move(mutation), machine_.mailbox, nullptr);
+  }
   Task<Result<>> quarantine(Call call, Address address, std::uint64_t origin, Position at);
   // Every object with bytes in a damaged place.
   Task<Result<>> quarantine_damage(Call call, Damage damage);
@@ -102,15 +102,13 @@ class ObjectHome final : public Replay {
   std::unique_ptr<Indexer> indexer_;
   std::unique_ptr<Log> segments_;
   std::unique_ptr<SegmentFiles> files_;
-  List<Mutation, MutationLink> pending_;
-  WaitList arrived_;
+  ErrandHome<Mutation> errands_;
   WaitList scrub_asked_;
   TokenBucket scrub_pace_;
   std::map<std::uint32_t, bool> damaged_;  // segments with bytes that must not be thrown away
   std::vector<Damage> found_;              // by opening; their objects are named by the scrubber
   bool scrub_now_ = false;
   bool full_ = false;
-  bool closed_ = false;
 };
 
 }  // namespace cairn::store

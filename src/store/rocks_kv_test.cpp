@@ -242,7 +242,7 @@ class Refusing final : public rocksdb::EnvWrapper {
 
 // Writers are told, readers find what was accepted, and the map is right again when it is opened anew.
 TEST_F(RocksKvTest, RD2_an_engine_that_refuses_is_told_of_when_there_is_no_room_left) {
-  static Refusing disk;
+  static Refusing& disk = *new Refusing;  // RocksDB's threads live as long as the process
   drop();
   at.maker = RocksKvMaker(RocksOptions{1u << 20, 64u << 10, &disk});
   open();

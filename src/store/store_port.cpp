@@ -4,7 +4,6 @@
 #include <cstring>
 
 #include "crypto/outboard.h"
-#include "runtime/wait.h"
 #include "store/object_home.h"
 
 namespace cairn::store {
@@ -443,38 +442,8 @@ Task<Result<std::optional<UploadState>>> StorePort::upload_state(Call call, Ulid
 
 // --- changes
 
-Result<> StorePort::send(Mutation& mutation, Instant deadline) {
-  auto place = store_.pending_.try_hold();
-  if (!place) return fail(ErrorCode::busy, "too many changes wait for the disk");
-  mutation.place = std::move(*place);
-  mutation.home = store_.home_.get();
-  mutation.from = &machine_.mailbox;
-  mutation.deadline = deadline;
-  mutation.deliver = [](MailItem& item) {
-    auto& self = static_cast<Mutation&>(item);
-    self.home->enqueue(self);
-  };
-  if (store_.home_mailbox_ == &machine_.mailbox)
-    mutation.home->enqueue(mutation);
-  else
-    store_.home_mailbox_->post(mutation);
-  return {};
-}
-
 Task<Result<Outcome>> StorePort::submit(Call call, std::unique_ptr<Mutation> mutation) {
-  Mutation& sent = *mutation;
-  CO_TRY_VOID(send(sent, call.deadline()));
-  while (!sent.done) {
-    auto waited = co_await ListWait(call, sent.waiters, "change");
-    if (sent.done) break;
-    if (waited) continue;
-    // It goes on without us, or not at all; whoever completes it drops it.
-    sent.withdrawn = true;
-    sent.orphan = true;
-    (void)mutation.release();
-    co_return fail(waited.error());
-  }
-  co_return std::move(sent.result);
+  return store_.home_->errands().ask(call, std::move(mutation), machine_.mailbox, &store_.pending_);
 }
 
 Task<Result<Outcome>> StorePort::put(Call call, Address address, Draft::Taken taken) {
@@ -525,8 +494,7 @@ Task<Result<Outcome>> StorePort::abort_upload(Call call, Ulid token) {
 void StorePort::drop_upload(Ulid token) {
   auto mutation = std::make_unique<Mutation>(Mutation::Kind::abort);
   mutation->token = token;
-  mutation->orphan = true;
-  if (send(*mutation, Instant::never())) (void)mutation.release();
+  (void)store_.home_->errands().leave(std::move(mutation), machine_.mailbox, &store_.pending_);
 }
 
 Task<Result<Outcome>> StorePort::remove(Call call, Address address) {

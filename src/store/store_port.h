@@ -102,8 +102,6 @@ class StorePort {
   class Recent;
 
   Task<Result<std::optional<std::string>>> value(Call call, std::string key);
-  // On its way to the home shard. `busy`: too many are.
-  Result<> send(Mutation& mutation, Instant deadline);
   Task<Result<std::string>> read_meta(Call call, Place place);
   Task<Result<std::shared_ptr<const PartMap>>> load_part_map(Call call, LocatedPtr object,
                                                              std::uint64_t part);

@@ -1,7 +1,6 @@
 // The committer: decides, one after the other, and writes what it decided in groups.
 #include <algorithm>
 
-#include "runtime/wait.h"
 #include "services/registry/home.h"
 #include "services/registry/port.h"
 
@@ -71,62 +70,24 @@ struct Home::Group {
   }
 };
 
-void Home::enqueue(Mutation& mutation) noexcept {
-  if (closed_) return complete(mutation, {ErrorCode::draining, "the registry is closed"});
-  pending_.push_back(mutation);
-  while (!arrived_.empty()) wake(arrived_.front());
-}
-
-void Home::complete(Mutation& mutation, const Error& error) noexcept {
-  mutation.result = fail(error);
-  complete(mutation);
-}
-
-void Home::complete(Mutation& mutation) noexcept {
-  mutation.deliver = [](MailItem& item) {
-    auto& self = static_cast<Mutation&>(item);
-    self.done = true;
-    if (self.orphan)
-      delete &self;
-    else
-      while (!self.waiters.empty()) wake(self.waiters.front());
-  };
-  // On its own shard there is nothing to carry.
-  if (mutation.from == &machine_.mailbox)
-    mutation.deliver(mutation);
-  else
-    mutation.from->post(mutation);
-}
-
 Task<> Home::commit_loop(Call call) {
-  for (;;) {
-    while (pending_.empty()) {
-      if (call.stopped()) co_return;
-      // Stopped by its scope: whatever is asked for after that is refused by close().
-      if (!co_await ListWait(call, arrived_, "changes") && pending_.empty()) co_return;
-    }
-    co_await commit_group(call.unbounded());
-  }
+  // Stopped by its scope: whatever is asked for after that is refused by close().
+  while (co_await errands_.arrived(call)) co_await commit_group(call.unbounded());
 }
 
 Task<> Home::commit_group(Call call) {
   Group group(registry_.options().segment_size);
   const bool fenced = backend_->fenced() || registry_.status_.fenced;
   registry_.ledger().with([&](Ledger& ledger) {
-    while (!pending_.empty() && !group.full()) {
-      Mutation& next = pending_.front();
+    for (Mutation* first = nullptr; !group.full() && (first = errands_.next()) != nullptr;) {
+      Mutation& next = *first;
       const bool of_proposal = next.kind == Mutation::Kind::commit || next.kind == Mutation::Kind::supersede;
       // What it counts on must be in the ledger first.
       if (of_proposal && group.touched.contains(next.id)) break;
       // What becomes of a chore is nobody else's matter.
       const bool chore = next.kind > Mutation::Kind::refuse;
       if (chore && !group.members.empty()) break;
-      pending_.pop_front();
-      if (next.withdrawn.load(std::memory_order_relaxed) || next.deadline <= machine_.shard.now()) {
-        next.result = fail(ErrorCode::timeout, "the deadline passed before it was begun");
-        group.answered.push_back(&next);
-        continue;
-      }
+      errands_.take(next);
       if (fenced) {
         next.result = fail(ErrorCode::degraded, "writes are fenced until the next start");
         group.answered.push_back(&next);
@@ -160,18 +121,18 @@ Task<> Home::commit_group(Call call) {
       group.members.push_back({&next, error});
     }
   });
-  for (Mutation* mutation : group.answered) complete(*mutation);
+  for (Mutation* mutation : group.answered) errands_.answer(*mutation);
   if (group.members.empty()) co_return;
   const Result<> written = co_await write_group(call, group);
   const std::optional<HeadMark> head =
       written && group.advance ? std::optional(group.advance->next) : std::nullopt;
   for (const Group::Member& member : group.members) {
     if (member.refused)
-      complete(*member.mutation, *member.refused);
+      errands_.refuse(*member.mutation, *member.refused);
     else if (written)
-      complete(*member.mutation);
+      errands_.answer(*member.mutation);
     else
-      complete(*member.mutation, written.error());
+      errands_.refuse(*member.mutation, written.error());
   }
   publish_status();
   if (!head) co_return;

@@ -22,22 +22,15 @@ Home::Home(Registry& registry, io::Machine& machine, observe::Logger log)
       log_(log),
       retention_(registry.options().retention),
       checkpoint_interval_(registry.options().checkpoint_interval),
+      errands_(machine.shard, machine.mailbox,
+               {"too many changes wait for the disk", "the registry is closed"}),
       retention_commands_(std::make_unique<Mpsc<std::uint64_t>>(machine.shard, retention_commands_capacity)) {
   const RegistryOptions& options = registry.options();
   verifier_.name = format_address(crypto::hash_object(as_bytes(options.genesis.payload)));
   verifier_.key = options.log_key->public_key();
 }
 
-Home::~Home() {
-  while (!pending_.empty()) {
-    Mutation& mutation = pending_.pop_front();
-    // Nobody waits: its shard may not look at its mail any more, and its place is to be given back in time.
-    if (mutation.orphan)
-      delete &mutation;
-    else
-      complete(mutation, {ErrorCode::draining, "the registry is closed"});
-  }
-}
+Home::~Home() = default;
 
 // --- opening
 
@@ -294,9 +287,8 @@ Task<Result<>> Home::validate_tail(Call call) {
 }
 
 Task<Result<>> Home::close(Call call) {
-  closed_ = true;
   registry_.status_.open = false;
-  while (!pending_.empty()) complete(pending_.pop_front(), {ErrorCode::draining, "the registry is closed"});
+  errands_.close();
   if (!backend_) co_return Result<>{};
   if (!backend_->fenced())
     if (auto written = co_await write_snapshot(call); !written)

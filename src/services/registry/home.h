@@ -54,7 +54,7 @@ class Home final : public store::Replay {
   Task<Result<bool>> verify_some(Call call, std::uint64_t most);
   Task<Result<>> write_snapshot(Call call);
 
-  void enqueue(Mutation& mutation) noexcept;
+  ErrandHome<Mutation>& errands() noexcept { return errands_; }
   io::Machine& machine() noexcept { return machine_; }
   void set_retention(const Retention& retention) noexcept { retention_ = retention; }
   void set_checkpoint_interval(Duration interval) noexcept { checkpoint_interval_ = interval; }
@@ -89,8 +89,6 @@ class Home final : public store::Replay {
   Result<Planned> plan_approve(Ledger& ledger, Mutation& mutation, Group& group);
   Result<Planned> plan_commit(Ledger& ledger, Mutation& mutation, Group& group);
   Result<Planned> plan_chore(Ledger& ledger, Mutation& mutation, Group& group);
-  void complete(Mutation& mutation) noexcept;
-  void complete(Mutation& mutation, const Error& error) noexcept;
   WallTime now_wall() const noexcept { return machine_.shard.wall(); }
   Ulid new_id() noexcept;
 
@@ -118,8 +116,8 @@ class Home final : public store::Replay {
   crypto::NoteVerifier verifier_;
   Retention retention_;
   Duration checkpoint_interval_;
-  List<Mutation, MutationLink> pending_;
-  WaitList arrived_, committed_;
+  ErrandHome<Mutation> errands_;
+  WaitList committed_;
   std::optional<Ledger> replaying_;
   std::vector<store::Damage> damage_;
   std::unique_ptr<Mpsc<std::uint64_t>> retention_commands_;
@@ -131,7 +129,6 @@ class Home final : public store::Replay {
   std::optional<std::uint64_t> tiles_at_;      // size up to which tiles are on disk; none: not looked yet
   std::unique_ptr<client::ChainVerifier> deep_;
   std::optional<std::uint64_t> deep_from_;  // where it goes on; none: where a checkpoint says
-  bool closed_ = false;
 };
 
 }  // namespace cairn::registry

@@ -1,22 +1,14 @@
-// Mutation: one change of a registry on its way from the shard that asks to the committer, and back.
-//   [M-1] It is completed exactly once, on the shard that asked, or dropped there if nobody waits any more.
-//   [M-2] One that was withdrawn before the committer took it is never begun.
+// Mutation: one change of a registry, as a shard asks it of the committer, and what it is answered.
 #pragma once
 
-#include <atomic>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "runtime/list.h"
-#include "runtime/mailbox.h"
-#include "runtime/permits.h"
-#include "runtime/waiter.h"
+#include "runtime/errand.h"
 #include "services/registry/ledger.h"
 
 namespace cairn::registry {
-
-class Home;
 
 struct Outcome {
   Head head;             // of a commit; else of the present
@@ -31,9 +23,7 @@ struct Outcome {
   std::size_t n = 0;
 };
 
-struct MutationLink : Link {};
-
-struct Mutation : MailItem, MutationLink {
+struct Mutation : Errand<Mutation, Outcome> {
   enum class Kind : std::uint8_t {
     propose,       // draft, items
     approve,       // id, approvals: exactly one
@@ -67,18 +57,6 @@ struct Mutation : MailItem, MutationLink {
   std::vector<std::string> governors;
   std::uint32_t segment = 0;
   std::vector<store::Entry> copies;
-
-  Instant deadline = Instant::never();
-  std::atomic<bool> withdrawn{false};
-  Home* home = nullptr;
-  Result<Outcome> result = fail(ErrorCode::internal, "not decided");
-
-  // --- of the shard that asked
-  Mailbox* from = nullptr;
-  WaitList waiters;
-  PermitHold place;
-  bool done = false;
-  bool orphan = false;
 };
 
 }  // namespace cairn::registry

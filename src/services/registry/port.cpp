@@ -336,34 +336,8 @@ Task<Result<Outcome>> Port::commit(Call call, std::string who, Ulid id, bool sup
   return submit(call, std::move(mutation), registry_.commits_);
 }
 
-// NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the registry's
 Task<Result<Outcome>> Port::submit(Call call, std::unique_ptr<Mutation> mutation, Permits& queue) {
-  auto place = queue.try_hold();
-  if (!place) co_return fail(ErrorCode::busy, "too many changes wait for the disk");
-  mutation->place = std::move(*place);
-  mutation->home = registry_.home_.get();
-  mutation->from = &machine_.mailbox;
-  mutation->deadline = call.deadline();
-  Mutation& sent = *mutation;
-  sent.deliver = [](MailItem& item) {
-    auto& self = static_cast<Mutation&>(item);
-    self.home->enqueue(self);
-  };
-  if (registry_.home_mailbox_ == &machine_.mailbox)
-    sent.home->enqueue(sent);
-  else
-    registry_.home_mailbox_->post(sent);
-  while (!sent.done) {
-    auto waited = co_await ListWait(call, sent.waiters, "change");
-    if (sent.done) break;
-    if (waited) continue;
-    // It goes on without us, or not at all; whoever completes it drops it.
-    sent.withdrawn = true;
-    sent.orphan = true;
-    (void)mutation.release();
-    co_return fail(waited.error());
-  }
-  co_return std::move(sent.result);
+  return registry_.home_->errands().ask(call, std::move(mutation), machine_.mailbox, &queue);
 }
 
 }  // namespace cairn::registry

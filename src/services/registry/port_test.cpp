@@ -85,7 +85,7 @@ TEST(Port, a_commit_may_bring_its_approvals_and_they_count_like_any_other) {
   EXPECT_EQ(commit->approvals.size(), m);
 }
 
-// [M-2]
+// [E-2]
 TEST(Port, a_change_whose_deadline_passed_is_never_begun) {
   SimulatedRegistry place;
   ASSERT_TRUE(place.open());

@@ -16,7 +16,6 @@ Registry::~Registry() { home_.reset(); }
 
 // NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): outlives the registry
 Task<Result<>> Registry::open(Call call, io::Machine& machine, observe::Logger log) {
-  home_mailbox_ = &machine.mailbox;
   home_ = std::make_unique<Home>(*this, machine, log);
   auto opened = co_await home_->open(call);
   if (!opened) home_.reset();

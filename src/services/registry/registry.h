@@ -106,7 +106,6 @@ class Registry {
   Permits proposals_{queue_capacity}, approvals_{queue_capacity}, commits_{queue_capacity};
   Permits chores_{64};  // of its own tasks
   Status status_;
-  Mailbox* home_mailbox_ = nullptr;
   std::unique_ptr<Home> home_;
   struct PortList {
     std::vector<std::pair<Port*, Mailbox*>> ports;

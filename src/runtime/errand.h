@@ -1,0 +1,220 @@
+// Errand: something a shard asks of the one task that may do it, wherever that task lives: it travels to the
+// home shard by mail, waits there for its turn, is answered, and travels back. Bounded: whoever asks from
+// outside takes a place first, and the errand holds it to its end.
+//   [E-1] It is answered exactly once, on the shard that asked, or dropped there if nobody waits any more.
+//   [E-2] One that was withdrawn, or whose deadline passed, before home came to it is never begun.
+//   [E-3] Once home is closed, what waits and what comes later is refused; nothing is lost or left.
+//   [E-4] They are begun in the order they came in; one that was put back is the next.
+//
+// What is asked and its result belong to one shard at a time: mail hands them over. Atomic: `withdrawn_`,
+// written where it was asked and read at home; it publishes no other memory, so the order is relaxed.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <utility>
+
+#include "runtime/mailbox.h"
+#include "runtime/permits.h"
+#include "runtime/task.h"
+#include "runtime/wait.h"
+
+namespace cairn {
+
+template <class T>
+class ErrandHome;
+
+struct ErrandLink : Link {};
+
+// T derives from it and is what is asked; A is what comes back. Recycled as frames are: every change has one.
+template <class T, class A>
+class Errand : public MailItem, public ErrandLink, public PooledFrame {
+ public:
+  using Answer = A;
+  Result<A> result = fail(ErrorCode::internal, "not decided");  // home's until it answers
+
+ private:
+  friend class ErrandHome<T>;
+  void touch() const noexcept {
+    if (Shard* shard = current_shard()) shard->trace(identity_, Access::write);
+  }
+
+  ErrandHome<T>* home_ = nullptr;
+  std::uint64_t identity_ = 0;  // home's, which may be gone before the answer arrives
+  Instant deadline_ = Instant::never();
+  std::atomic<bool> withdrawn_{false};
+  // --- of the shard that asked
+  Mailbox* from_ = nullptr;
+  PermitHold place_;
+  WaitList waiting_;
+  bool done_ = false;
+  bool orphan_ = false;  // nobody waits: it deletes itself
+};
+
+// Where errands are answered, by one task of this shard.
+template <class T>
+class ErrandHome {
+ public:
+  // What those are told who are refused.
+  struct Words {
+    const char* busy;
+    const char* closed;
+  };
+  class Arrival : public ListWait {
+   public:
+    Arrival(const Call& call, ErrandHome& home) noexcept
+        : ListWait(call, home.arrived_, "errands"), home_(home) {}
+    bool await_ready() noexcept { return !home_.empty() || ListWait::await_ready(); }
+    bool await_resume() const noexcept { return !home_.empty(); }
+
+   private:
+    ErrandHome& home_;
+  };
+
+  // `mailbox` is this shard's.
+  ErrandHome(Shard& shard, Mailbox& mailbox, Words words) noexcept
+      : shard_(shard), mailbox_(mailbox), words_(words), identity_(shard.new_identity()) {}
+  // Precondition: its task has ended, nobody asks or withdraws any more, and no errand is on its way here.
+  ~ErrandHome() {
+    touch();
+    while (!pending_.empty()) {
+      T& errand = pending_.pop_front();
+      // Its shard may not look at its mail any more, and its place is to be given back in time.
+      if (errand.orphan_)
+        delete &errand;
+      else
+        refuse(errand, closed_error());
+    }
+  }
+
+  // --- from any shard; `from` is its mailbox. No `places`: home's own errand, which needs none.
+  // The answer. `busy`: no place is left. Cancel: partial — one that was begun may still be done.
+  // NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the asking shard's own
+  Task<Result<typename T::Answer>> ask(Call call, std::unique_ptr<T> errand, Mailbox& from, Permits* places) {
+    T& sent = *errand;
+    CO_TRY_VOID(send(sent, from, places, call.deadline()));
+    if (!sent.done_) {
+      const Result<> waited = co_await ListWait(call, sent.waiting_, "answer");
+      sent.touch();
+      if (!sent.done_) {
+        // It goes on without us, or not at all; whoever brings the answer drops it. Home may be gone.
+        sent.withdrawn_.store(true, std::memory_order_relaxed);
+        sent.orphan_ = true;
+        (void)errand.release();
+        co_return fail(waited.error());
+      }
+    }
+    co_return std::move(sent.result);
+  }
+  // The same, and nobody waits for it.
+  Result<> leave(std::unique_ptr<T> errand, Mailbox& from, Permits* places) {
+    errand->orphan_ = true;
+    TRY_VOID(send(*errand, from, places, Instant::never()));
+    (void)errand.release();  // it may be gone already
+    return {};
+  }
+
+  // --- at home
+  // co_await arrived(call): waits until there is something; false when it is stopped and there is nothing.
+  // One task waits at a time. Cancel: clean.
+  Arrival arrived(const Call& call) noexcept { return {call, *this}; }
+  // The one whose turn it is; it stays where it is until it is taken. Null: there is none. Those that must
+  // not be begun any more are answered on the way.
+  T* next() noexcept {
+    touch();
+    while (!pending_.empty()) {
+      T& errand = pending_.front();
+      if (!errand.withdrawn_.load(std::memory_order_relaxed) && errand.deadline_ > shard_.now())
+        return &errand;
+      take(errand);
+      refuse(errand, {ErrorCode::timeout, "the deadline passed before it was begun"});
+    }
+    return nullptr;
+  }
+  void take(T& errand) noexcept {
+    touch();
+    static_cast<ErrandLink&>(errand).unlink();
+  }
+  // These were taken and are to be begun again, before all others.
+  void put_back(List<T, ErrandLink>& again) noexcept {
+    touch();
+    again.take_all(pending_);
+    pending_.take_all(again);
+  }
+  // With its result. Precondition: it was taken. It is not home's any more.
+  void answer(T& errand) noexcept {
+    CHECK(!static_cast<ErrandLink&>(errand).linked());
+    errand.deliver = come_back;
+    // On its own shard there is nothing to carry.
+    if (errand.from_ == &mailbox_)
+      come_back(errand);
+    else
+      errand.from_->post(errand);
+  }
+  void refuse(T& errand, const Error& error) noexcept {
+    errand.result = fail(error);
+    answer(errand);
+  }
+  // Precondition: its task has ended.
+  void close() noexcept {
+    touch();
+    closed_ = true;
+    while (!pending_.empty()) refuse(pending_.pop_front(), closed_error());
+  }
+
+ private:
+  Error closed_error() const noexcept { return {ErrorCode::draining, words_.closed}; }
+  void touch() const noexcept {
+    if (Shard* shard = current_shard()) shard->trace(identity_, Access::write);
+  }
+  bool empty() const noexcept {
+    touch();
+    return pending_.empty();
+  }
+  Result<> send(T& errand, Mailbox& from, Permits* places, Instant deadline) {
+    if (places != nullptr) {
+      auto place = places->try_hold();
+      if (!place) return fail(ErrorCode::busy, words_.busy);
+      errand.place_ = std::move(*place);
+    }
+    errand.home_ = this;
+    errand.identity_ = identity_;
+    errand.from_ = &from;
+    errand.deadline_ = deadline;
+    errand.deliver = arrive;
+    if (&from == &mailbox_)
+      arrive(errand);
+    else
+      mailbox_.post(errand);
+    return {};
+  }
+  // At home.
+  static void arrive(MailItem& item) noexcept {
+    T& errand = static_cast<T&>(item);
+    ErrandHome& home = *errand.home_;
+    home.touch();
+    if (home.closed_) return home.refuse(errand, home.closed_error());
+    home.pending_.push_back(errand);
+    while (!home.arrived_.empty()) wake(home.arrived_.front());
+  }
+  // Where it was asked. Home may be gone.
+  static void come_back(MailItem& item) noexcept {
+    T& errand = static_cast<T&>(item);
+    errand.touch();
+    CHECK(!std::exchange(errand.done_, true));  // E-1
+    if (errand.orphan_)
+      delete &errand;
+    else
+      while (!errand.waiting_.empty()) wake(errand.waiting_.front());
+  }
+
+  Shard& shard_;
+  Mailbox& mailbox_;
+  Words words_;
+  std::uint64_t identity_;
+  List<T, ErrandLink> pending_;
+  WaitList arrived_;
+  bool closed_ = false;
+};
+
+}  // namespace cairn
