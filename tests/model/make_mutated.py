@@ -26,7 +26,7 @@ def choice(kind, old, mutants):
         cases = "".join(f"::cairn::mutant::active == {m['id']} ? ({m['new']}) : " for m in mutants)
         return f"({cases}({old}))"
     cases = "".join(f"if (::cairn::mutant::active == {m['id']}) {{ {m['new']} }} else " for m in mutants)
-    return f"{cases}{{ {old} }}"
+    return f"{{ {cases}{{ {old} }} }}"  # in braces, for it may stand between an if and its else
 
 
 def mutate(text, mutants):
