@@ -48,7 +48,7 @@ class Readiness {
       readiness_.waiter_.push_back(node_);
       begin(handle);
     }
-    Result<> await_resume() const noexcept {
+    [[nodiscard]] Result<> await_resume() const noexcept {
       if (already_ || why() == Wake::ready) return {};
       return fail(error("wait for the peer"));
     }

@@ -136,7 +136,7 @@ class Broadcast<T>::Recv : public Waiter {
     receiver_.bus_.waiters_.push_back(node_);
     begin(handle);
   }
-  Result<T> await_resume() {
+  [[nodiscard]] Result<T> await_resume() {
     if (!ready_ && why() != Wake::ready) return fail(error("broadcast"));
     Result<std::optional<T>> next = receiver_.try_recv();
     if (!next) return fail(next.error());

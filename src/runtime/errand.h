@@ -65,7 +65,7 @@ class ErrandHome {
     Arrival(const Call& call, ErrandHome& home) noexcept
         : ListWait(call, home.arrived_, "errands"), home_(home) {}
     bool await_ready() noexcept { return !home_.empty() || ListWait::await_ready(); }
-    bool await_resume() const noexcept { return !home_.empty(); }
+    [[nodiscard]] bool await_resume() const noexcept { return !home_.empty(); }
 
    private:
     ErrandHome& home_;

@@ -163,7 +163,7 @@ class Mpsc<T>::Send : public Waiter {
     queue_.senders_.push_back(node_);
     begin(handle);
   }
-  Result<> await_resume() const noexcept {
+  [[nodiscard]] Result<> await_resume() const noexcept {
     if (outcome_ == ErrorCode::ok) return {};
     if (outcome_ == ErrorCode::closed || node_.verdict == closed_verdict)
       return fail(ErrorCode::closed, "send");
@@ -199,7 +199,7 @@ class Mpsc<T>::Recv : public Waiter {
     queue_.receivers_.push_back(node_);
     begin(handle);
   }
-  Result<T> await_resume() {
+  [[nodiscard]] Result<T> await_resume() {
     if (node_.slot) return std::move(*node_.slot);
     if (node_.verdict == closed_verdict) return fail(ErrorCode::closed, "recv");
     return fail(error("recv"));

@@ -131,7 +131,7 @@ class Oneshot<T>::Recv : public Waiter {
     oneshot_.waiters_.push_back(node_);
     begin(handle);
   }
-  Result<T> await_resume() {
+  [[nodiscard]] Result<T> await_resume() {
     if (!ready_ && why() != Wake::ready) return fail(error("oneshot"));
     if (std::optional<T> value = oneshot_.try_recv()) return std::move(*value);
     return fail(ErrorCode::closed, "oneshot");

@@ -39,7 +39,7 @@ class Select : public Waiter {
     }
     begin(handle);
   }
-  Result<std::size_t> await_resume() const noexcept {
+  [[nodiscard]] Result<std::size_t> await_resume() const noexcept {
     if (found_ < N) return found_;
     if (why() == Wake::ready) return arm();
     return fail(error("select"));

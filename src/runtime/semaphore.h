@@ -61,7 +61,7 @@ class Semaphore {
       semaphore_.waiters_.push_back(node_);
       begin(handle);
     }
-    Result<Permit> await_resume() noexcept {
+    [[nodiscard]] Result<Permit> await_resume() noexcept {
       if (granted_ || why() == Wake::ready) return Permit(semaphore_);
       return fail(error("acquire"));
     }

@@ -74,7 +74,7 @@ class SingleFlight {
       flight_.waiters.push_back(node_);
       begin(handle);
     }
-    Result<> await_resume() noexcept {
+    [[nodiscard]] Result<> await_resume() noexcept {
       owner_.touch();
       if (joined_) --flight_.waiting;
       if (joined_ && why() == Wake::ready) return {};

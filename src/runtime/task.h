@@ -101,7 +101,7 @@ class [[nodiscard]] Task {
         handle.promise().continuation = awaiting;
         return handle;
       }
-      T await_resume() const { return handle.promise().take(); }
+      [[nodiscard]] T await_resume() const { return handle.promise().take(); }
     };
     return Awaiter{handle_};
   }

@@ -36,7 +36,7 @@ class TokenBucket {
     }
     bool await_ready() noexcept { return !may_wait(); }
     void await_suspend(std::coroutine_handle<> handle) noexcept { begin(handle); }
-    Result<> await_resume() noexcept {
+    [[nodiscard]] Result<> await_resume() noexcept {
       granted_ = why() == Wake::deadline && due_ <= outer_;
       if (granted_) return {};
       return fail(error("token bucket"));

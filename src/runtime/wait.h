@@ -19,7 +19,7 @@ class ListWait : public Waiter {
     list_.push_back(node_);
     begin(handle);
   }
-  Result<> await_resume() const noexcept {
+  [[nodiscard]] Result<> await_resume() const noexcept {
     if (why() == Wake::ready) return {};
     return fail(error(context_));
   }
@@ -38,7 +38,7 @@ class Sleep : public Waiter {
   bool await_ready() noexcept { return !may_wait(); }
   void await_suspend(std::coroutine_handle<> handle) noexcept { begin(handle); }
   // Fine when `until` was reached; timeout when the call's own deadline came first.
-  Result<> await_resume() const noexcept {
+  [[nodiscard]] Result<> await_resume() const noexcept {
     if (why() == Wake::deadline && until_ <= outer_) return {};
     return fail(error("sleep"));
   }

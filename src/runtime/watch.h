@@ -113,7 +113,7 @@ class Watch<T>::Changed : public Waiter {
     receiver_.watch_.waiters_.push_back(node_);
     begin(handle);
   }
-  Result<> await_resume() const noexcept {
+  [[nodiscard]] Result<> await_resume() const noexcept {
     if (!ready_ && why() != Wake::ready) return fail(error("watch"));
     if (receiver_.unseen()) return {};
     return fail(ErrorCode::closed, "watch");

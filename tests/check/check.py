@@ -39,12 +39,12 @@ CHECKS = {
     "layers": sources.layers,
     "locks": sources.locks,
     "names": sources.names,
+    "results": sources.results,
     "format": sources.format,
     "symbols": symbols.symbols,
     "docs": generated.docs,
     "headers": compiled.headers,
     "must-fail": compiled.must_fail,
-    "results": compiled.results,
     "tidy": compiled.tidy,
     "self": self_test,
 }

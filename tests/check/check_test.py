@@ -109,6 +109,21 @@ class Layers(Fixture):
         self.refused(sources.layers, "main.cpp:2:", "only cairn/compose.cpp")
 
 
+class Results(Fixture):
+    def test_what_an_awaiter_returns_cannot_be_dropped(self):
+        for right in (
+            "struct A { [[nodiscard]] int await_resume(); };",
+            "struct A {\n  void await_resume() const noexcept {}\n};",
+            "int f(A& a) { return a.await_resume(); }",
+            "int A::g() {\n  return await_resume();\n}",
+        ):
+            self.write("src/runtime/a.h", right + "\n")
+            self.accepted(sources.results)
+        for wrong in ("int await_resume();", "std::vector<int> await_resume() { return {}; }", "T& await_resume();"):
+            self.write("src/runtime/a.h", "struct A {\n  " + wrong + "\n};\n")
+            self.refused(sources.results, "src/runtime/a.h:2:", "[[nodiscard]]")
+
+
 class Locks(Fixture):
     def test_a_mutex_outside_guarded_is_refused(self):
         self.write("src/runtime/guarded.h", "#include <mutex>\nstd::mutex m;\n")
@@ -311,25 +326,17 @@ class Compiled(Fixture):
         self.write("src/base/a.h", "#pragma once\n")
         self.refused(compiled.headers, "src/base/b.h:3:")
 
-    def test_a_dropped_awaited_result_is_refused(self):
-        text = """#include "base/result.h"
-#include "runtime/task.h"
-#include "runtime/wait.h"
-cairn::Task<cairn::Result<>> save(cairn::Call) { co_return cairn::Result<>(); }
-cairn::Task<> caller(cairn::Call call) {
-  (void)co_await save(call);
-  co_await cairn::yield(call);
-  if (!co_await save(call)) co_return;
-  %s
-}
-"""
-        self.write("src/serve/a.cpp", text % "")
-        self.commands("src/serve/a.cpp")
-        self.accepted(compiled.results)
-        self.write("src/serve/a.cpp", text % "co_await save(call);")
-        self.refused(compiled.results, "src/serve/a.cpp:9:", "an awaited Result is dropped")
-        self.write("src/serve/a.cpp", text % "if (call.stopped()) co_await cairn::sleep_for(call, {});")
-        self.refused(compiled.results, "src/serve/a.cpp:9:", "an awaited Result is dropped")
+    def test_a_header_that_the_build_compiles_first_is_left_to_it(self):
+        self.write("src/base/a.h", "#pragma once\nstruct Text { std::string value; };\n")
+        self.write("src/base/a.cpp", '#include "base/a.h"\n#include <string>\n')
+        self.refused(compiled.headers, "src/base/a.h:2:")
+        self.commands("src/base/a.cpp")
+        self.accepted(compiled.headers)
+        self.write("src/base/a.cpp", '#include <string>\n#include "base/a.h"\n')
+        self.refused(compiled.headers, "src/base/a.h:2:")
+        self.write("src/base/a_test.cpp", '#include "base/a.h"\n')
+        self.commands("src/base/a_test.cpp")  # which the release build does not make
+        self.refused(compiled.headers, "src/base/a.h:2:")
 
     def test_a_reference_into_a_coroutine_needs_a_name_or_a_reason(self):
         text = """#include "runtime/task.h"
@@ -347,9 +354,17 @@ cairn::Task<> b(Other& other) { (void)other; co_return; }
         self.refused(compiled.tidy, "src/serve/a.cpp:6:", "avoid-reference-coroutine-parameters")
         self.assertEqual(len(self.problems(compiled.tidy)), 1)
 
+    def test_a_header_is_judged_with_what_includes_it_and_else_alone(self):
+        header = "struct Other {};\ninline cairn::Task<> b(Other& other) { (void)other; co_return; }\n"
+        self.write("src/serve/a.h", '#pragma once\n#include "runtime/task.h"\n' + header)
+        self.write("src/serve/a.cpp", '#include "serve/a.h"\ncairn::Task<> c() { co_return; }\n')
+        self.commands("src/serve/a.cpp")
+        self.refused(compiled.tidy, "src/serve/a.h:4:", "avoid-reference-coroutine-parameters")
+        self.write("src/serve/a.cpp", '#include "runtime/task.h"\ncairn::Task<> c() { co_return; }\n')
+        self.refused(compiled.tidy, "src/serve/a.h:4:", "avoid-reference-coroutine-parameters")
+
     def test_no_build_is_no_success(self):
         self.refused(compiled.tidy, "compile_commands.json")
-        self.refused(compiled.results, "compile_commands.json")
 
     def test_what_must_fail_and_does_not_is_refused(self):
         name = "tests/check/must_fail/a.cpp"

@@ -88,6 +88,7 @@ def compile_alone(tree, path, *flags):
         return status, output, parse_inputs(tree, listing)
 
 
+@functools.cache
 def inputs_of(tree, path):
     kind = HEADER_FLAGS if path.suffix == ".h" else []
     with tempfile.TemporaryDirectory() as directory:
@@ -136,6 +137,7 @@ def outlives_its_coroutine(tree, path, line, column, what):
 
 def headers(tree):
     """Every header of src compiles alone."""
+    built = compiled_first(tree)
 
     def ask(path):
         status, output, inputs = compile_alone(tree, path)
@@ -144,7 +146,14 @@ def headers(tree):
             found = [Problem(tree.rel(path), 1, output.strip().splitlines()[-1] if output.strip() else "does not compile")]
         return found, inputs
 
-    return each(tree, "headers", tree.files("src", suffixes=(".h",)), ask)
+    return each(tree, "headers", [p for p in tree.files("src", suffixes=(".h",)) if p not in built], ask)
+
+
+def compiled_first(tree):
+    """Headers that a source of the build includes before anything else: building it has shown what is asked here."""
+    sources = [p for p in tree.commands if p.suffix == ".cpp" and not TEST.match(tree.rel(p)) and p.exists()]
+    firsts = [re.search(r'^#include "([^"]+)"|^#include', tree.text(p), re.MULTILINE) for p in sources]
+    return {tree.root / "src" / first[1] for first in firsts if first and first[1]}
 
 
 def coroutine_files(tree):
@@ -152,11 +161,6 @@ def coroutine_files(tree):
     files = [p for p in tree.commands if p.is_relative_to(tree.root / "src") or p.is_relative_to(tree.root / "tests")]
     files += tree.files("src", suffixes=(".h",))
     return sorted(p for p in files if p.exists() and COROUTINE.search(tree.code(p)))
-
-
-def needs_commands(tree):
-    if not tree.commands:
-        yield Problem(tree.rel(tree.build), 1, "has no compile_commands.json", "cmake --preset release")
 
 
 def run_tidy(tree, path, *flags):
@@ -167,10 +171,14 @@ def run_tidy(tree, path, *flags):
 
 def tidy(tree):
     """clang-tidy's coroutine set and a few checks that find real bugs (.clang-tidy)."""
-    yield from needs_commands(tree)
+    if not tree.commands:
+        yield Problem(tree.rel(tree.build), 1, "has no compile_commands.json", "cmake --preset release")
     files = coroutine_files(tree)
     if tree.all_files:
         files = sorted({*files, *(p for p in tree.commands if p.is_relative_to(tree.root) and p.exists())})
+    # A header is judged with what includes it.
+    read = {name for p in files if p.suffix == ".cpp" for name in inputs_of(tree, p)}
+    files = [p for p in files if p.suffix == ".cpp" or str(p) not in read]
 
     def ask(path):
         status, output = run_tidy(tree, path)
@@ -180,35 +188,6 @@ def tidy(tree):
         return found, inputs_of(tree, path) if not found else []
 
     yield from each(tree, "tidy", files, ask, (tree.root / ".clang-tidy").read_text())
-
-
-# An awaited Result as a whole statement: nobody looks at it. The compiler cannot say so, for std::expected is
-# not [[nodiscard]], and bugprone-unused-return-value sees plain calls only.
-IGNORED_RESULT = (
-    "match expr(anyOf(coawaitExpr(), exprWithCleanups(has(coawaitExpr()))),"
-    " hasType(hasUnqualifiedDesugaredType(recordType(hasDeclaration(namedDecl(hasName('::std::expected')))))),"
-    " hasParent(stmt(anyOf(compoundStmt(), ifStmt(), whileStmt(), forStmt(), doStmt(), cxxForRangeStmt(),"
-    " switchCase()))), isExpansionInMainFile())"
-).replace("'", '"')
-
-
-def results(tree):
-    """No awaited Result is dropped without a word: (void) says that it is meant."""
-    yield from needs_commands(tree)
-
-    def ask(path):
-        kind = HEADER_FLAGS if path.suffix == ".h" else []
-        query = ["-c", "set output diag", "-c", IGNORED_RESULT]
-        status, output = run(tree, ["clang-query-19", *query, str(path), "--", *tree.flags(path), *kind, "-w"])
-        what, mend = "an awaited Result is dropped", "act on the error, or write (void) with the reason"
-        found = [
-            Problem(tree.rel(match[1]), int(match[2]), what, mend)
-            for match in re.finditer(r'^(.+?):(\d+):\d+: note: "root" binds here', output, re.MULTILINE)
-        ]
-        found += diagnostics(tree, output) if status or " error: " in output else []
-        return found, inputs_of(tree, path) if not found else []
-
-    yield from each(tree, "results", coroutine_files(tree), ask, IGNORED_RESULT)
 
 
 EXPECT = re.compile(r"// expect(-tidy)?: (.+)")

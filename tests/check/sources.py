@@ -158,6 +158,19 @@ def names(tree):
                 yield Problem(name, line_of(code, match.start()), f"prints with {call}", "use the log")
 
 
+AWAIT_RESUME = re.compile(r"^[ \t]*(.*[\w>&*][ \t]+)await_resume\(", re.MULTILINE)
+
+
+def results(tree):
+    """No awaited value is dropped without a word ((void) is one): every await_resume that returns one is [[nodiscard]]."""
+    for path in tree.files("src", "tests"):
+        code = tree.code(path)
+        for match in AWAIT_RESUME.finditer(code):
+            if not re.search(r"\[\[nodiscard\]\]|\bvoid[ \t]+$|\breturn[ \t]+$", match[1]):
+                what = "what it returns can be dropped unseen"
+                yield Problem(tree.rel(path), line_of(code, match.start(1)), what, "make await_resume [[nodiscard]]")
+
+
 def format(tree):  # pylint: disable=redefined-builtin
     """clang-format has nothing to say."""
     paths = [str(p) for p in tree.files("src", "tests")]
