@@ -294,7 +294,7 @@ def run_program(argv):
 
 def million(bench, home):
     """A million objects of 1 KiB: how fast they come in, what they cost in memory and on the disk, also when many were
-    read twice, and how long a start takes after a kill and after a clean end."""
+    read twice, and how long a start takes after a kill, after a clean end, and when the index has to be made anew."""
     flags = {"storage.cache_bytes": 64 * MIB}
     count = bench.million
     row = {"case": "million", "peer": "-", "objects": count}
@@ -313,7 +313,9 @@ def million(bench, home):
         kept = stock.object_count(first)
         first.kill()
     row["disk_bytes"] = {name: disk_bytes(home / "data" / "storage" / name) for name in ("segments", "index")}
-    for how in ("kill", "stop"):
+    for how in ("kill", "stop", "loss"):
+        if how == "loss":
+            shutil.rmtree(home / "data" / "storage" / "index")
         with bench.storage(home, flags) as server:
             row[f"ready_seconds_after_{how}"] = round(server.ready_seconds, 3)
             row[f"memory_after_{how}"] = server.memory()

@@ -117,6 +117,7 @@ def million_lines(row):
         ("its memory then", memory(row["memory_after_kill"])),
         ("clean stop, start: ready after", f"{row['ready_seconds_after_stop']:.2f} s"),
         ("its memory then", memory(row["memory_after_stop"])),
+        ("index lost, start: ready after", f"{row['ready_seconds_after_loss']:.2f} s"),
     ]
 
 
