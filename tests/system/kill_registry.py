@@ -333,15 +333,17 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build", default="build/release", help="directory of cairn")
     parser.add_argument("--cycles", type=int, default=200)
-    parser.add_argument("--soak", action="store_true", help="ten times as many")
+    parser.add_argument("--soak", action="store_true", help="ten such loops, each from an empty registry: a start reads its whole log")
     parser.add_argument("--retention", type=int, default=0, help="keep only so many versions")
     parser.add_argument("--writers", type=int, default=6)
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 32))
     parser.add_argument("--keep", help="where the data goes when something was wrong")
     options = parser.parse_args()
-    options.cycles *= 10 if options.soak else 1
     demo.BUILD = os.path.abspath(options.build)
-    sys.exit(Loop(options).run())
+    for _ in range(10 if options.soak else 1):
+        if Loop(options).run() != 0:
+            sys.exit(1)
+        options.seed += 1
 
 
 if __name__ == "__main__":
