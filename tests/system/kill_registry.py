@@ -333,7 +333,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build", default="build/release", help="directory of cairn")
     parser.add_argument("--cycles", type=int, default=200)
-    parser.add_argument("--soak", action="store_true", help="ten such loops, each from an empty registry: a start reads its whole log")
+    parser.add_argument("--soak", action="store_true", help="ten such loops, each from an empty registry, so that starts stay short")
     parser.add_argument("--retention", type=int, default=0, help="keep only so many versions")
     parser.add_argument("--writers", type=int, default=6)
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 32))
