@@ -42,6 +42,7 @@ Loop::Loop(unsigned index)
   CHECK(epoll_ctl(epoll_, EPOLL_CTL_ADD, wake_, &event) == 0);
   read_clock();
   shard_.set_clock(monotonic_now);
+  shard_.set_turns();
   shard_.set_wall_offset(wall_offset_ms(shard_.now()));
 }
 
@@ -74,7 +75,7 @@ void Loop::run_ready() {
 void Loop::turn(Duration longest) {
   run_ready();
   int timeout = 0;
-  if (shard_.idle()) {
+  if (shard_.idle() && !shard_.next_turn_wanted()) {
     const Instant due = std::min(shard_.timers().next_due(), shard_.now() + longest);
     const std::int64_t ns = std::max<std::int64_t>(0, (due - shard_.now()).ns);
     timeout = static_cast<int>((ns + 999'999) / 1'000'000);
@@ -98,6 +99,7 @@ void Loop::turn(Duration longest) {
   }
   ShardScope here(shard_);
   mailbox_.drain();
+  shard_.end_turn();
 }
 
 void Loop::run() {

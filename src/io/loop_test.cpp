@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <optional>
 #include <string>
 #include <thread>
 
@@ -70,6 +71,32 @@ TEST(Loop, a_task_that_never_waits_keeps_out_neither_mail_nor_timers) {
   std::thread poster([&] { ASSERT_TRUE(real.loop.mailbox().try_post_call([&] { order += 'm'; })); });
   EXPECT_TRUE(real.turn_until([&] { return order.size() == 2; }));
   poster.join();
+  done = true;
+  EXPECT_TRUE(real.turn_until([&] { return real.scope.empty(); }));
+}
+
+Task<> ask_for_a_turn(Call call, std::optional<bool>* more) { *more = co_await next_turn(call); }
+
+TEST(Loop, a_turn_that_finds_nothing_is_quiet_and_does_not_sleep) {
+  RealLoop real;
+  std::optional<bool> one, other;
+  real.spawn(ask_for_a_turn(real.call(), &one));
+  real.spawn(ask_for_a_turn(real.call(), &other));
+  real.loop.turn(Duration::seconds(3600));  // one that slept would never come back
+  EXPECT_FALSE(one.has_value());            // it has looked, and they are ready
+  real.loop.turn(Duration::millis(0));
+  EXPECT_EQ(one, false);
+  EXPECT_EQ(other, false);  // who only waits for a turn makes it no less quiet
+}
+
+TEST(Loop, a_turn_that_finds_work_is_not_quiet) {
+  RealLoop real;
+  bool done = false;
+  std::optional<bool> more;
+  real.spawn(ask_for_a_turn(real.call(), &more));
+  ASSERT_TRUE(real.loop.mailbox().try_post_call([&] { real.spawn(spin_until(real.call(), &done)); }));
+  EXPECT_TRUE(real.turn_until([&] { return more.has_value(); }));
+  EXPECT_EQ(more, true);
   done = true;
   EXPECT_TRUE(real.turn_until([&] { return real.scope.empty(); }));
 }

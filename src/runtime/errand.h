@@ -134,10 +134,17 @@ class ErrandHome {
   void take(T& errand) noexcept {
     touch();
     static_cast<ErrandLink&>(errand).unlink();
+    --waiting_;
+  }
+  // How many wait for their turn.
+  std::size_t waiting() const noexcept {
+    touch();
+    return waiting_;
   }
   // These were taken and are to be begun again, before all others.
   void put_back(List<T, ErrandLink>& again) noexcept {
     touch();
+    again.for_each([this](T&) { ++waiting_; });
     again.take_all(pending_);
     pending_.take_all(again);
   }
@@ -159,6 +166,7 @@ class ErrandHome {
   void close() noexcept {
     touch();
     closed_ = true;
+    waiting_ = 0;
     while (!pending_.empty()) refuse(pending_.pop_front(), closed_error());
   }
 
@@ -195,6 +203,7 @@ class ErrandHome {
     home.touch();
     if (home.closed_) return home.refuse(errand, home.closed_error());
     home.pending_.push_back(errand);
+    ++home.waiting_;
     while (!home.arrived_.empty()) wake(home.arrived_.front());
   }
   // Where it was asked. Home may be gone.
@@ -213,6 +222,7 @@ class ErrandHome {
   Words words_;
   std::uint64_t identity_;
   List<T, ErrandLink> pending_;
+  std::size_t waiting_ = 0;  // of pending_
   WaitList arrived_;
   bool closed_ = false;
 };

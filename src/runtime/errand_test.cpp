@@ -323,6 +323,29 @@ TEST_F(ErrandTest, a_home_that_is_stopped_ends_when_nothing_waits) {
   EXPECT_EQ(alive, 0);
 }
 
+TEST_F(ErrandTest, those_that_wait_are_counted) {
+  Asked near;
+  Asked far;
+  send(home, 1, near);
+  send(away, 2, far);
+  EXPECT_EQ(jobs->waiting(), 1u);
+  home.take_mail();
+  EXPECT_EQ(jobs->waiting(), 2u);
+  List<Job, ErrandLink> again;
+  again.push_back(*begin());
+  EXPECT_EQ(jobs->waiting(), 1u);
+  jobs->put_back(again);
+  EXPECT_EQ(jobs->waiting(), 2u);
+  away.cancel();
+  answer(*begin());
+  EXPECT_EQ(begin(), nullptr);  // the other was withdrawn
+  EXPECT_EQ(jobs->waiting(), 0u);
+  ASSERT_TRUE(leave(home, 3));
+  EXPECT_EQ(jobs->waiting(), 1u);
+  close();
+  EXPECT_EQ(jobs->waiting(), 0u);
+}
+
 // An asker whose calls are cut short now and then: at home, on their way, or on their way back.
 Task<> ask_often(Call call, Jobs* jobs, Place* from, Permits* places, std::atomic<int>* alive, int* sum) {
   for (int i = 1; i <= 2'000; ++i) {

@@ -1,6 +1,13 @@
 #include "runtime/pool.h"
 
+#include <sys/resource.h>
+
 namespace cairn {
+namespace {
+
+constexpr int less_priority = 10;  // a ninth of the share of the others
+
+}  // namespace
 
 const char* name_of(Lane lane) noexcept {
   constexpr std::array<const char*, lane_count> names{"read", "commit", "cpu", "dns"};
@@ -25,7 +32,9 @@ void ThreadPool::start() {
       state.open = true;
       state.stopping = false;
     });
-    for (unsigned i = 0; i < lane.size.threads; ++i) lane.threads.emplace_back([&lane] { serve(lane); });
+    const bool yields = &lane == &at(Lane::cpu);
+    for (unsigned i = 0; i < lane.size.threads; ++i)
+      lane.threads.emplace_back([&lane, yields] { serve(lane, yields); });
   }
 }
 
@@ -70,7 +79,9 @@ bool ThreadPool::try_withdraw(Lane lane, PoolJob& job) noexcept {
   });
 }
 
-void ThreadPool::serve(LaneState& lane) {
+void ThreadPool::serve(LaneState& lane, bool leave_cores_to_others) {
+  // Of this thread alone, on Linux. Where it is refused, the work is done all the same.
+  if (leave_cores_to_others) (void)setpriority(PRIO_PROCESS, 0, getpriority(PRIO_PROCESS, 0) + less_priority);
   const auto next = [&]() -> PoolJob* {
     return lane.state.wait(
         lane.changed, [](State& state) { return !state.jobs.empty() || state.stopping; },

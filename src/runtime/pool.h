@@ -25,6 +25,8 @@
 
 namespace cairn {
 
+// `cpu` is for work that no answer waits for: its threads leave the cores to all others. About a tenth stays
+// theirs even so: a lock of theirs is soon given back, and who waits for room gets it.
 enum class Lane : std::uint8_t { read, commit, cpu, dns };
 inline constexpr std::size_t lane_count = 4;
 const char* name_of(Lane lane) noexcept;
@@ -122,7 +124,7 @@ class ThreadPool {
   LaneState& at(Lane lane) noexcept { return lanes_[static_cast<std::size_t>(lane)]; }
   Result<> try_submit(Lane lane, PoolJob& job);
   bool try_withdraw(Lane lane, PoolJob& job) noexcept;
-  static void serve(LaneState& lane);
+  static void serve(LaneState& lane, bool leave_cores_to_others);
 
   std::array<LaneState, lane_count> lanes_;
 };

@@ -1,7 +1,9 @@
 #include "runtime/pool.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
+#include <algorithm>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -187,6 +189,27 @@ struct RealShard {
     }
   }
 };
+
+TEST(ThreadPool, only_the_lane_that_no_answer_waits_for_leaves_the_cores_to_others) {
+  ThreadPool threads(LaneSizes{});
+  threads.start();
+  RealShard real;
+  {
+    PoolPort port(threads, real.mailbox);
+    Scope scope(real.shard);
+    std::array<int, lane_count> priorities{};
+    auto body = [](Call call, Pool* pool, Lane lane, int* priority) -> Task<> {
+      *priority = *co_await run(*pool, call, lane, [] { return getpriority(PRIO_PROCESS, 0); });
+    };
+    for (std::size_t i = 0; i < lane_count; ++i)
+      scope.spawn("asks", body(scope.call(), &port, static_cast<Lane>(i), &priorities[i]));
+    real.run(scope);
+    const int usual = getpriority(PRIO_PROCESS, 0);
+    for (std::size_t i = 0; i < lane_count; ++i)
+      EXPECT_EQ(priorities[i], static_cast<Lane>(i) == Lane::cpu ? std::min(19, usual + 10) : usual) << i;
+  }
+  threads.stop();
+}
 
 TEST(ThreadPool, jobs_of_every_lane_complete_on_their_shard) {
   ThreadPool threads(LaneSizes{LaneSize{2, 64}, LaneSize{1, 64}, LaneSize{2, 64}, LaneSize{1, 64}});

@@ -65,12 +65,21 @@ void Waiter::own(WaitNode& node, std::uint8_t arm) noexcept {
   nodes_ = &node;
 }
 
-void Waiter::requeue(std::coroutine_handle<> handle) noexcept {
+void Waiter::resume_later(std::coroutine_handle<> handle) noexcept {
   shard_ = current_shard();
   task_ = shard_->current_task();
   handle_ = handle;
   why_ = Wake::ready;
+}
+
+void Waiter::requeue(std::coroutine_handle<> handle) noexcept {
+  resume_later(handle);
   shard_->make_ready(*this);
+}
+
+void Waiter::requeue_next_turn(std::coroutine_handle<> handle) noexcept {
+  resume_later(handle);
+  shard_->make_ready_next_turn(*this);
 }
 
 void Waiter::wake(Wake why, std::uint8_t arm) noexcept {

@@ -57,6 +57,18 @@ class Shard {
   void for_each_ready(F visit) {
     ready_.for_each(visit);
   }
+  // --- turns, of a driver that looks for events between the steps. For one that does not (the explorer, a
+  // test) whoever waits for the next turn is simply ready.
+  void set_turns() noexcept { has_turns_ = true; }
+  void make_ready_next_turn(Waiter& waiter) noexcept { (has_turns_ ? next_turn_ : ready_).push_back(waiter); }
+  bool next_turn_wanted() const noexcept { return !next_turn_.empty(); }
+  // The driver looked, and what it found is ready.
+  void end_turn() noexcept {
+    turn_was_quiet_ = ready_.empty();
+    while (!next_turn_.empty()) ready_.push_back(next_turn_.pop_front());
+  }
+  bool turn_was_quiet() const noexcept { return turn_was_quiet_; }
+
   // Moves time forward and wakes what is due.
   void advance(Instant now);
   void fire(Waiter& waiter) noexcept;  // one timer, by an explorer's choice
@@ -70,7 +82,7 @@ class Shard {
   // Back to the beginning of time, for a driver that runs many worlds one after another: keeps only the
   // frame pool. Precondition: nothing is ready, armed or alive.
   void rewind(std::uint64_t seed) noexcept {
-    CHECK(ready_.empty() && live_tasks == 0);
+    CHECK(ready_.empty() && next_turn_.empty() && live_tasks == 0);
     timers_.rewind();
     now_ = {};
     random_ = Random(seed);
@@ -100,7 +112,9 @@ class Shard {
   std::int64_t wall_offset_ms_ = 0;
   Random random_;
   TimerWheel timers_;
-  List<Waiter, ReadyNode> ready_;
+  List<Waiter, ReadyNode> ready_, next_turn_;
+  bool has_turns_ = false;
+  bool turn_was_quiet_ = true;
   TaskInfo* task_ = nullptr;
   Tracer* tracer_ = nullptr;
   std::uint32_t inline_awaits_ = 0;

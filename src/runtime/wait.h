@@ -63,4 +63,15 @@ class Yield : public Waiter {
 };
 inline Yield yield(const Call& call) noexcept { return Yield(call); }
 
+// co_await next_turn(): as yield(), and new events are looked for as well, without sleeping. False: there is
+// nothing else to do, so that waiting longer could only help if something happens first.
+class NextTurn : public Waiter {
+ public:
+  using Waiter::Waiter;
+  bool await_ready() const noexcept { return false; }
+  void await_suspend(std::coroutine_handle<> handle) noexcept { requeue_next_turn(handle); }
+  [[nodiscard]] bool await_resume() const noexcept { return !current_shard()->turn_was_quiet(); }
+};
+inline NextTurn next_turn(const Call& call) noexcept { return NextTurn(call); }
+
 }  // namespace cairn

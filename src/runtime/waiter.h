@@ -52,6 +52,8 @@ class Waiter : public TimerNode, public CancelNode, public ReadyNode {
 
   // Gives the turn back to the loop and comes back as ready: the fairness step after many ready awaits.
   void requeue(std::coroutine_handle<> handle) noexcept;
+  // The same, after the driver looked for events.
+  void requeue_next_turn(std::coroutine_handle<> handle) noexcept;
 
   void wake(Wake why, std::uint8_t arm = 0) noexcept;
 
@@ -64,6 +66,7 @@ class Waiter : public TimerNode, public CancelNode, public ReadyNode {
 
  private:
   friend class Shard;
+  void resume_later(std::coroutine_handle<> handle) noexcept;
   Call call_;
   Shard* shard_ = nullptr;
   TaskInfo* task_ = nullptr;

@@ -12,6 +12,8 @@ constexpr std::size_t page = 512;
 
 std::unexpected<Error> bad_entry() { return fail(ErrorCode::integrity, "an index entry does not decode"); }
 
+Task<Result<>> refused(const char* why) { co_return fail(ErrorCode::integrity, why); }
+
 template <class T>
 Result<std::optional<T>> decoded(Result<std::optional<std::string>> value) {
   if (!value) return fail(value.error());
@@ -103,20 +105,29 @@ KvBatch Indexer::take(const LogPoint& point) {
   return batch;
 }
 
-Task<Result<std::optional<std::string>>> Indexer::value(Call call, std::string key) {
+Task<Result<std::optional<std::string>>> Indexer::value(Call call, std::string_view key) {
   if (auto found = overlay_.find(key); found != overlay_.end()) co_return found->second.value;
   auto quick = kv_.try_get(key);
   if (quick || quick.error().code != ErrorCode::busy) co_return quick;
-  co_return co_await kv_.get(call, std::move(key));
+  co_return co_await kv_.get(call, std::string(key));
+}
+
+void Indexer::change(std::string_view key, std::optional<std::string> value) {
+  if (key.front() == tombstone_prefix) has_tombstones_ = true;
+  const auto at = overlay_.lower_bound(key);
+  if (at != overlay_.end() && at->first == key)
+    at->second = Known{std::move(value), true};
+  else
+    overlay_.emplace_hint(at, key, Known{std::move(value), true});
 }
 
 Task<Result<std::optional<ObjectEntry>>> Indexer::object(Call call, Address address) {
   co_return decoded<ObjectEntry>(co_await value(call, object_key(address)));
 }
 Task<Result<std::optional<ObjectEntry>>> Indexer::object_to_change(Call call, Address address) {
-  std::string key = object_key(address);
+  const AddressKey key = object_key(address);
   auto found = co_await value(call, key);
-  if (found) overlay_.try_emplace(std::move(key), *found, false);
+  if (found) overlay_.try_emplace(std::string(key), *found, false);
   co_return decoded<ObjectEntry>(std::move(found));
 }
 Task<Result<std::optional<PartEntry>>> Indexer::part(Call call, Ulid token, std::uint32_t index) {
@@ -159,62 +170,63 @@ void Indexer::count(const Place& place, bool alive) {
   touched_.insert(place.at.segment);
 }
 
+// No coroutine: a frame with room for records of all kinds would be the largest of all, for every record.
 Task<Result<>> Indexer::apply(Call call, RecordHeader header, Position at, std::string meta) {
   const Place place{at, header.meta_size, header.data_size};
   const ByteView bytes = as_bytes(meta);
-  const auto unreadable = [] { return fail(ErrorCode::integrity, "a sealed record does not decode"); };
+  const auto unreadable = [] { return refused("a sealed record does not decode"); };
   switch (static_cast<RecordKind>(header.kind)) {
     case RecordKind::object: {
       ObjectRecord record;
-      if (!decode(bytes, record)) co_return unreadable();
+      if (!decode(bytes, record)) return unreadable();
       ObjectEntry entry;
       entry.size = header.data_size;
       entry.media_type = std::move(record.media_type);
       entry.pinned = record.pinned;
-      co_return co_await apply_object(call, header, place, std::move(entry), record.address);
+      return apply_object(call, header, place, std::move(entry), record.address);
     }
     case RecordKind::commit: {
       CommitRecord record;
-      if (!decode(bytes, record)) co_return unreadable();
+      if (!decode(bytes, record)) return unreadable();
       ObjectEntry entry;
       entry.size = record.size;
       entry.media_type = std::move(record.media_type);
       entry.token = record.token;
       entry.pinned = record.pinned;
-      co_return co_await apply_object(call, header, place, std::move(entry), record.address);
+      return apply_object(call, header, place, std::move(entry), record.address);
     }
     case RecordKind::part: {
       PartRecord record;
-      if (!decode(bytes, record)) co_return unreadable();
-      co_return co_await apply_part(call, header, place, std::move(record));
+      if (!decode(bytes, record)) return unreadable();
+      return apply_part(call, header, place, std::move(record));
     }
     case RecordKind::remove: {
       RemoveRecord record;
-      if (!decode(bytes, record)) co_return unreadable();
-      co_return co_await apply_remove(call, header, place, record);
+      if (!decode(bytes, record)) return unreadable();
+      return apply_remove(call, header, place, record);
     }
     case RecordKind::pin: {
       PinRecord record;
-      if (!decode(bytes, record)) co_return unreadable();
-      co_return co_await apply_pin(call, header, record);
+      if (!decode(bytes, record)) return unreadable();
+      return apply_pin(call, header, record);
     }
     case RecordKind::upload: {
       UploadRecord record;
-      if (!decode(bytes, record)) co_return unreadable();
-      co_return co_await apply_upload(call, header, place, std::move(record));
+      if (!decode(bytes, record)) return unreadable();
+      return apply_upload(call, header, place, std::move(record));
     }
     case RecordKind::abort: {
       AbortRecord record;
-      if (!decode(bytes, record)) co_return unreadable();
-      co_return co_await apply_abort(call, record);
+      if (!decode(bytes, record)) return unreadable();
+      return apply_abort(call, record);
     }
     case RecordKind::quarantine: {
       QuarantineRecord record;
-      if (!decode(bytes, record)) co_return unreadable();
-      co_return co_await apply_quarantine(call, header, record);
+      if (!decode(bytes, record)) return unreadable();
+      return apply_quarantine(call, header, record);
     }
   }
-  co_return fail(ErrorCode::integrity, "a record of a kind that is not known");
+  return refused("a record of a kind that is not known");
 }
 
 void Indexer::remember_stale(TombstoneEntry& shadow, std::uint32_t segment) {

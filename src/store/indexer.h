@@ -78,11 +78,9 @@ class Indexer {
   const std::map<std::uint32_t, std::int64_t>& live() const noexcept { return live_; }
 
  private:
-  Task<Result<std::optional<std::string>>> value(Call call, std::string key);
-  void change(std::string key, std::optional<std::string> value) {
-    if (key.front() == tombstone_prefix) has_tombstones_ = true;
-    overlay_.insert_or_assign(std::move(key), Known{std::move(value), true});
-  }
+  // The caller keeps the key until it has the value.
+  Task<Result<std::optional<std::string>>> value(Call call, std::string_view key);
+  void change(std::string_view key, std::optional<std::string> value);
   void count(const Place& place, bool alive);
 
   Task<Result<>> apply_object(Call call, RecordHeader header, Place place, ObjectEntry fresh,
@@ -108,7 +106,7 @@ class Indexer {
     std::optional<std::string> value;
     bool changed = false;  // else only looked up
   };
-  std::map<std::string, Known> overlay_;
+  std::map<std::string, Known, std::less<>> overlay_;
   std::map<std::uint32_t, std::int64_t> live_;
   std::set<std::uint32_t> touched_;
   Totals totals_;

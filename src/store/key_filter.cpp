@@ -28,12 +28,15 @@ KeyFilter::Marks KeyFilter::marks_of(std::string_view key) const noexcept {
 }
 
 void KeyFilter::add(std::string_view key) {
-  if (may_have(key)) return;
   if (lines_.empty()) lines_.resize(line_count_);
   const Marks wanted = marks_of(key);
   Line& line = lines_[wanted.line];
-  for (std::size_t i = 0; i < line.size(); ++i) line[i] |= wanted.bits[i];
-  ++added_;
+  std::uint64_t missing = 0;
+  for (std::size_t i = 0; i < line.size(); ++i) {
+    missing |= wanted.bits[i] & ~line[i];
+    line[i] |= wanted.bits[i];
+  }
+  if (missing != 0) ++added_;
 }
 
 bool KeyFilter::may_have(std::string_view key) const noexcept {

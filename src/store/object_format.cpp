@@ -46,13 +46,6 @@ bool read_flag(FieldReader& in, bool& flag) {
 void append_big(std::string& key, std::uint64_t value, unsigned bytes) {
   while (bytes-- > 0) key.push_back(static_cast<char>(value >> (8 * bytes)));
 }
-std::string address_key(char prefix, const Address& address) {
-  std::string key;
-  key.reserve(1 + address.bytes.size());
-  key.push_back(prefix);
-  key.append(as_text(address.bytes));
-  return key;
-}
 std::string token_in(char prefix, const Ulid& token) {
   std::string key(1, prefix);
   append_big(key, token.high, 8);
@@ -299,8 +292,8 @@ bool decode(ByteView value, LogPoint& out) {
   return FieldReader(value).number(out.sequence).number(out.next.segment).number(out.next.offset).complete();
 }
 
-std::string object_key(const Address& address) { return address_key(object_prefix, address); }
-std::string tombstone_key(const Address& address) { return address_key(tombstone_prefix, address); }
+AddressKey object_key(const Address& address) noexcept { return {object_prefix, address}; }
+AddressKey tombstone_key(const Address& address) noexcept { return {tombstone_prefix, address}; }
 std::string part_key(const Ulid& token, std::uint32_t index) {
   std::string key = token_in(part_prefix, token);
   append_big(key, index, 4);
@@ -320,7 +313,7 @@ std::string segment_key(std::uint32_t segment) {
   return key;
 }
 std::string word_key(const Address& address, RecordKind kind) {
-  return address_key(word_prefix, address) + static_cast<char>(kind);
+  return std::string(AddressKey(word_prefix, address)) + static_cast<char>(kind);
 }
 std::string rebuilding_key() { return "R"; }
 std::string log_point_key() { return "L"; }

@@ -4,9 +4,12 @@
 // highest origin wins. Entries are what the records add up to; they point into the log.
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/address.h"
@@ -148,12 +151,26 @@ bool decode(ByteView value, PartEntry& out);
 bool decode(ByteView value, UploadEntry& out);
 bool decode(ByteView value, TombstoneEntry& out);
 
-std::string object_key(const Address& address);
+// Every request makes some: they need no memory of their own.
+class AddressKey {
+ public:
+  AddressKey(char prefix, const Address& address) noexcept {
+    bytes_.front() = prefix;
+    std::copy_n(as_text(address.bytes).begin(), sizeof address.bytes, bytes_.begin() + 1);
+  }
+  // NOLINTNEXTLINE(google-explicit-constructor): it is text that happens to live here
+  operator std::string_view() const noexcept { return {bytes_.data(), bytes_.size()}; }
+
+ private:
+  std::array<char, 1 + sizeof(Address)> bytes_;
+};
+
+AddressKey object_key(const Address& address) noexcept;
 std::string part_key(const Ulid& token, std::uint32_t index);
 std::string parts_end(const Ulid& token);  // behind the last part of it
 std::string upload_key(const Ulid& token);
 std::string token_key(const Ulid& token);  // → the address its parts belong to
-std::string tombstone_key(const Address& address);
+AddressKey tombstone_key(const Address& address) noexcept;
 std::string quarantine_key(std::uint64_t origin);
 std::string log_point_key();
 std::string totals_key();

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <map>
+#include <memory_resource>
 #include <utility>
 #include <vector>
 
@@ -20,7 +21,8 @@ struct ObjectHome::Group {
   std::vector<Record> records;
   std::vector<std::pair<std::uint32_t, std::vector<Address>>> gone;  // segments
   std::vector<Ulid> forgotten;
-  std::map<Subject, Touch> touched;
+  std::pmr::monotonic_buffer_resource memory;  // of `touched`, all given back with the group
+  std::pmr::map<Subject, Touch> touched{&memory};
   std::size_t bytes = 0;
   std::size_t bytes_max = bytes_most;
   std::uint64_t begun = 0;  // uploads

@@ -14,6 +14,7 @@ namespace {
 
 constexpr std::size_t replay_batch = 512;
 constexpr std::uint64_t write_ahead = 1u << 20;
+constexpr Duration gather_most = Duration::millis(2);
 
 }  // namespace
 
@@ -142,10 +143,19 @@ void ObjectHome::fence(const char* why) noexcept {
 Task<> ObjectHome::commit_loop(Call call) {
   // Stopped by its scope: whatever is asked for after that is refused by close().
   while (co_await errands_.arrived(call)) {
-    // Whoever is about to ask joins, and those who were answered are not kept waiting: larger groups, fewer
-    // syncs.
-    co_await yield(call);
+    co_await gather(call);
     co_await commit_group(call.unbounded());
+  }
+}
+
+// Larger groups, fewer syncs. Those who were answered are likely to ask again, so while this shard has other
+// work to do, most of as many as were there around the last group are waited for. What the rest asks is
+// worked on while the disk syncs.
+Task<> ObjectHome::gather(Call call) {
+  const Instant until = machine_.shard.now() + gather_most;
+  const std::size_t enough = around_ - around_ / 4;
+  while (co_await next_turn(call)) {
+    if (errands_.waiting() >= enough || machine_.shard.now() >= until) break;
   }
 }
 
@@ -176,6 +186,7 @@ Task<> ObjectHome::commit_group(Call call) {
   }
   if (group.members.empty()) co_return;
   const Result<> written = co_await write_group(call, group);
+  around_ = group.members.size() + (group.full() ? 0 : errands_.waiting());  // not more than can go together
   if (!written && written.error().code == ErrorCode::storage_full && !full_) {
     // From now on the two kinds go apart; what frees space is tried again alone.
     full_ = true;

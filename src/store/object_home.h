@@ -65,6 +65,7 @@ class ObjectHome final : public Replay {
   Task<Result<>> open_log(Call call);
   Task<Result<>> flush_replayed(Call call);
   Task<Result<>> settle_index(Call call);
+  Task<> gather(Call call);
   Task<> commit_group(Call call);
   Task<Result<Planned>> plan(Call call, Mutation& mutation, Group& group);
   Task<Result<Planned>> plan_put(Call call, Mutation& mutation, Group& group);
@@ -108,6 +109,7 @@ class ObjectHome final : public Replay {
   std::map<std::uint32_t, bool> damaged_;  // segments with bytes that must not be thrown away
   std::vector<Damage> found_;              // by opening; their objects are named by the scrubber
   bool scrub_now_ = false;
+  std::size_t around_ = 0;  // changes that were under way when the last group was written
   bool full_ = false;
 };
 

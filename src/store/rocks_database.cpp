@@ -93,6 +93,8 @@ rocksdb::Options RocksDatabase::options_for(const RocksOptions& wanted, const Ca
   // where one batch is written at a time, which is all we do.
   options.memtable_insert_with_hint_prefix_extractor.reset(rocksdb::NewFixedPrefixTransform(1));
   options.allow_concurrent_memtable_write = false;
+  // More runs to look through, of which filters rule out nearly all, for half of the rewriting.
+  options.level0_file_num_compaction_trigger = 8;
   options.target_file_size_base = 2 * wanted.recent_bytes;
   options.max_bytes_for_level_base = 8 * wanted.recent_bytes;
   options.level_compaction_dynamic_level_bytes = true;
@@ -120,7 +122,12 @@ Result<std::shared_ptr<RocksDatabase>> RocksDatabase::open(const RocksOptions& w
                                                            const std::string& directory, std::uint64_t seed) {
   Caches caches(wanted.cache_bytes);
   rocksdb::DB* opened = nullptr;
-  const rocksdb::Status status = rocksdb::DB::Open(options_for(wanted, caches), directory, &opened);
+  const rocksdb::Options options = options_for(wanted, caches);
+  // No answer waits for flushes and compactions, until there is no room for more: then the writer waits for
+  // them, which leaves them its core.
+  for (const auto threads : {rocksdb::Env::LOW, rocksdb::Env::HIGH})
+    (void)options.env->LowerThreadPoolCPUPriority(threads, rocksdb::CpuPriority::kLow);
+  const rocksdb::Status status = rocksdb::DB::Open(options, directory, &opened);
   // A format that this version does not know is no better than damage: the map can be made again.
   if (status.IsInvalidArgument() || status.IsNotSupported() || status.IsNotFound())
     return fail(ErrorCode::integrity, "open map");

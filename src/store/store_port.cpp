@@ -84,11 +84,11 @@ StorePort::~StorePort() {
 
 // --- reads
 
-Task<Result<std::optional<std::string>>> StorePort::value(Call call, std::string key) {
+Task<Result<std::optional<std::string>>> StorePort::value(Call call, std::string_view key) {
   auto quick = kv_->try_get(key);
   if (quick || quick.error().code != ErrorCode::busy) co_return quick;
   CO_TRY(Permit permit, co_await reads_.acquire(call));
-  co_return co_await kv_->get(call, std::move(key));
+  co_return co_await kv_->get(call, std::string(key));
 }
 
 Task<Result<LocatedPtr>> StorePort::find(Call call, Address address) {
@@ -380,7 +380,7 @@ Task<Result<std::vector<Listed>>> StorePort::list(Call call, std::string prefix,
   // `prefix` is bytes of the address.
   std::string from = std::string(1, object_prefix) + prefix;
   const std::string until = prefix_end(from);
-  if (after) from = std::max(from, object_key(*after) + '\0');
+  if (after) from = std::max(from, std::string(object_key(*after)) + '\0');
   std::vector<Listed> out;
   if (from >= until) co_return out;
   CO_TRY(Permit permit, co_await reads_.acquire(call));

@@ -101,7 +101,8 @@ class StorePort {
   template <class V>
   class Recent;
 
-  Task<Result<std::optional<std::string>>> value(Call call, std::string key);
+  // The caller keeps the key until it has the value.
+  Task<Result<std::optional<std::string>>> value(Call call, std::string_view key);
   Task<Result<std::string>> read_meta(Call call, Place place);
   Task<Result<std::shared_ptr<const PartMap>>> load_part_map(Call call, LocatedPtr object,
                                                              std::uint64_t part);

@@ -31,7 +31,7 @@ ALLOWED = [
     ("", r"pthread_mutex_(un)?lock", "Guarded::with is inline; the check 'locks' proves that nobody else locks"),
     ("base", r"fprintf|__fprintf_chk|stderr", "the last words of a failed CHECK"),
     ("observe", r"std::thread\b.*|write|poll|sched_yield|syscall", "the log's writer thread, and the futex it sleeps on"),
-    ("runtime", r"std::(thread|condition_variable)\b.*", "the pool's threads"),
+    ("runtime", r"std::(thread|condition_variable)\b.*|[gs]etpriority", "the pool's threads"),
 ]
 # (library, variable, why there is exactly one in a process)
 ALLOWED_STATE = [

@@ -32,6 +32,7 @@ Node::Place::Place(Clockwork& clockwork, SimNetwork& net, Node& node, unsigned i
       traced(*this),
       scope(shard),
       next_timer(Instant::never().ns) {
+  shard.set_turns();
   shard.set_now(clockwork.now);
   shard.set_wall_offset(epoch_ms + node.skew_ms_);
 }
@@ -101,6 +102,7 @@ void Node::tear_down() {
         }
         ShardScope here(place->shard);
         place->mailbox.drain();
+        place->shard.end_turn();
       }
   }
   for (auto& place : places_)

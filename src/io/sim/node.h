@@ -80,7 +80,7 @@ class Node {
     std::vector<Waiter*> drawn;  // ready waits still to run before the queue is looked at again
     std::size_t until_look = 0;
 
-    bool ready() const noexcept { return !shard.idle() || mailbox.has_mail(); }
+    bool ready() const noexcept { return !shard.idle() || mailbox.has_mail() || shard.next_turn_wanted(); }
   };
 
   Node(Clockwork& clockwork, SimNetwork& network, std::string name, unsigned shards, Boot boot);

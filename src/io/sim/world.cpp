@@ -173,12 +173,14 @@ Waiter& World::pick_waiter(Node::Place& place) {
   return waiter;
 }
 
-// A task's turn, or the mail: a loop may find either first.
+// A task's turn, the mail, or the end of the loop's turn: a loop may come to any of them first.
 void World::run(Node::Place& place) {
   const bool idle = place.shard.idle();
   if (place.mailbox.has_mail() && (idle || clockwork_.choices.pick(2, "world.mail") == 0)) {
     ShardScope here(place.shard);
     place.mailbox.drain();
+  } else if (place.shard.next_turn_wanted() && (idle || clockwork_.choices.pick(2, "world.turn") == 0)) {
+    place.shard.end_turn();
   } else if (!idle) {
     place.shard.run(pick_waiter(place));
   }
