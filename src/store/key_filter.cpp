@@ -23,7 +23,8 @@ KeyFilter::Marks KeyFilter::marks_of(std::string_view key) const noexcept {
   Marks out{.line = hash & (line_count_ - 1), .bits = {}};
   // Nine bits a mark, from a word that has nothing to do with the line.
   std::uint64_t rest = mix(hash, 0xa0761d6478bd642fu);
-  for (unsigned i = 0; i < marks; ++i, rest >>= 9) out.bits[rest / 64 % 8] |= std::uint64_t{1} << (rest % 64);
+  for (unsigned i = 0; i < marks; ++i, rest >>= 9)
+    out.bits.words[rest / 64 % 8] |= std::uint64_t{1} << (rest % 64);
   return out;
 }
 
@@ -31,21 +32,14 @@ void KeyFilter::add(std::string_view key) {
   if (lines_.empty()) lines_.resize(line_count_);
   const Marks wanted = marks_of(key);
   Line& line = lines_[wanted.line];
-  std::uint64_t missing = 0;
-  for (std::size_t i = 0; i < line.size(); ++i) {
-    missing |= wanted.bits[i] & ~line[i];
-    line[i] |= wanted.bits[i];
-  }
-  if (missing != 0) ++added_;
+  if (line.lacks(wanted.bits)) ++added_;
+  for (std::size_t i = 0; i < line.words.size(); ++i) line.words[i] |= wanted.bits.words[i];
 }
 
 bool KeyFilter::may_have(std::string_view key) const noexcept {
   if (lines_.empty()) return false;
   const Marks wanted = marks_of(key);
-  const Line& line = lines_[wanted.line];
-  std::uint64_t missing = 0;
-  for (std::size_t i = 0; i < line.size(); ++i) missing |= wanted.bits[i] & ~line[i];
-  return missing == 0;
+  return !lines_[wanted.line].lacks(wanted.bits);
 }
 
 }  // namespace cairn::store

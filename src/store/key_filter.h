@@ -26,7 +26,14 @@ class KeyFilter {
   std::uint64_t bytes() const noexcept { return lines_.size() * sizeof(Line); }
 
  private:
-  using Line = std::array<std::uint64_t, 8>;
+  struct alignas(64) Line {  // one of the processor's
+    std::array<std::uint64_t, 8> words{};
+    bool lacks(const Line& bits) const noexcept {
+      std::uint64_t missing = 0;
+      for (std::size_t i = 0; i < words.size(); ++i) missing |= bits.words[i] & ~words[i];
+      return missing != 0;
+    }
+  };
   struct Marks {
     std::uint64_t line;
     Line bits;
