@@ -166,8 +166,8 @@ class ErrandHome {
   void close() noexcept {
     touch();
     closed_ = true;
-    waiting_ = 0;
     while (!pending_.empty()) refuse(pending_.pop_front(), closed_error());
+    waiting_ = 0;
   }
 
  private:
