@@ -14,7 +14,8 @@ import storage_addresses
 import storage_proofs
 import storage_reads
 import wire
-from storage_server import Connection, GROUP, MIB, PART, StorageTest, b3sum, binary, cairn, free_port_base
+from storage_server import (Connection, GROUP, MIB, PART, StorageTest, b3sum, binary, cairn, free_port_base,
+                            open_files)
 
 CHANCE = random.Random("amnesia")
 
@@ -38,12 +39,8 @@ def written(pid):
 
 def writable_files(pid):
     """Regular files a process has open, but for memory."""
-    found = []
-    for name in os.listdir(f"/proc/{pid}/fd"):
-        target = os.readlink(f"/proc/{pid}/fd/{name}")
-        if target.startswith("/") and not target.startswith(("/dev/", "/memfd:", "/proc/")):
-            found.append(target)
-    return found
+    return [target for target, _ in open_files(pid)
+            if target.startswith("/") and not target.startswith(("/dev/", "/memfd:", "/proc/"))]
 
 
 class Up(unittest.TestCase):

@@ -1,5 +1,6 @@
 """`cairn storage` as a process of its own: a data directory that outlives it, port 0, an end whatever happens."""
 
+import contextlib
 import os
 import re
 import select
@@ -42,6 +43,16 @@ def b3sum(*contents):
         for i in range(0, len(paths), 500):
             ended = subprocess.run(["b3sum", "--no-names", *paths[i:i + 500]], capture_output=True, text=True, check=True)
             found += ["b3:" + line for line in ended.stdout.split()]
+    return found
+
+
+def open_files(pid):
+    """What a process has open: where it leads and what it is. A file that is closed meanwhile is not open."""
+    found = []
+    for name in os.listdir(f"/proc/{pid}/fd"):
+        path = f"/proc/{pid}/fd/{name}"
+        with contextlib.suppress(FileNotFoundError):
+            found.append((os.readlink(path), os.stat(path)))
     return found
 
 
@@ -228,11 +239,7 @@ class Storage:
 
     def resident(self):
         """The memory it has, in bytes: what is mapped, and what its memory files hold whether mapped or not."""
-        held = 0
-        for name in os.listdir(f"/proc/{self.pid}/fd"):
-            path = f"/proc/{self.pid}/fd/{name}"
-            if os.readlink(path).startswith("/memfd:"):
-                held += os.stat(path).st_blocks * 512
+        held = sum(about.st_blocks * 512 for target, about in open_files(self.pid) if target.startswith("/memfd:"))
         with open(f"/proc/{self.pid}/smaps_rollup") as file:
             rss = int(re.search(r"^Rss:\s+(\d+) kB", file.read(), re.M)[1]) * 1024
         with open(f"/proc/{self.pid}/status") as file:
