@@ -56,6 +56,9 @@ struct LogOptions {
   std::uint64_t segment_size = 256u << 20;
   bool fsync = true;                 // false: durability is the operator's own risk
   std::uint64_t reserve = 8u << 20;  // kept free for records that may use it; 0: none
+  // For a log that is compacted: what lives in a segment is copied before the segment goes. So everything but
+  // records that may use the reserve leaves room for one segment, and on a small disk segments are short.
+  bool compacted = false;
   // Zeros written behind small batches: the next ones overwrite them, so that their sync has no new size and
   // no new blocks of the file to write down, only data. 0: none.
   std::uint64_t ahead = 0;
@@ -95,6 +98,11 @@ class Log {
   // Takes the file away. Precondition: sealed, and nothing in it is needed any more. Cancel: partial — it may
   // be gone.
   virtual Task<Result<>> remove_segment(Call call, std::uint32_t segment) = 0;
+  // Would records that may not use the reserve be taken, a few at least? Asks the disk. Cancel: clean.
+  virtual Task<bool> has_room(Call call) = 0;
+  // How much may be copied from a segment that goes then, and leave enough for whatever else frees space.
+  // Cancel: clean.
+  virtual Task<Result<std::uint64_t>> room_to_copy(Call call) = 0;
   // Ends the current segment, so that it can be compacted. Cancel: as append.
   virtual Task<Result<>> roll(Call call) = 0;
   virtual Task<Result<>> close(Call call) = 0;

@@ -30,6 +30,8 @@ HeapBytes make_block(std::size_t size, Random& random) {
 LogReserve::LogReserve(io::Machine& machine, std::string directory, std::uint64_t size)
     : machine_(machine), directory_(std::move(directory)), path_(directory_ + "/reserve"), size_(size) {}
 
+std::uint64_t LogReserve::room_to_make() const noexcept { return there_ ? 0 : size_ * room_factor; }
+
 Task<Result<>> LogReserve::open(Call call) {
   auto opened = co_await machine_.disk.open(call, path_, io::OpenMode::read);
   if (!opened && opened.error().code != ErrorCode::not_found) co_return fail(opened.error());
@@ -47,7 +49,7 @@ Task<Result<>> LogReserve::open(Call call) {
 
 Task<Result<>> LogReserve::make(Call call) {
   CO_TRY(const std::uint64_t room, co_await machine_.disk.free_space(call, directory_));
-  if (room / room_factor < size_) co_return fail(ErrorCode::storage_full, "reserve");
+  if (room < room_to_make()) co_return fail(ErrorCode::storage_full, "reserve");
   auto opened = co_await machine_.disk.open(call, path_, io::OpenMode::create_new);
   if (!opened && opened.error().code == ErrorCode::conflict)
     opened = co_await machine_.disk.open(call, path_, io::OpenMode::write);  // of a try that failed

@@ -14,6 +14,8 @@ class LogReserve {
   LogReserve(io::Machine& machine, std::string directory, std::uint64_t size);
 
   bool is_there() const noexcept { return there_; }
+  // What the disk must have for it to be made; 0: it need not be.
+  std::uint64_t room_to_make() const noexcept;
   // Looks for the file, and makes it if there is room. A full disk is no error: it is not there then.
   // Cancel: partial — a part of it may be there.
   Task<Result<>> open(Call call);

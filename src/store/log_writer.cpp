@@ -27,6 +27,13 @@ std::uint64_t size_of(const std::vector<Record>& batch) noexcept {
   return size;
 }
 
+// A small disk has at least as many segments, as long as they are not shorter than the other: compaction then
+// needs a small part of it.
+constexpr std::uint64_t least_segments = 16;
+constexpr std::uint64_t least_length = 4u << 20;
+// The disk is asked for room again after this part of what is kept free.
+constexpr std::uint64_t part_granted = 8;
+
 // A block that is worth a piece of its own in a gathered write.
 bool is_large(const HeapBytes& block) noexcept { return block.size() > (16u << 10); }
 
@@ -78,6 +85,7 @@ LogWriter::LogWriter(io::Machine& machine, LogOptions options, LogState state)
       tail_(state.tail),
       ready_(state.tail),
       sequence_(state.sequence),
+      length_(options_.segment_size),
       ended_(state.ended) {
   // A batch may fill half of a segment, and offsets are 32 bits.
   CHECK(options_.segment_size >= 4 * segment_header_size && options_.segment_size <= 0xffff'0000u);
@@ -115,6 +123,8 @@ Task<Result<std::vector<Entry>>> LogWriter::append(Call call, std::vector<Record
   const bool frees = std::all_of(batch.begin(), batch.end(), [](const Record& r) { return r.reserve; });
   if (!frees && !co_await reserve_.ensure(patient(call)))
     co_return fail(ErrorCode::storage_full, "the reserve of a full disk is in use");
+  if (!frees && !co_await take_room(patient(call), size))
+    co_return fail(ErrorCode::storage_full, "the room left is for what frees space");
 
   if (frees)
     CO_TRY_VOID(co_await make_room_at_any_cost(call, size));
@@ -210,10 +220,46 @@ Task<Result<>> LogWriter::cut(Call call) {
   co_return Result<>{};
 }
 
+// --- room
+
+void LogWriter::set_length(std::uint64_t free) noexcept {
+  std::uint64_t room = free;
+  for (const auto& [id, info] : segments_) room += info.size;
+  length_ = std::min(options_.segment_size, std::max(room / least_segments, least_length));
+}
+
+Task<bool> LogWriter::take_room(Call call, std::uint64_t size) {
+  if (!options_.compacted) co_return true;
+  if (granted_ < size) {
+    const auto free = co_await machine_.disk.free_space(call, options_.directory);
+    if (!free) co_return true;  // the write will tell
+    set_length(*free);
+    if (*free < kept_free() + size) co_return false;
+    granted_ = std::max(size, std::min(*free - kept_free(), kept_free() / part_granted));
+  }
+  granted_ -= size;
+  co_return true;
+}
+
+Task<bool> LogWriter::has_room(Call call) {
+  const auto free = co_await machine_.disk.free_space(call, options_.directory);
+  if (!free) co_return false;
+  // A little more than is needed, lest it be full again at once.
+  const std::uint64_t kept = options_.compacted ? kept_free() : 0;
+  co_return *free >= std::max(kept + kept / part_granted, reserve_.room_to_make());
+}
+
+Task<Result<std::uint64_t>> LogWriter::room_to_copy(Call call) {
+  CO_TRY(const std::uint64_t free, co_await machine_.disk.free_space(call, options_.directory));
+  co_return free - std::min(free / 2, options_.reserve);
+}
+
 // --- segments
 
 Task<Result<>> LogWriter::make_room(Call call, std::uint64_t size) {
-  if (current_ != 0 && !ended_ && tail_ + size <= options_.segment_size) co_return Result<>{};
+  // A batch that is longer than segments should be has one of its own.
+  const std::uint64_t most = tail_ == segment_header_size ? options_.segment_size : length_;
+  if (current_ != 0 && !ended_ && tail_ + size <= most) co_return Result<>{};
   co_return co_await begin_segment(call);
 }
 

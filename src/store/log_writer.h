@@ -5,6 +5,8 @@
 //   [W-3] The segment appended to is never taken away: it is what keeps the sequence from starting over.
 //   [W-4] Behind the tail there are zeros up to `ready_`, the end of the file; a segment that is followed by
 //         another ends with its last record.
+//   [W-5] In a log that is compacted, records that may not use the reserve leave free what a segment takes,
+//         and the reserve's size beside it: a full disk always has room to be emptied again.
 #pragma once
 
 #include <cstdint>
@@ -30,6 +32,8 @@ class LogWriter final : public Log {
 
   Task<Result<std::vector<Entry>>> append(Call call, std::vector<Record> batch) override;
   Task<Result<>> remove_segment(Call call, std::uint32_t segment) override;
+  Task<bool> has_room(Call call) override;
+  Task<Result<std::uint64_t>> room_to_copy(Call call) override;
   Task<Result<>> roll(Call call) override;
   Task<Result<>> close(Call call) override;
 
@@ -46,6 +50,9 @@ class LogWriter final : public Log {
   };
   struct Busy;
 
+  Task<bool> take_room(Call call, std::uint64_t size);
+  std::uint64_t kept_free() const noexcept { return length_ + options_.reserve; }
+  void set_length(std::uint64_t free) noexcept;
   Task<Result<>> make_room(Call call, std::uint64_t size);
   Task<Result<>> make_room_at_any_cost(Call call, std::uint64_t size);
   Task<Result<>> begin_segment(Call call);
@@ -71,7 +78,9 @@ class LogWriter final : public Log {
   std::uint64_t tail_ = 0;
   std::uint64_t ready_ = 0;
   std::uint64_t sequence_ = 0;
-  bool ended_ = false;  // nothing more goes to the current segment
+  std::uint64_t length_;       // of a segment, on a disk like this
+  std::uint64_t granted_ = 0;  // what may be appended before the disk is asked for room again
+  bool ended_ = false;         // nothing more goes to the current segment
   bool fenced_ = false;
   bool closed_ = false;
   bool busy_ = false;

@@ -54,6 +54,7 @@ Task<Result<>> ObjectHome::open_log(Call call) {
   options.segment_size = store_.options_.segment_size;
   options.fsync = store_.options_.fsync;
   options.reserve = store_.options_.reserve;
+  options.compacted = true;
   options.ahead = options.fsync ? std::min(write_ahead, options.segment_size / 16) : 0;
   options.check = is_data_right;
   for (int attempt = 0;; ++attempt) {
@@ -221,10 +222,6 @@ Task<Result<>> ObjectHome::write_group(Call call, Group& group) {
       if (segments_->fenced()) fence(appended.error().context);
       co_return fail(appended.error());
     }
-    if (full_) {
-      full_ = false;
-      store_.status_.full = false;
-    }
     for (Entry& one : *appended) {
       store_.status_.groups_written.fetch_add(crypto::group_count(one.header.data_size),
                                               std::memory_order_relaxed);
@@ -249,7 +246,15 @@ Task<Result<>> ObjectHome::write_group(Call call, Group& group) {
   }
   for (const Address& address : indexer_->take_gone()) store_.cache_.erase(address);
   publish_totals();
+  co_await look_for_room(call);
   co_return Result<>{};
+}
+
+Task<> ObjectHome::look_for_room(Call call) {
+  if (!full_ || !co_await segments_->has_room(call)) co_return;
+  full_ = false;
+  store_.status_.full = false;
+  log_.info("the disk has room again");
 }
 
 void ObjectHome::publish_totals() noexcept {

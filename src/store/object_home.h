@@ -8,6 +8,9 @@
 //         reader could not find; the next start catches up.
 //   [H-4] A segment is taken away only when no entry points into it, and when that is so in the index that a
 //         crash would leave: what the index lost is then still in the log.
+//   [H-5] A segment is compacted only when there is room for all of what lives in it: copying never takes
+//   what
+//         deletes need, and a full disk can always be emptied.
 #pragma once
 
 #include <functional>
@@ -92,7 +95,9 @@ class ObjectHome final : public Replay {
   Task<Result<bool>> compact_segment(Call call, std::uint32_t segment);
   Task<Result<>> scrub_segment(Call call, std::uint32_t segment, std::uint64_t end);
   Task<Result<>> move_batch(Call call, std::vector<Mutation::Move> moves);
-  std::optional<std::uint32_t> pick_victim() const;
+  std::optional<std::uint32_t> pick_victim(std::uint64_t room) const;
+  // A full disk that has room again takes writes again.
+  Task<> look_for_room(Call call);
   // What may go to the log at once: a batch is at most half of a segment.
   std::size_t batch_max(std::size_t wanted) const noexcept;
 

@@ -60,6 +60,39 @@ TEST(FullDisk, puts_are_refused_while_reads_and_deletes_go_on_until_there_is_roo
     EXPECT_EQ(code_of(s.read(there[i])), i % 8 == 0 ? ErrorCode::ok : ErrorCode::not_found) << i;
 }
 
+// What compaction copies before it can free anything is never what deletes need.
+TEST(FullDisk, deletes_go_on_and_room_comes_back_wherever_the_deleted_bytes_are) {
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    SimulatedStore s(seed);
+    Random random(seed);
+    s.options.segment_size = 512 << 10;
+    s.options.reserve = 64 << 10;
+    s.disk().set_capacity(4 << 20);
+    ASSERT_TRUE(s.open());
+    std::vector<std::string> there;
+    for (;; there.push_back(sample(1 + random.below(40'000), there.size()))) {
+      if (!there.empty() && !s.put(there.back())) break;
+    }
+    there.pop_back();
+    ASSERT_TRUE(s.store->status().full);
+    ASSERT_GT(there.size(), 50u);
+    const std::size_t all = there.size();
+    while (there.size() > all / 2) {
+      const std::size_t at = random.below(there.size());
+      ASSERT_TRUE(s.remove(address_of(there[at])))
+          << "seed " << seed << ", of " << all << ": " << there.size();
+      there.erase(there.begin() + static_cast<std::ptrdiff_t>(at));
+      const auto worked = s.run(s.store->home().compact_once(s.call()));
+      ASSERT_TRUE(worked) << worked.error().context;
+    }
+    s.world.run_for(Duration::seconds(5));
+    EXPECT_FALSE(s.store->status().full) << seed;
+    EXPECT_TRUE(s.put(sample(40'000, 1000))) << seed;
+    for (const std::string& bytes : there)
+      EXPECT_TRUE(s.read(address_of(bytes)) == Result<std::string>(bytes));
+  }
+}
+
 TEST(FullDisk, a_delete_does_not_fail_together_with_the_put_beside_it) {
   for (std::uint64_t seed = 1; seed <= 10; ++seed) {
     SimulatedStore s(seed);

@@ -37,14 +37,16 @@ Task<Result<>> ObjectHome::move_batch(Call call, std::vector<Mutation::Move> mov
   co_return Result<>{};
 }
 
-// The sealed segment with the largest share of dead bytes, if it is worth the copying.
-std::optional<std::uint32_t> ObjectHome::pick_victim() const {
+// The sealed segment with the largest share of dead bytes, if it is worth the copying and there is room for
+// it.
+std::optional<std::uint32_t> ObjectHome::pick_victim(std::uint64_t room) const {
   std::optional<std::uint32_t> best;
   double best_share = full_ ? 0.05 : 0.5;
   for (const SegmentInfo& one : segments_->segments()) {
     if (!one.sealed || damaged_.contains(one.id) || one.size == 0) continue;
     const auto found = indexer_->live().find(one.id);
     const auto live = found == indexer_->live().end() ? 0.0 : static_cast<double>(found->second);
+    if (live > static_cast<double>(room)) continue;
     const double share = 1.0 - live / static_cast<double>(one.size);
     if (share <= best_share) continue;
     best_share = share;
@@ -54,7 +56,8 @@ std::optional<std::uint32_t> ObjectHome::pick_victim() const {
 }
 
 Task<Result<bool>> ObjectHome::compact_once(Call call) {
-  const auto victim = pick_victim();
+  CO_TRY(const std::uint64_t room, co_await segments_->room_to_copy(call));
+  const auto victim = pick_victim(room);
   if (!victim) co_return false;
   co_return co_await compact_segment(call, *victim);
 }
@@ -124,6 +127,7 @@ Task<> ObjectHome::compact_loop(Call call) {
   while (!call.stopped()) {
     auto worked = co_await compact_once(call);
     if (!worked && !call.stopped()) log_.warn("compaction failed", {{"why", worked.error().context}});
+    co_await look_for_room(call);
     const Duration pause = worked ? (*worked ? Duration{0} : compact_pause) : after_failure;
     if (!co_await sleep_for(call, pause)) co_return;
   }
