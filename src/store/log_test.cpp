@@ -638,6 +638,51 @@ TEST(Log, what_frees_space_works_on_a_full_disk) {
   EXPECT_EQ(s.report.damaged, 0u);
 }
 
+TEST(Log, a_log_that_is_compacted_leaves_room_for_a_segment) {
+  SimulatedLog s;
+  s.options.segment_size = 64 << 10;
+  s.options.reserve = 16 << 10;
+  s.options.compacted = true;
+  const std::uint64_t kept = s.options.segment_size + s.options.reserve;
+  s.disk().set_capacity(1 << 20);
+  ASSERT_TRUE(s.open());
+  Result<std::vector<Entry>> last = s.append({large('a')});
+  for (int i = 0; i < 1000 && last; ++i) last = s.append({large('a')});
+  EXPECT_EQ(code_of(last), ErrorCode::storage_full);
+  const auto free = [&] { return (1 << 20) - s.disk().used(); };
+  EXPECT_GE(free(), kept);
+  EXPECT_LT(free(), kept + 20'000);
+  EXPECT_FALSE(s.run(s.log->has_room(s.call())));
+  EXPECT_EQ(s.run(s.log->room_to_copy(s.call())), free());
+  TestRecord frees = large('d');
+  frees.reserve = true;
+  ASSERT_TRUE(s.append({frees})) << "what frees space has this room";
+  EXPECT_NE(s.disk().view().find("log/reserve"), nullptr) << "and the reserve is still there";
+  const std::uint32_t oldest = s.log->segments().front().id;
+  ASSERT_TRUE(s.run(s.log->remove_segment(s.call(), oldest)));
+  EXPECT_TRUE(s.run(s.log->has_room(s.call())));
+  ASSERT_TRUE(s.append({large('e')}));
+}
+
+TEST(Log, segments_are_short_on_a_small_disk) {
+  SimulatedLog s;
+  s.options.segment_size = 256 << 20;
+  s.options.compacted = true;
+  s.options.reserve = 0;
+  s.disk().set_capacity(70 << 20);
+  ASSERT_TRUE(s.open());
+  for (int i = 0; i < 56; ++i) ASSERT_TRUE(s.append({large('a', 1 << 20)}));
+  EXPECT_GE(s.log->segments().size(), 56u / 5);
+  EXPECT_LE(s.log->segments().size(), 56u / 3);
+  // One batch may be longer than that.
+  ASSERT_TRUE(s.append({large('b', 1 << 20), large('c', 1 << 20), large('d', 1 << 20), large('e', 1 << 20),
+                        large('f', 1 << 20), large('g', 1 << 20)}));
+  EXPECT_GT(s.log->segments().back().size, 6u << 20);
+  EXPECT_EQ(s.report.damaged, 0u);
+  ASSERT_TRUE(s.open());
+  EXPECT_EQ(s.sequences().size(), 62u);
+}
+
 TEST(Log, a_segment_can_be_begun_on_a_full_disk_by_what_frees_space) {
   SimulatedLog s;
   s.options.reserve = 64 << 10;

@@ -27,10 +27,11 @@ std::uint64_t size_of(const std::vector<Record>& batch) noexcept {
   return size;
 }
 
-// A small disk has at least as many segments, as long as they are not shorter than the other: compaction then
-// needs a small part of it.
+// A small disk has at least so many segments, unless they were shorter than the least: compaction then needs
+// a small part of it. Of a tiny one it has a quarter.
 constexpr std::uint64_t least_segments = 16;
-constexpr std::uint64_t least_length = 4u << 20;
+constexpr std::uint64_t least_length = 1u << 20;
+constexpr std::uint64_t kept_most = 4;
 // The disk is asked for room again after this part of what is kept free.
 constexpr std::uint64_t part_granted = 8;
 
@@ -86,6 +87,7 @@ LogWriter::LogWriter(io::Machine& machine, LogOptions options, LogState state)
       ready_(state.tail),
       sequence_(state.sequence),
       length_(options_.segment_size),
+      ahead_(options_.ahead),
       ended_(state.ended) {
   // A batch may fill half of a segment, and offsets are 32 bits.
   CHECK(options_.segment_size >= 4 * segment_header_size && options_.segment_size <= 0xffff'0000u);
@@ -208,8 +210,8 @@ Task<Result<>> LogWriter::write(Call call, std::vector<HeapBytes> blocks) {
 // Where the zeros are used up: as many again, within the segment. A large batch pays for its own sync.
 std::uint64_t LogWriter::zeros_behind(std::uint64_t size) const noexcept {
   const std::uint64_t end = tail_ + size;
-  if (end <= ready_ || size > options_.ahead / 8) return 0;
-  return std::min(options_.ahead, options_.segment_size - std::min(options_.segment_size, end));
+  if (end <= ready_ || size > ahead_ / 8) return 0;
+  return std::min(ahead_, options_.segment_size - std::min(options_.segment_size, end));
 }
 
 // Takes away what is behind the tail.
@@ -222,10 +224,12 @@ Task<Result<>> LogWriter::cut(Call call) {
 
 // --- room
 
-void LogWriter::set_length(std::uint64_t free) noexcept {
+void LogWriter::measure(std::uint64_t free) noexcept {
   std::uint64_t room = free;
   for (const auto& [id, info] : segments_) room += info.size;
   length_ = std::min(options_.segment_size, std::max(room / least_segments, least_length));
+  kept_ = std::min(length_, room / kept_most) + options_.reserve;
+  ahead_ = std::min(options_.ahead, length_ / least_segments);
 }
 
 Task<bool> LogWriter::take_room(Call call, std::uint64_t size) {
@@ -233,9 +237,9 @@ Task<bool> LogWriter::take_room(Call call, std::uint64_t size) {
   if (granted_ < size) {
     const auto free = co_await machine_.disk.free_space(call, options_.directory);
     if (!free) co_return true;  // the write will tell
-    set_length(*free);
-    if (*free < kept_free() + size) co_return false;
-    granted_ = std::max(size, std::min(*free - kept_free(), kept_free() / part_granted));
+    measure(*free);
+    if (*free < kept_ + size) co_return false;
+    granted_ = std::max(size, std::min(*free - kept_, kept_ / part_granted));
   }
   granted_ -= size;
   co_return true;
@@ -244,14 +248,15 @@ Task<bool> LogWriter::take_room(Call call, std::uint64_t size) {
 Task<bool> LogWriter::has_room(Call call) {
   const auto free = co_await machine_.disk.free_space(call, options_.directory);
   if (!free) co_return false;
+  if (options_.compacted) measure(*free);
   // A little more than is needed, lest it be full again at once.
-  const std::uint64_t kept = options_.compacted ? kept_free() : 0;
-  co_return *free >= std::max(kept + kept / part_granted, reserve_.room_to_make());
+  co_return *free >= std::max(kept_ + kept_ / part_granted, reserve_.room_to_make());
 }
 
 Task<Result<std::uint64_t>> LogWriter::room_to_copy(Call call) {
   CO_TRY(const std::uint64_t free, co_await machine_.disk.free_space(call, options_.directory));
-  co_return free - std::min(free / 2, options_.reserve);
+  const std::uint64_t all = free + (reserve_.is_there() ? options_.reserve : 0);
+  co_return all - std::min(all / 2, options_.reserve);
 }
 
 // --- segments

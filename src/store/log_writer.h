@@ -51,8 +51,7 @@ class LogWriter final : public Log {
   struct Busy;
 
   Task<bool> take_room(Call call, std::uint64_t size);
-  std::uint64_t kept_free() const noexcept { return length_ + options_.reserve; }
-  void set_length(std::uint64_t free) noexcept;
+  void measure(std::uint64_t free) noexcept;
   Task<Result<>> make_room(Call call, std::uint64_t size);
   Task<Result<>> make_room_at_any_cost(Call call, std::uint64_t size);
   Task<Result<>> begin_segment(Call call);
@@ -79,6 +78,8 @@ class LogWriter final : public Log {
   std::uint64_t ready_ = 0;
   std::uint64_t sequence_ = 0;
   std::uint64_t length_;       // of a segment, on a disk like this
+  std::uint64_t ahead_;        // zeros, likewise
+  std::uint64_t kept_ = 0;     // what is left free
   std::uint64_t granted_ = 0;  // what may be appended before the disk is asked for room again
   bool ended_ = false;         // nothing more goes to the current segment
   bool fenced_ = false;

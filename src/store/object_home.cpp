@@ -246,8 +246,20 @@ Task<Result<>> ObjectHome::write_group(Call call, Group& group) {
   }
   for (const Address& address : indexer_->take_gone()) store_.cache_.erase(address);
   publish_totals();
+  co_await end_dead_segment(call);
   co_await look_for_room(call);
   co_return Result<>{};
+}
+
+Task<> ObjectHome::end_dead_segment(Call call) {
+  if (!full_) co_return;
+  const SegmentInfo current = segments_->segments().back();
+  const std::uint64_t live = live_bytes(current.id);
+  const std::uint64_t dead = current.size - std::min(current.size, live);
+  if (dead <= current.size / 2 || dead <= store_.options_.segment_size / 16) co_return;
+  const auto room = co_await segments_->room_to_copy(call);
+  if (!room || *room < live + segment_header_size) co_return;
+  if (!co_await segments_->roll(call) && segments_->fenced()) fence("a segment could not be begun");
 }
 
 Task<> ObjectHome::look_for_room(Call call) {
@@ -264,16 +276,20 @@ void ObjectHome::publish_totals() noexcept {
   status.bytes = totals.bytes;
   status.uploads = totals.uploads;
   status.quarantined = totals.quarantined;
-  std::uint64_t bytes = 0;
-  std::int64_t live = 0;
+  std::uint64_t bytes = 0, live = 0;
   const std::vector<SegmentInfo> all = segments_->segments();
   for (const SegmentInfo& one : all) {
     bytes += one.size;
-    if (auto found = indexer_->live().find(one.id); found != indexer_->live().end()) live += found->second;
+    live += live_bytes(one.id);
   }
   status.segments = all.size();
   status.log_bytes = bytes;
-  status.dead_bytes = bytes - std::min(bytes, static_cast<std::uint64_t>(live));
+  status.dead_bytes = bytes - std::min(bytes, live);
+}
+
+std::uint64_t ObjectHome::live_bytes(std::uint32_t segment) const noexcept {
+  const auto found = indexer_->live().find(segment);
+  return found == indexer_->live().end() || found->second < 0 ? 0 : static_cast<std::uint64_t>(found->second);
 }
 
 Task<Result<>> ObjectHome::quarantine(Call call, Address address, std::uint64_t origin, Position at) {

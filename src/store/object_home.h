@@ -83,6 +83,7 @@ class ObjectHome final : public Replay {
   Task<Result<>> write_group(Call call, Group& group);
   void fence(const char* why) noexcept;
   void publish_totals() noexcept;
+  std::uint64_t live_bytes(std::uint32_t segment) const noexcept;
 
   // For its own tasks.
   Task<Result<Outcome>> submit(Call call, std::unique_ptr<Mutation> mutation) {
@@ -96,6 +97,8 @@ class ObjectHome final : public Replay {
   Task<Result<>> scrub_segment(Call call, std::uint32_t segment, std::uint64_t end);
   Task<Result<>> move_batch(Call call, std::vector<Mutation::Move> moves);
   std::optional<std::uint32_t> pick_victim(std::uint64_t room) const;
+  // On a full disk: what was deleted from the segment being written is compacted like the rest.
+  Task<> end_dead_segment(Call call);
   // A full disk that has room again takes writes again.
   Task<> look_for_room(Call call);
   // What may go to the log at once: a batch is at most half of a segment.

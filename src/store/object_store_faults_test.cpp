@@ -93,6 +93,42 @@ TEST(FullDisk, deletes_go_on_and_room_comes_back_wherever_the_deleted_bytes_are)
   }
 }
 
+TEST(FullDisk, what_is_deleted_from_the_segment_being_written_makes_room_too) {
+  SimulatedStore s;
+  s.options.segment_size = 256 << 10;
+  s.options.reserve = 64 << 10;
+  ASSERT_TRUE(s.open());
+  for (std::uint64_t i = 0; i < 10; ++i) ASSERT_TRUE(s.put(sample(20'000, i + 1)));
+  ASSERT_EQ(s.store->status().segments, 1u);
+  s.disk().set_capacity(s.disk().used() + (300 << 10));  // others took the rest
+  for (std::uint64_t i = 0; i < 10; ++i) (void)s.put(sample(20'000, i + 20));
+  ASSERT_TRUE(s.store->status().full);
+  for (const Listed& one : s.list()) ASSERT_TRUE(s.remove(one.address));
+  ASSERT_TRUE(s.compact());
+  EXPECT_TRUE(s.put("there is room"));
+  EXPECT_FALSE(s.store->status().full);
+}
+
+TEST(FullDisk, nothing_but_the_reserve_is_left_and_what_is_deleted_makes_room_again) {
+  SimulatedStore s;
+  s.options.segment_size = 256 << 10;
+  s.options.reserve = 128 << 10;
+  ASSERT_TRUE(s.open());
+  for (std::uint64_t i = 0; i < 60; ++i) ASSERT_TRUE(s.put(sample(20'000, i + 1)));
+  s.disk().set_capacity(s.disk().used());  // others took all of it
+  EXPECT_EQ(code_of(s.put(sample(20'000, 100))), ErrorCode::storage_full);
+  for (std::uint64_t i = 1; i < 60; i += 8) ASSERT_TRUE(s.remove(address_of(sample(20'000, i + 1)))) << i;
+  EXPECT_EQ(s.compact(), Result<unsigned>(0))
+      << "what lives in a segment does not go into half of the reserve";
+  for (std::uint64_t i = 0; i < 60; ++i)
+    if (i % 8 > 1) ASSERT_TRUE(s.remove(address_of(sample(20'000, i + 1)))) << i;
+  ASSERT_TRUE(s.compact());
+  s.world.run_for(Duration::seconds(2));
+  EXPECT_TRUE(s.put(sample(20'000, 100)));
+  EXPECT_FALSE(s.store->status().full);
+  for (std::uint64_t i = 0; i < 60; i += 8) EXPECT_TRUE(s.read(address_of(sample(20'000, i + 1))));
+}
+
 TEST(FullDisk, a_delete_does_not_fail_together_with_the_put_beside_it) {
   for (std::uint64_t seed = 1; seed <= 10; ++seed) {
     SimulatedStore s(seed);

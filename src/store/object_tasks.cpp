@@ -44,11 +44,9 @@ std::optional<std::uint32_t> ObjectHome::pick_victim(std::uint64_t room) const {
   double best_share = full_ ? 0.05 : 0.5;
   for (const SegmentInfo& one : segments_->segments()) {
     if (!one.sealed || damaged_.contains(one.id) || one.size == 0) continue;
-    const auto found = indexer_->live().find(one.id);
-    const auto live = found == indexer_->live().end() ? 0.0 : static_cast<double>(found->second);
-    if (live > static_cast<double>(room)) continue;
-    const double share = 1.0 - live / static_cast<double>(one.size);
-    if (share <= best_share) continue;
+    const std::uint64_t live = live_bytes(one.id);
+    const double share = 1.0 - static_cast<double>(live) / static_cast<double>(one.size);
+    if (live > room || share <= best_share) continue;
     best_share = share;
     best = one.id;
   }

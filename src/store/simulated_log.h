@@ -72,8 +72,8 @@ class SimulatedLog {
   ~SimulatedLog() { log.reset(); }
 
   template <class T>
-  Result<T> run(Task<Result<T>> task) {
-    std::optional<Result<T>> out;
+  T run(Task<T> task) {
+    std::optional<T> out;
     node.scope().spawn("run", into(std::move(task), &out));
     EXPECT_TRUE(world.run_until([&] { return out.has_value(); }));
     return std::move(*out);
@@ -125,7 +125,7 @@ class SimulatedLog {
 
  private:
   template <class T>
-  static Task<> into(Task<Result<T>> task, std::optional<Result<T>>* out) {
+  static Task<> into(Task<T> task, std::optional<T>* out) {
     out->emplace(co_await std::move(task));
   }
 };

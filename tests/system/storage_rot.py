@@ -217,7 +217,7 @@ class FullDisk(unittest.TestCase):
         self.addCleanup(subprocess.run, ["umount", self.mount], check=True)
 
     def test_a_full_disk_is_507_reads_and_deletes_go_on_and_space_comes_back(self):
-        with Storage({"storage.segment_size": "16MiB"}, os.path.join(self.mount, "data")) as storage:
+        with Storage(directory=os.path.join(self.mount, "data")) as storage:
             kept = {}
             while len(kept) < 120:
                 content = CHANCE.randbytes(900000)

@@ -116,12 +116,13 @@ Keys declare_keys(config::Schema& schema, const Defaults& where) {
        .doc =
            "Directories that hold objects, each a store of its own; empty: `storage` in the data directory.",
        .reload = Reload::restart});
-  keys.segment_size = schema.add<Bytes>({.name = "storage.segment_size",
-                                         .default_value = "256MiB",
-                                         .doc = "Size at which a segment of the log is ended.",
-                                         .reload = Reload::restart,
-                                         .min = "16MiB",
-                                         .max = "2GiB"});
+  keys.segment_size =
+      schema.add<Bytes>({.name = "storage.segment_size",
+                         .default_value = "256MiB",
+                         .doc = "Size at which a segment of the log is ended; on a small disk 1/16 of it.",
+                         .reload = Reload::restart,
+                         .min = "16MiB",
+                         .max = "2GiB"});
   keys.cache_bytes = schema.add<Bytes>({.name = "storage.cache_bytes",
                                         .default_value = "256MiB",
                                         .doc = "Memory for verified groups; with amnesia, for all objects.",

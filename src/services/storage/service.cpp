@@ -56,14 +56,11 @@ Task<Result<>> StorageShard::start(Call call) {
     store::StoreOptions options;
     options.segment_size = asked.segment_size;
     options.reserve = asked.reserve;
-    if (asked.amnesia) {
-      options.segment_size = std::clamp<std::uint64_t>(asked.cache_bytes / 16, 4u << 20, 64u << 20);
-      options.reserve = asked.cache_bytes / 32;
-    }
-    options.fsync = shared_.options.fsync;
-    options.scrub_rate = shared_.options.scrub_rate;
-    options.upload_ttl = shared_.options.uploads_ttl;
-    options.uploads_max = shared_.options.uploads_max;
+    if (asked.amnesia) options.reserve = asked.cache_bytes / 32;
+    options.fsync = asked.fsync && !asked.amnesia;
+    options.scrub_rate = asked.scrub_rate;
+    options.upload_ttl = asked.uploads_ttl;
+    options.uploads_max = asked.uploads_max;
     shared_.stores =
         std::make_unique<store::StoreSet>(shared_.options.data_dirs, options, shared_.kv, *shared_.cache);
     for (std::size_t i = 0; i < shared_.stores->size(); ++i) {
