@@ -192,7 +192,9 @@ Task<> ObjectHome::commit_group(Call call) {
     // From now on the two kinds go apart; what frees space is tried again alone.
     full_ = true;
     store_.status_.full = true;
-    log_.warn("the disk is full: nothing more is stored until there is room");
+    if (auto held = full_told_.due(machine_.shard.now()))
+      log_.warn("the disk is full: nothing more is stored until there is room", {{"suppressed", *held}});
+    want_room();
   }
   const bool mixed = !written && written.error().code == ErrorCode::storage_full &&
                      std::any_of(group.members.begin(), group.members.end(),
@@ -263,10 +265,10 @@ Task<> ObjectHome::end_dead_segment(Call call) {
 }
 
 Task<> ObjectHome::look_for_room(Call call) {
-  if (!full_ || !co_await segments_->has_room(call)) co_return;
+  if (!full_) co_return;
+  if (!co_await segments_->has_room(call)) co_return want_room();
   full_ = false;
   store_.status_.full = false;
-  log_.info("the disk has room again");
 }
 
 void ObjectHome::publish_totals() noexcept {
@@ -285,6 +287,10 @@ void ObjectHome::publish_totals() noexcept {
   status.segments = all.size();
   status.log_bytes = bytes;
   status.dead_bytes = bytes - std::min(bytes, live);
+}
+
+void ObjectHome::want_room() noexcept {
+  while (!room_wanted_.empty()) wake(room_wanted_.front());
 }
 
 std::uint64_t ObjectHome::live_bytes(std::uint32_t segment) const noexcept {

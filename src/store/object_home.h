@@ -99,6 +99,8 @@ class ObjectHome final : public Replay {
   std::optional<std::uint32_t> pick_victim(std::uint64_t room) const;
   // On a full disk: what was deleted from the segment being written is compacted like the rest.
   Task<> end_dead_segment(Call call);
+  // Compaction is not to wait for its time.
+  void want_room() noexcept;
   // A full disk that has room again takes writes again.
   Task<> look_for_room(Call call);
   // What may go to the log at once: a batch is at most half of a segment.
@@ -113,12 +115,14 @@ class ObjectHome final : public Replay {
   std::unique_ptr<SegmentFiles> files_;
   ErrandHome<Mutation> errands_;
   WaitList scrub_asked_;
+  WaitList room_wanted_;
   TokenBucket scrub_pace_;
   std::map<std::uint32_t, bool> damaged_;  // segments with bytes that must not be thrown away
   std::vector<Damage> found_;              // by opening; their objects are named by the scrubber
   bool scrub_now_ = false;
   std::size_t around_ = 0;  // changes that were under way when the last group was written
   bool full_ = false;
+  observe::LogEvery full_told_{Duration::seconds(60)};  // compaction makes room again and again
 };
 
 }  // namespace cairn::store

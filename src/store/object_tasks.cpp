@@ -126,8 +126,8 @@ Task<> ObjectHome::compact_loop(Call call) {
     auto worked = co_await compact_once(call);
     if (!worked && !call.stopped()) log_.warn("compaction failed", {{"why", worked.error().context}});
     co_await look_for_room(call);
-    const Duration pause = worked ? (*worked ? Duration{0} : compact_pause) : after_failure;
-    if (!co_await sleep_for(call, pause)) co_return;
+    if (!worked && !co_await sleep_for(call, after_failure)) co_return;
+    if (worked && !*worked) (void)co_await ListWait(call.within(compact_pause), room_wanted_, "dead space");
   }
 }
 
