@@ -246,7 +246,7 @@ Task<bool> LogWriter::take_room(Call call, std::uint64_t size) {
 }
 
 Task<bool> LogWriter::has_room(Call call) {
-  const auto free = co_await machine_.disk.free_space(call, options_.directory);
+  const auto free = co_await machine_.disk.free_space(call.within(options_.patience), options_.directory);
   if (!free) co_return false;
   if (options_.compacted) measure(*free);
   // A little more than is needed, lest it be full again at once.
@@ -254,7 +254,8 @@ Task<bool> LogWriter::has_room(Call call) {
 }
 
 Task<Result<std::uint64_t>> LogWriter::room_to_copy(Call call) {
-  CO_TRY(const std::uint64_t free, co_await machine_.disk.free_space(call, options_.directory));
+  CO_TRY(const std::uint64_t free,
+         co_await machine_.disk.free_space(call.within(options_.patience), options_.directory));
   const std::uint64_t all = free + (reserve_.is_there() ? options_.reserve : 0);
   co_return all - std::min(all / 2, options_.reserve);
 }

@@ -14,6 +14,7 @@ namespace {
 
 constexpr std::size_t replay_batch = 512;
 constexpr std::uint64_t write_ahead = 1u << 20;
+constexpr std::uint64_t worth_ending = 1u << 20;  // of dead bytes
 constexpr Duration gather_most = Duration::millis(2);
 
 }  // namespace
@@ -258,7 +259,8 @@ Task<> ObjectHome::end_dead_segment(Call call) {
   const SegmentInfo current = segments_->segments().back();
   const std::uint64_t live = live_bytes(current.id);
   const std::uint64_t dead = current.size - std::min(current.size, live);
-  if (dead <= current.size / 2 || dead <= store_.options_.segment_size / 16) co_return;
+  if (dead <= current.size / 2 || dead <= std::min(worth_ending, store_.options_.segment_size / 16))
+    co_return;
   const auto room = co_await segments_->room_to_copy(call);
   if (!room || *room < live + segment_header_size) co_return;
   if (!co_await segments_->roll(call) && segments_->fenced()) fence("a segment could not be begun");

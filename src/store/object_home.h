@@ -9,8 +9,7 @@
 //   [H-4] A segment is taken away only when no entry points into it, and when that is so in the index that a
 //         crash would leave: what the index lost is then still in the log.
 //   [H-5] A segment is compacted only when there is room for all of what lives in it: copying never takes
-//   what
-//         deletes need, and a full disk can always be emptied.
+//         what deletes need, and a full disk can always be emptied.
 #pragma once
 
 #include <functional>

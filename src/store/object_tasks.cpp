@@ -37,8 +37,7 @@ Task<Result<>> ObjectHome::move_batch(Call call, std::vector<Mutation::Move> mov
   co_return Result<>{};
 }
 
-// The sealed segment with the largest share of dead bytes, if it is worth the copying and there is room for
-// it.
+// The sealed segment with the largest share of dead bytes, if it is worth the copying and goes into `room`.
 std::optional<std::uint32_t> ObjectHome::pick_victim(std::uint64_t room) const {
   std::optional<std::uint32_t> best;
   double best_share = full_ ? 0.05 : 0.5;
