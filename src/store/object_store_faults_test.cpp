@@ -93,6 +93,22 @@ TEST(FullDisk, deletes_go_on_and_room_comes_back_wherever_the_deleted_bytes_are)
   }
 }
 
+TEST(FullDisk, compaction_does_not_wait_for_its_time) {
+  SimulatedStore s;
+  s.options.segment_size = 512 << 10;
+  s.options.reserve = 64 << 10;
+  s.disk().set_capacity(4 << 20);
+  ASSERT_TRUE(s.open());
+  std::vector<Address> there;
+  while (const auto put = s.put(sample(20'000, there.size() + 1))) there.push_back(put->address);
+  s.tasks().spawn("compact", s.store->home().compact_loop(s.tasks().call()));
+  s.world.run_for(Duration::millis(10));  // it found nothing, and would look again in a second
+  const Instant before = s.world.now();
+  for (std::size_t i = 0; i < there.size(); i += 2) ASSERT_TRUE(s.remove(there[i]));
+  ASSERT_TRUE(s.world.run_until([&] { return !s.store->status().full; }));
+  EXPECT_LT(s.world.now() - before, Duration::millis(500)) << "of the simulator's clock";
+}
+
 TEST(FullDisk, what_is_deleted_from_the_segment_being_written_makes_room_too) {
   SimulatedStore s;
   s.options.segment_size = 256 << 10;

@@ -195,6 +195,8 @@ class Behind(unittest.TestCase):
                 told = lag["head"]["version"]
                 self.assertEqual(lag["missed"], told)
                 self.assertGreater(told, 1024)
+                with Stream(registry, last=told - 1) as again:
+                    self.assertEqual(again.event(), ("head", told, lag["head"]))
             self.assertEqual([one[:2] for one in events], [("head", version) for version in range(told + 1, 1101)])
             with Stream(registry, last=500) as stream:
                 self.assertEqual([one[1] for one in stream.until(1100)], list(range(501, 1101)))
