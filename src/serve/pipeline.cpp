@@ -61,19 +61,10 @@ unsigned whole_seconds(Duration duration) noexcept {
 
 std::span<const RouteSpec> shared_routes() { return shared_specs; }
 
-// One queued request. Lives in the frame that waits for it.
-struct Pipeline::Job {
-  Call call;
+// One queued request.
+struct Pipeline::Job : HandedOver {
+  Job(const Call& call, http::Exchange& asked) noexcept : HandedOver(call), exchange(asked) {}
   http::Exchange& exchange;
-  bool started = false;
-  bool done = false;
-  WaitList waiters;
-};
-// A place in the queue. The request may leave it (deadline, client gone) before a worker comes; the place
-// stays taken until then, or the shards together would queue more than the limit.
-struct Pipeline::Slot {
-  Job* job = nullptr;
-  PermitHold place;
 };
 
 Pipeline::Pipeline(Shared& shared, io::Machine& machine, Bus& bus, const Settings& settings,
@@ -90,12 +81,7 @@ Pipeline::Pipeline(Shared& shared, io::Machine& machine, Bus& bus, const Setting
       slot_(machine.shard.index()),
       connection_kind_(shared.metrics.kind_index("connection")),
       workers_(workers),
-      queue_(machine.shard, static_cast<std::size_t>(shared.work.limit())) {
-  for (std::uint64_t i = 0; i < shared.work.limit(); ++i) {
-    slots_.push_back(std::make_unique<Slot>());
-    free_slots_.push_back(slots_.back().get());
-  }
-}
+      queue_(machine.shard, shared.work) {}
 
 Pipeline::~Pipeline() = default;
 
@@ -328,40 +314,28 @@ Task<> Pipeline::handle(Call call, http::Exchange& exchange) {
     co_return;
   }
   if (run == Run::staged && !co_await stage(call, exchange)) co_return;
-  auto permit = shared_.work.try_hold();
-  if (!permit || free_slots_.empty()) {
-    shared_.metrics.queue_dropped.at(0).add(slot_);
-    reject(exchange, Rejected::queue, {ErrorCode::busy, "work queue is full"});
-    co_return;
+  Job job(call, exchange);
+  const Result<> done = co_await queue_.ask(job, [this] { show_depth(); });
+  if (!done) answer_undone(exchange, done.error());
+}
+
+// What no worker began, or a worker that died left behind.
+void Pipeline::answer_undone(http::Exchange& exchange, const Error& why) {
+  exchange.response.clear();
+  switch (why.code) {
+    case ErrorCode::busy:
+      shared_.metrics.queue_dropped.at(0).add(slot_);
+      reject(exchange, Rejected::queue, {ErrorCode::busy, "work queue is full"});
+      return;
+    case ErrorCode::closed:
+      reject(exchange, Rejected::draining, {ErrorCode::draining, "shutting down"});
+      return;
+    case ErrorCode::timeout:
+      answer_error(exchange, {ErrorCode::timeout, "the deadline passed in the queue"});
+      return;
+    default:
+      answer_error(exchange, why);
   }
-  Slot* slot = free_slots_.back();
-  Job job{call, exchange, false, false, {}};
-  slot->job = &job;
-  slot->place = std::move(*permit);
-  if (auto sent = queue_.try_send(static_cast<Slot*>(slot)); !sent) {
-    slot->job = nullptr;
-    slot->place = PermitHold();
-    const bool full = sent.error().code == ErrorCode::busy;
-    if (full) shared_.metrics.queue_dropped.at(0).add(slot_);
-    reject(exchange, full ? Rejected::queue : Rejected::draining,
-           full ? Error{ErrorCode::busy, "work queue is full"} : Error{ErrorCode::draining, "shutting down"});
-    co_return;
-  }
-  free_slots_.pop_back();
-  show_depth();
-  const Result<> waited = co_await ListWait(call, job.waiters, "work queue");
-  if (job.done) co_return;
-  if (!job.started) {
-    // Never started: leave the place empty for the worker that finds it. It may be another's by now.
-    if (slot->job == &job) slot->job = nullptr;
-    answer_error(exchange, waited.error().code == ErrorCode::timeout
-                               ? Error{ErrorCode::timeout, "the deadline passed in the queue"}
-                               : waited.error());
-    co_return;
-  }
-  // Started: its waits have the same deadline and stop, so it is about to end; until then it uses our memory.
-  while (!job.done)
-    if (!co_await ListWait(call.unbounded(), job.waiters, "work")) co_await yield(call);
 }
 
 // True when the body is there and the request may be queued; otherwise it was answered.
@@ -406,14 +380,12 @@ void Pipeline::log_exception(const http::Exchange& exchange) {
 }
 
 Task<> Pipeline::worker(Call call) {
-  while (auto slot = co_await queue_.recv(call.shield())) {
-    Job* job = (*slot)->job;
-    (*slot)->job = nullptr;
-    (*slot)->place = PermitHold();
-    free_slots_.push_back(*slot);
+  while (auto place = co_await queue_.arrived(call.shield())) {
+    auto begun = queue_.begin(*place);
     show_depth();
-    // One whose time is up, or whose client left, is about to be answered by whoever waits for it.
-    if (job != nullptr && !job->call.expired() && !job->call.stopped()) co_await run_job(*job);
+    if (!begun) continue;
+    co_await run_job(*begun);
+    begun.done();
   }
 }
 
@@ -423,14 +395,13 @@ void Pipeline::show_depth() noexcept {
 
 // NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): its waiter outlives it
 Task<> Pipeline::run_job(Job& job) {
-  job.started = true;
   http::Exchange& exchange = job.exchange;
   Result<> outcome;
   try {
     if (exchange.route.id < shared_.own)
-      outcome = co_await service_->handle(job.call, exchange);
+      outcome = co_await service_->handle(job.call(), exchange);
     else
-      outcome = co_await revoke_key(job.call, exchange);
+      outcome = co_await revoke_key(job.call(), exchange);
   } catch (...) {
     log_exception(exchange);
     outcome = fail(ErrorCode::internal, "internal error");
@@ -439,8 +410,6 @@ Task<> Pipeline::run_job(Job& job) {
     exchange.response.clear();
     answer_error(exchange, outcome.error());
   }
-  job.done = true;
-  while (!job.waiters.empty()) wake(job.waiters.front());
 }
 
 void Pipeline::refuse(http::Exchange& exchange, Error error) {

@@ -20,7 +20,7 @@
 #include "http/route.h"
 #include "http/server.h"
 #include "runtime/drain.h"
-#include "runtime/mpsc.h"
+#include "runtime/handover.h"
 #include "runtime/supervisor.h"
 #include "serve/admission.h"
 #include "serve/authorizer.h"
@@ -86,7 +86,6 @@ class Pipeline final : public http::Handler {
 
  private:
   struct Job;
-  struct Slot;
 
   Next begin_open(http::Exchange& exchange);
   Task<> answer_open(Call call, http::Exchange& exchange);
@@ -99,6 +98,7 @@ class Pipeline final : public http::Handler {
   Error admit_request(http::Exchange& exchange, const RouteSpec& spec);
   Result<> authorize(const http::Exchange& exchange, const RouteSpec& spec);
   void answer_shared(http::Exchange& exchange, std::size_t which);
+  void answer_undone(http::Exchange& exchange, const Error& why);
   void reject(http::Exchange& exchange, Rejected why, const Error& error, unsigned retry_after = 1);
   Task<> worker(Call call);
   void show_depth() noexcept;
@@ -121,9 +121,7 @@ class Pipeline final : public http::Handler {
   observe::Slot slot_;
   std::size_t connection_kind_;
   std::size_t workers_;
-  std::vector<std::unique_ptr<Slot>> slots_;
-  std::vector<Slot*> free_slots_;
-  Mpsc<Slot*> queue_;
+  Handover<Job> queue_;
 };
 
 }  // namespace cairn::serve
