@@ -214,7 +214,7 @@ int run_session(const Invocation& invocation, Work work, Server server) {
   {
     Scope scope(process.machine(0).shard);
     scope.spawn("verb", work_to_the_end(scope.call(), &run));
-    process.run([&](io::Signal signal) {
+    process.run([&](io::Signal signal, Instant) {
       if (signal == io::Signal::reload) return;
       if (std::exchange(run.interrupted, true)) io::leave_now(code_of(Exit::interrupted));
       scope.cancel(StopReason::aborted);
@@ -223,6 +223,7 @@ int run_session(const Invocation& invocation, Work work, Server server) {
   const bool flushed = std::fflush(stdout) == 0;
   // A pool thread may still sit in a read of the terminal, which nothing ends: do not wait for it.
   if (run.interrupted) io::leave_now(code_of(Exit::interrupted));
+  process.finish();
   if (!flushed && run.exit == Exit::ok) return code_of(Exit::failed);
   return code_of(run.exit);
 }

@@ -33,10 +33,7 @@ Loop::Loop(unsigned index)
     : shard_(index, random_seed()),
       epoll_(epoll_create1(EPOLL_CLOEXEC)),
       wake_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)),
-      mailbox_([descriptor = wake_] {
-        const std::uint64_t one = 1;
-        [[maybe_unused]] ssize_t written = write(descriptor, &one, sizeof one);  // full means already awake
-      }) {
+      mailbox_([this] { wake(); }) {
   CHECK(epoll_ >= 0 && wake_ >= 0);
   epoll_event event{.events = EPOLLIN | EPOLLET, .data = {.ptr = nullptr}};
   CHECK(epoll_ctl(epoll_, EPOLL_CTL_ADD, wake_, &event) == 0);
@@ -55,6 +52,16 @@ Result<> Loop::watch(int descriptor, Pollable& owner) noexcept {
   epoll_event event{.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET, .data = {.ptr = &owner}};
   if (epoll_ctl(epoll_, EPOLL_CTL_ADD, descriptor, &event) != 0) return fail(ErrorCode::io_failed, "epoll");
   return {};
+}
+
+void Loop::wake() noexcept {
+  const std::uint64_t one = 1;
+  [[maybe_unused]] ssize_t written = write(wake_, &one, sizeof one);  // full means already awake
+}
+
+void Loop::stop() noexcept {
+  stopping_.store(true, std::memory_order_relaxed);
+  wake();
 }
 
 void Loop::read_clock() noexcept { shard_.set_now(monotonic_now()); }
@@ -100,11 +107,14 @@ void Loop::turn(Duration longest) {
   ShardScope here(shard_);
   mailbox_.drain();
   shard_.end_turn();
+  turns_.store(turns() + 1, std::memory_order_relaxed);
 }
 
 void Loop::run() {
-  stopping_ = false;
-  while (!stopping_) turn(Duration::seconds(1));
+  running_.store(true, std::memory_order_relaxed);
+  while (!stopping_.load(std::memory_order_relaxed)) turn(Duration::seconds(1));
+  stopping_.store(false, std::memory_order_relaxed);
+  running_.store(false, std::memory_order_relaxed);
 }
 
 }  // namespace cairn::io

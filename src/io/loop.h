@@ -32,6 +32,7 @@ class Loop {
   Loop& operator=(const Loop&) = delete;
 
   Shard& shard() noexcept { return shard_; }
+  const Shard& shard() const noexcept { return shard_; }
   Slab& slab() noexcept { return slab_; }
   Mailbox& mailbox() noexcept { return mailbox_; }
 
@@ -40,13 +41,19 @@ class Loop {
 
   // Runs turns on this thread until stop().
   void run();
-  // Leaves run() after the current turn. From its own thread (post it from another).
-  void stop() noexcept { stopping_ = true; }
+  // From any thread: run() ends after its current turn, and one that has not begun yet after none. It asks
+  // for no place in the mailbox, which may be full.
+  void stop() noexcept;
+  // From any thread: a turn begins soon.
+  void wake() noexcept;
   // One turn, waiting at most `longest`: for set-up code and tests.
   void turn(Duration longest);
 
   // Turns that ran tasks for more than 10 ms in one go. Written by this thread only.
   std::uint64_t stalls() const noexcept { return stalls_.load(std::memory_order_relaxed); }
+  // Turns that have ended. Written by this thread only.
+  std::uint64_t turns() const noexcept { return turns_.load(std::memory_order_relaxed); }
+  bool running() const noexcept { return running_.load(std::memory_order_relaxed); }
 
  private:
   void read_clock() noexcept;
@@ -57,8 +64,8 @@ class Loop {
   int epoll_;
   int wake_;
   Mailbox mailbox_;
-  bool stopping_ = false;
-  std::atomic<std::uint64_t> stalls_{0};
+  std::atomic<bool> stopping_{false}, running_{false};  // publish nothing else
+  std::atomic<std::uint64_t> stalls_{0}, turns_{0};
   Instant next_look_at_wall_{};
 };
 

@@ -1,43 +1,14 @@
 #include "io/process.h"
 
+#include <fmt/format.h>
 #include <signal.h>
 #include <sys/resource.h>
-#include <sys/signalfd.h>
 #include <time.h>
-#include <unistd.h>
 
 #include <algorithm>
 
 namespace cairn::io {
 namespace {
-
-sigset_t watched_signals() noexcept {
-  sigset_t set;
-  sigemptyset(&set);
-  for (int number : {SIGTERM, SIGINT, SIGHUP}) sigaddset(&set, number);
-  return set;
-}
-
-// Signals as readable events of shard 0's loop. Every thread has them blocked.
-class SignalReader final : public Pollable {
- public:
-  SignalReader(Loop& loop, std::function<void(Signal)> on_signal) : on_signal_(std::move(on_signal)) {
-    const sigset_t set = watched_signals();
-    descriptor_ = signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
-    CHECK(descriptor_ >= 0 && loop.watch(descriptor_, *this).has_value());
-  }
-  ~SignalReader() { close(descriptor_); }
-
-  void on_events(std::uint32_t) noexcept override {
-    signalfd_siginfo info{};
-    while (read(descriptor_, &info, sizeof info) == sizeof info)
-      on_signal_(info.ssi_signo == SIGHUP ? Signal::reload : Signal::terminate);
-  }
-
- private:
-  std::function<void(Signal)> on_signal_;
-  int descriptor_;
-};
 
 constexpr LaneSizes lane_sizes{{{2, 256}, {1, 256}, {1, 64}, {1, 64}}};
 
@@ -52,22 +23,33 @@ Process::Node::Node(unsigned index, ThreadPool& threads)
 
 Process::Process(unsigned shards) : threads_(lane_sizes) {
   signal(SIGPIPE, SIG_IGN);  // sendfile has no flag for it
-  const sigset_t set = watched_signals();
-  pthread_sigmask(SIG_BLOCK, &set, nullptr);
+  Watchdog::block_signals();
   rlimit limit{};
   if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
     limit.rlim_cur = limit.rlim_max;
     setrlimit(RLIMIT_NOFILE, &limit);
   }
   for (unsigned i = 0; i < shards; ++i) nodes_.push_back(std::make_unique<Node>(i, threads_));
+  turns_seen_.resize(shards);
+  signal_mail_.process = this;
+  signal_mail_.deliver = [](MailItem& item) { static_cast<SignalMail&>(item).process->deliver_signals(); };
   threads_.start();
 }
 
 Process::~Process() {
-  threads_.stop();
-  for (auto& node : nodes_) {
-    ShardScope here(node->loop.shard());
-    node->loop.mailbox().drain();
+  finish();
+  watchdog_.reset();
+  finish();  // of a signal that came meanwhile
+}
+
+void Process::finish() {
+  if (!std::exchange(finished_, true)) threads_.stop();
+  for (bool any = true; any;) {
+    any = false;
+    for (auto& node : nodes_) {
+      ShardScope here(node->loop.shard());
+      any = node->loop.mailbox().drain() > 0 || any;
+    }
   }
 }
 
@@ -90,22 +72,79 @@ WallTime wall_clock() noexcept {
   return {t.tv_sec * 1000 + t.tv_nsec / 1'000'000};
 }
 
-void leave_now(int code) noexcept { _exit(code); }
-
-void Process::run(std::function<void(Signal)> on_signal) {
-  SignalReader signals(loop(0), std::move(on_signal));
+void Process::run(OnSignal on_signal, LastResort last_resort) {
+  CHECK(!watchdog_ && !finished_);
+  on_signal_ = std::move(on_signal);
+  WatchdogDuty duty{.heard = [this](Signal signal, Instant came) { hear(signal, came); },
+                    .patience = std::move(last_resort.patience),
+                    .look = [this] { look(); },
+                    .told = std::move(last_resort.told),
+                    .code = last_resort.code};
+  if (last_resort.tell) duty.tell = [this, tell = std::move(last_resort.tell)] { tell(hanging()); };
+  watchdog_.emplace(std::move(duty));
   std::vector<std::thread> threads;
   for (unsigned i = 1; i < shards(); ++i) threads.emplace_back([this, i] { loop(i).run(); });
   loop(0).run();
   for (std::thread& thread : threads) thread.join();
+  on_signal_ = nullptr;  // there is nobody left to tell
 }
 
-void Process::stop() {
-  for (unsigned i = 0; i < shards(); ++i) {
-    Loop& each = loop(i);
-    // A full mailbox is drained by a running loop: asking again is enough.
-    while (!each.mailbox().try_post_call([&each] { each.stop(); })) std::this_thread::yield();
+void Process::stop() noexcept {
+  for (auto& node : nodes_) node->loop.stop();
+}
+
+void Process::end_within(Duration patience) noexcept { watchdog_->arm(patience); }
+
+// --- on the watchdog's thread
+
+void Process::hear(Signal signal, Instant came) noexcept {
+  if (signal == Signal::reload) {
+    signal_mail_.reloads.store(1, std::memory_order_relaxed);
+  } else {
+    if (signal_mail_.terminates.load(std::memory_order_relaxed) == 0)
+      signal_mail_.came_ns.store(came.ns, std::memory_order_relaxed);
+    signal_mail_.terminates.fetch_add(1, std::memory_order_release);
   }
+  // One that is still on its way takes this along.
+  if (!signal_mail_.posted.exchange(true, std::memory_order_acq_rel)) loop(0).mailbox().post(signal_mail_);
+}
+
+void Process::look() noexcept {
+  for (unsigned i = 0; i < shards(); ++i) {
+    turns_seen_[i] = loop(i).turns();
+    loop(i).wake();
+  }
+}
+
+std::vector<std::string> Process::hanging() const {
+  std::vector<std::string> found;
+  for (unsigned i = 0; i < shards(); ++i) {
+    const Loop& each = nodes_[i]->loop;
+    if (!each.running() || each.turns() != turns_seen_[i]) continue;
+    // It has been in one step for so long that the step's task is not about to end.
+    const TaskInfo* task = each.shard().current_task();
+    found.push_back(task == nullptr ? fmt::format("shard {}", i)
+                                    : fmt::format("shard {}, task {}", i, task->name));
+  }
+  for (std::size_t i = 0; i < lane_count; ++i) {
+    const auto lane = static_cast<Lane>(i);
+    if (const std::size_t jobs = threads_.working(lane); jobs > 0)
+      found.push_back(fmt::format("pool lane {}, jobs {}", name_of(lane), jobs));
+  }
+  return found;
+}
+
+// --- on shard 0
+
+void Process::deliver_signals() {
+  // Before they are taken: one that comes now sends the mail again.
+  signal_mail_.posted.exchange(false, std::memory_order_acq_rel);
+  const unsigned reloads = signal_mail_.reloads.exchange(0, std::memory_order_relaxed);
+  const unsigned terminates = signal_mail_.terminates.exchange(0, std::memory_order_acquire);
+  const Instant came{signal_mail_.came_ns.load(std::memory_order_relaxed)};
+  if (!on_signal_) return;
+  if (reloads > 0) on_signal_(Signal::reload, came);
+  for (unsigned i = 0; i < terminates; ++i) on_signal_(Signal::terminate, came);
 }
 
 }  // namespace cairn::io

@@ -1,10 +1,14 @@
 // Process: the real world of one program: a loop and a thread for each shard, the pool, signals.
 //
 // Built and torn down by one thread; between, each shard belongs to its own thread and is reached by post().
+//   [P-1] After finish() no job runs and no mail waits: what they use may go.
+//   [P-2] stop() needs nothing of a shard, neither a turn nor room in its mailbox.
 #pragma once
 
 #include <functional>
 #include <memory>
+#include <optional>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -14,10 +18,17 @@
 #include "io/machine.h"
 #include "io/small_file.h"
 #include "io/tcp.h"
+#include "io/watchdog.h"
 
 namespace cairn::io {
 
-enum class Signal : std::uint8_t { terminate, reload };
+// What becomes of a process that was told to end and does not. Called on the watchdog's thread.
+struct LastResort {
+  std::function<Duration()> patience;                         // after the first signal to terminate
+  std::function<void(const std::vector<std::string>&)> tell;  // what hangs
+  std::function<bool()> told;                                 // that has been written out
+  int code = 10;
+};
 
 class Process {
  public:
@@ -36,10 +47,18 @@ class Process {
     return loop(shard).mailbox().try_post_call(std::move(call));
   }
 
-  // Runs every shard until stop(): shard 0 on this thread. `on_signal` is called on shard 0.
-  void run(std::function<void(Signal)> on_signal);
+  // Runs every shard until stop(): shard 0 on this thread. `on_signal` is called on shard 0, with the time
+  // the signal came. The last resort holds from here until the process is destroyed; none: it may take for
+  // ever.
+  using OnSignal = std::function<void(Signal signal, Instant came)>;
+  void run(OnSignal on_signal, LastResort last_resort = {});
   // From any thread: every shard leaves run() after its current turn.
-  void stop();
+  void stop() noexcept;
+  // After run(), before anything goes that a job of the pool or a piece of mail may use: waits for what the
+  // pool runs, and delivers all mail. The destructor does it too.
+  void finish();
+  // From any thread, during run(): as if a signal had come.
+  void end_within(Duration patience) noexcept;
 
   // Pool operations whose waiter has left, over all shards. Each shard writes its own part now and then.
   std::uint64_t orphaned() const noexcept;
@@ -48,6 +67,18 @@ class Process {
   static std::uint64_t descriptor_limit() noexcept;
 
  private:
+  // Signals on their way from the watchdog to shard 0.
+  struct SignalMail : MailItem {
+    Process* process = nullptr;
+    std::atomic<bool> posted{false};
+    std::atomic<unsigned> terminates{0}, reloads{0};
+    std::atomic<std::int64_t> came_ns{0};  // the first to terminate
+  };
+  void hear(Signal signal, Instant came) noexcept;
+  void deliver_signals();
+  void look() noexcept;
+  std::vector<std::string> hanging() const;
+
   struct Node {
     Node(unsigned index, ThreadPool& threads);
     Loop loop;
@@ -60,11 +91,14 @@ class Process {
   };
   ThreadPool threads_;
   std::vector<std::unique_ptr<Node>> nodes_;
+  OnSignal on_signal_;  // of shard 0
+  SignalMail signal_mail_;
+  std::vector<std::uint64_t> turns_seen_;  // of the watchdog: by shard, when it looked
+  std::optional<Watchdog> watchdog_;
+  bool finished_ = false;
 };
 
 // Facts and acts of the process that start-up code needs; never used by services.
 unsigned core_count() noexcept;
 WallTime wall_clock() noexcept;
-[[noreturn]] void leave_now(int code) noexcept;  // without taking anything down
-
 }  // namespace cairn::io

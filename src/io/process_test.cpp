@@ -6,7 +6,9 @@
 #include <sys/resource.h>
 
 #include <atomic>
+#include <chrono>
 #include <fstream>
+#include <iostream>
 #include <set>
 #include <thread>
 
@@ -37,7 +39,7 @@ TEST_F(ProcessTest, a_call_runs_on_its_shards_own_thread) {
       if (current_shard() == &process.machine(i).shard && current_shard()->index() == i) ++right;
       if (++done == 3) process.stop();
     }));
-  process.run([](Signal) {});
+  process.run([](Signal, Instant) {});
   EXPECT_EQ(right, 3u);
   EXPECT_EQ(threads[0], std::this_thread::get_id());
   EXPECT_EQ(std::set<std::thread::id>(threads.begin(), threads.end()).size(), 3u);
@@ -51,7 +53,7 @@ TEST_F(ProcessTest, calls_between_shards_arrive) {
     ASSERT_TRUE(process.post(1 - at, [&hop, at] { hop(1 - at); }));
   };
   ASSERT_TRUE(process.post(0, [&] { hop(0); }));
-  process.run([](Signal) {});
+  process.run([](Signal, Instant) {});
   EXPECT_EQ(hops, 100);
 }
 
@@ -59,10 +61,10 @@ TEST_F(ProcessTest, signals_are_delivered_on_the_first_shard) {
   Process process(2);
   std::vector<Signal> seen;
   ASSERT_TRUE(process.post(0, [] { ASSERT_EQ(::kill(::getpid(), SIGHUP), 0); }));
-  process.run([&](Signal signal) {
+  process.run([&](Signal signal, Instant) {
     EXPECT_EQ(current_shard() == nullptr || current_shard() == &process.machine(0).shard, true);
     seen.push_back(signal);
-    if (seen.size() == 1) ASSERT_EQ(::raise(SIGTERM), 0);
+    if (seen.size() == 1) ASSERT_EQ(::kill(::getpid(), SIGTERM), 0);
     if (seen.size() == 2) ASSERT_EQ(::kill(::getpid(), SIGINT), 0);
     if (seen.size() == 3) process.stop();
   });
@@ -73,7 +75,7 @@ TEST_F(ProcessTest, a_signal_that_came_before_the_run_is_not_lost) {
   Process process(1);
   ASSERT_EQ(::kill(::getpid(), SIGHUP), 0);
   int reloads = 0;
-  process.run([&](Signal signal) {
+  process.run([&](Signal signal, Instant) {
     reloads += signal == Signal::reload;
     process.stop();
   });
@@ -100,11 +102,155 @@ TEST_F(ProcessTest, a_machine_reaches_disk_and_pool) {
       scope.spawn("use",
                   use_everything(scope.call(), process.machine(0), directory.at("f"), &process, &text));
     }));
-    process.run([](Signal) {});
+    process.run([](Signal, Instant) {});
     EXPECT_TRUE(scope.empty());
     EXPECT_EQ(process.orphaned(), 0u);
   }
   EXPECT_EQ(text, "from the disk");
+}
+
+// --- the end
+
+// A job that works until it is let go.
+struct Gate {
+  std::atomic<bool> entered{false}, open{false};
+  void pass() {
+    entered = true;
+    while (!open) std::this_thread::yield();
+  }
+};
+
+Task<> leave_a_job_behind(Call call, Machine& machine, std::shared_ptr<Gate> gate, Process* process) {
+  Scope own(machine.shard, call);
+  const auto work = [](Call under, Pool& pool, std::shared_ptr<Gate> held) -> Task<> {
+    (void)co_await run(pool, under, Lane::read, [held] { held->pass(); });
+  };
+  own.spawn("work", work(own.call(), machine.pool, gate));
+  while (!gate->entered) (void)co_await sleep_for(call, Duration::millis(1));
+  own.cancel(StopReason::draining);
+  co_await own.join_all(call);
+  process->stop();
+}
+
+TEST_F(ProcessTest, a_job_that_runs_has_ended_before_what_it_uses_goes) {
+  auto gate = std::make_shared<Gate>();
+  Process process(2);
+  {
+    Scope scope(process.machine(1).shard);
+    ASSERT_TRUE(process.post(1, [&] {
+      scope.spawn("leave", leave_a_job_behind(scope.call(), process.machine(1), gate, &process));
+    }));
+    process.run([](Signal, Instant) {});
+    EXPECT_TRUE(scope.empty());
+  }
+  EXPECT_EQ(process.orphaned(), 1u);
+  gate->open = true;
+  process.finish();
+  EXPECT_EQ(process.orphaned(), 0u);
+  EXPECT_EQ(gate.use_count(), 1);
+}
+
+TEST_F(ProcessTest, mail_that_a_shard_left_behind_is_delivered_before_the_end) {
+  Process process(2);
+  int delivered = 0;
+  ASSERT_TRUE(process.post(0, [&] { process.stop(); }));
+  process.run([](Signal, Instant) {});
+  // Mail may send mail.
+  ASSERT_TRUE(process.post(1, [&] {
+    EXPECT_EQ(current_shard(), &process.machine(1).shard);
+    ++delivered;
+    ASSERT_TRUE(process.post(0, [&] { ++delivered; }));
+  }));
+  process.finish();
+  EXPECT_EQ(delivered, 2);
+}
+
+TEST_F(ProcessTest, stop_needs_no_room_in_a_mailbox) {
+  Process process(2);
+  Gate gate;
+  ASSERT_TRUE(process.post(1, [&] { gate.pass(); }));
+  ASSERT_TRUE(process.post(0, [&] {
+    while (!gate.entered) std::this_thread::yield();
+    while (process.post(1, [] {})) {
+    }
+    process.stop();
+    gate.open = true;
+  }));
+  process.run([](Signal, Instant) {});
+}
+
+// The watchdog's words, where a death test looks for them.
+LastResort last_resort(Duration patience) {
+  return {.patience = [patience] { return patience; },
+          .tell =
+              [](const std::vector<std::string>& hanging) {
+                for (const std::string& each : hanging) std::cerr << "hangs: " << each << "\n";
+              },
+          .told = [] { return true; },
+          .code = 10};
+}
+
+Task<> hang_for_ever() {
+  for (;;) std::this_thread::sleep_for(std::chrono::hours(1));
+  co_return;
+}
+
+void hang_a_shard(unsigned shard) {
+  Process process(2);
+  Scope scope(process.machine(shard).shard);
+  scope.spawn("dreamer", hang_for_ever());
+  std::thread([] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    ::kill(::getpid(), SIGTERM);
+  }).detach();
+  process.run([&](Signal, Instant) { process.stop(); }, last_resort(Duration::millis(100)));
+  process.finish();
+}
+
+TEST_F(ProcessTest, a_shard_that_hangs_does_not_keep_the_process) {
+  EXPECT_EXIT(hang_a_shard(0), testing::ExitedWithCode(10), "hangs: shard 0, task dreamer");
+  EXPECT_EXIT(hang_a_shard(1), testing::ExitedWithCode(10), "hangs: shard 1, task dreamer");
+}
+
+void hang_a_job() {
+  auto gate = std::make_shared<Gate>();
+  Process process(1);
+  Scope scope(process.machine(0).shard);
+  scope.spawn("leave", leave_a_job_behind(scope.call(), process.machine(0), gate, &process));
+  process.run([](Signal, Instant) {}, last_resort({}));
+  process.end_within(Duration::millis(100));
+  process.finish();
+}
+
+TEST_F(ProcessTest, a_job_that_hangs_does_not_keep_the_process) {
+  EXPECT_EXIT(hang_a_job(), testing::ExitedWithCode(10), "hangs: pool lane read, jobs 1");
+}
+
+void hang_the_last_words() {
+  Process process(1);
+  LastResort resort = last_resort({});
+  resort.told = [] { return false; };
+  ::kill(::getpid(), SIGINT);
+  process.run([&](Signal, Instant) {}, std::move(resort));
+}
+
+TEST_F(ProcessTest, a_log_that_is_never_written_does_not_keep_the_process) {
+  EXPECT_EXIT(hang_the_last_words(), testing::ExitedWithCode(10), "");
+}
+
+TEST_F(ProcessTest, a_process_that_ends_in_time_is_not_left) {
+  Process process(1);
+  ASSERT_EQ(::kill(::getpid(), SIGTERM), 0);
+  int heard = 0;
+  process.run(
+      [&](Signal, Instant came) {
+        EXPECT_GT(came, Instant{});
+        ++heard;
+        process.stop();
+      },
+      last_resort(Duration::seconds(60)));
+  process.finish();
+  EXPECT_EQ(heard, 1);
 }
 
 TEST_F(ProcessTest, entropy_does_not_repeat) {

@@ -54,7 +54,14 @@ Log::Log(Settings settings, Now now)
     rings_.push_back(std::make_unique<LogRing>(settings.records_per_slot));
 }
 
+bool Log::quiet() const noexcept {
+  for (const auto& ring : rings_)
+    if (!ring->empty()) return false;
+  return !draining_.load(std::memory_order_acquire);
+}
+
 bool Log::drain(const LogSink& sink) {
+  draining_.store(true, std::memory_order_relaxed);  // before the release of a record, which publishes it
   bool any = false;
   bool writable = true;  // a sink that failed is not tried again in this drain: it may wait each time
   std::uint64_t lines_held = 0;
@@ -76,6 +83,7 @@ bool Log::drain(const LogSink& sink) {
   }
   flush();
   if (writable) report_drops(sink);
+  draining_.store(false, std::memory_order_release);
   return any;
 }
 

@@ -127,6 +127,8 @@ class Log {
   // Renders what is recorded, slot by slot, and hands it to the sink. One caller at a time.
   // True if there was anything.
   bool drain(const LogSink& sink);
+  // True when everything recorded before has been handed to the sink. From any thread.
+  bool quiet() const noexcept;
   // Blocks until something was recorded since the last return, or wake() was called. Only LogWriter waits.
   void wait() noexcept;
   void wake() noexcept;
@@ -144,6 +146,9 @@ class Log {
   Now now_;
   std::vector<std::unique_ptr<LogRing>> rings_;
   std::atomic<std::uint64_t> lost_in_sink_{0};
+  // Set while a drain is under way. A ring that looks empty was emptied by a drain that is seen here, or
+  // ended.
+  std::atomic<bool> draining_{false};
   std::uint64_t reported_drops_ = 0;
   std::string lines_;  // reused by drain
   // 1: something may be waiting. Recorders set it after publishing, the consumer clears it before draining;

@@ -41,6 +41,10 @@ class LogRing {
   const LogRecord* front() const noexcept;
   void release() noexcept;
 
+  // From any thread: everything published before has been released.
+  bool empty() const noexcept {
+    return read_.load(std::memory_order_acquire) == written_.load(std::memory_order_acquire);
+  }
   std::uint64_t dropped() const noexcept { return dropped_.load(std::memory_order_relaxed); }
 
  private:

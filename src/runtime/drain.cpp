@@ -106,7 +106,7 @@ Task<DrainResult> Drain::finish(Call call, Scope& scope) {
   shutdown_.set(DrainState::aborting);
   scope.abort();
   // The caller's own stop has done its work by bringing us here; the grace is short and bounded.
-  if (!co_await scope.join(call.shield().by(shard_.now() + abort_grace)))
+  if (!co_await scope.join(call.shield().by(abandoned_at())))
     scope.for_each_task([&](const TaskInfo& task) { result.still_alive.emplace_back(task.name); });
   co_return result;
 }

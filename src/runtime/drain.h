@@ -3,10 +3,14 @@
 //   [D-1] The state only moves forward.
 //   [D-2] Once draining, nobody new enters; who is inside may enter again for parts of the same work.
 //   [D-3] finish() reports `drained` only if everyone left and every task ended by itself in time;
-//         otherwise it reports how many were aborted, and by name what still lived a second later.
+//         otherwise it reports how many were aborted, and by name what still lived when the grace was over.
+//   [D-4] One grace, counted from the deadline, is all the time there is for what comes after it: the abort,
+//   the
+//         end of background tasks, a service's stop. The process's watchdog leaves a moment later.
 // The second stop signal is abort_now().
 #pragma once
 
+#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
@@ -41,13 +45,15 @@ class DrainGuard {
 
 struct DrainResult {
   std::size_t aborted = 0;               // pieces of work and tasks that did not end in time
-  std::vector<std::string> still_alive;  // tasks that lived a second after the abort
+  std::vector<std::string> still_alive;  // tasks that lived when the grace was over
   bool drained() const noexcept { return aborted == 0; }
 };
 
 class Drain {
  public:
-  static constexpr Duration abort_grace = Duration::seconds(1);
+  static constexpr Duration grace = Duration::millis(700);
+  // What was told to end gets this much, however late it is.
+  static constexpr Duration least = Duration::millis(50);
 
   explicit Drain(Shard& shard)
       : shard_(shard), identity_(shard.new_identity()), shutdown_(shard, DrainState::running) {}
@@ -67,6 +73,9 @@ class Drain {
   DrainState state() const noexcept { return shutdown_.value(); }
   std::size_t inflight() const noexcept { return inflight_; }
   Instant deadline() const noexcept { return deadline_; }
+  // Until when something may end in its own way; and when it is left, although it was aborted.
+  Instant orderly_until() const noexcept { return at_least(deadline_ + grace / 2); }
+  Instant abandoned_at() const noexcept { return at_least(std::min(deadline_, shard_.now()) + grace); }
 
   // The service's `shutdown` watch. A receiver made after begin() has seen it: loops use stopping().
   Watch<DrainState>& shutdown() noexcept { return shutdown_; }
@@ -94,6 +103,7 @@ class Drain {
    private:
     Drain& drain_;
   };
+  Instant at_least(Instant instant) const noexcept { return std::max(instant, shard_.now() + least); }
   void touch() const noexcept { shard_.trace(identity_, Access::write); }
   void wake_all() noexcept;
   Task<Result<>> join_in_time(Call call, Scope& scope);

@@ -86,12 +86,12 @@ TEST(Drain, work_past_the_deadline_is_aborted_and_counted) {
   EXPECT_EQ(f.shard.now(), Instant{} + Duration::seconds(3));
 }
 
-TEST(Drain, what_lives_a_second_after_the_abort_is_named) {
+TEST(Drain, what_lives_when_the_grace_is_over_is_named) {
   Fixture f;
   f.tasks.spawn("deaf", deaf(f.tasks.call(), Instant{} + Duration::seconds(9)));
   f.settle();
   f.begin(Duration::seconds(3));
-  f.run_until(Instant{} + Duration::millis(4'001));
+  f.run_until(Instant{} + Duration::seconds(3) + Drain::grace + Duration::millis(1));
   ASSERT_TRUE(f.result.has_value());
   EXPECT_EQ(f.result->aborted, 1u);
   EXPECT_EQ(f.result->still_alive, std::vector<std::string>{"deaf"});

@@ -56,6 +56,10 @@ std::size_t ThreadPool::queued(Lane lane) const noexcept {
   return lanes_[static_cast<std::size_t>(lane)].state.with([](const State& state) { return state.depth; });
 }
 
+std::size_t ThreadPool::working(Lane lane) const noexcept {
+  return lanes_[static_cast<std::size_t>(lane)].working.load(std::memory_order_relaxed);
+}
+
 Result<> ThreadPool::try_submit(Lane lane, PoolJob& job) {
   LaneState& to = at(lane);
   const ErrorCode outcome = to.state.with([&](State& state) {
@@ -93,7 +97,9 @@ void ThreadPool::serve(LaneState& lane, bool leave_cores_to_others) {
   };
   while (PoolJob* job = next()) {
     Mailbox* home = job->home_;
+    lane.working.fetch_add(1, std::memory_order_relaxed);
     job->work();
+    lane.working.fetch_sub(1, std::memory_order_relaxed);
     home->post(*job);  // the job belongs to its shard again
   }
 }

@@ -106,6 +106,8 @@ class ThreadPool {
   // drain those before the ports go. Blocks.
   void stop();
   std::size_t queued(Lane lane) const noexcept;
+  // Jobs whose work() runs now. From any thread.
+  std::size_t working(Lane lane) const noexcept;
 
  private:
   friend class PoolPort;
@@ -119,6 +121,7 @@ class ThreadPool {
     LaneSize size;
     Guarded<State, lock_rank::pool_lane> state;
     std::condition_variable changed;
+    std::atomic<std::size_t> working{0};  // publishes nothing else
     std::vector<std::thread> threads;
   };
   LaneState& at(Lane lane) noexcept { return lanes_[static_cast<std::size_t>(lane)]; }

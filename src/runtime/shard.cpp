@@ -16,9 +16,9 @@ void Shard::run(Waiter& waiter) {
   static_cast<ReadyNode&>(waiter).unlink();
   Shard* previous = shard_of_thread;
   shard_of_thread = this;
-  task_ = waiter.task_;
+  set_current_task(waiter.task_);
   waiter.handle_.resume();
-  task_ = nullptr;
+  set_current_task(nullptr);
   shard_of_thread = previous;
   CHECK(held_locks == 0);  // no lock across a suspension
 }

@@ -4,6 +4,7 @@
 // it is. Everything here belongs to one thread at a time; the only way in from another is the mailbox.
 #pragma once
 
+#include <atomic>
 #include <coroutine>
 #include <cstdint>
 
@@ -76,8 +77,10 @@ class Shard {
   // True once in 64 calls: the caller should requeue itself so that others get a turn.
   bool turn_used_up() noexcept { return ++inline_awaits_ % awaits_per_turn == 0; }
 
-  TaskInfo* current_task() const noexcept { return task_; }
-  void set_current_task(TaskInfo* task) noexcept { task_ = task; }
+  // Atomic for the watchdog alone, which asks in which task a shard hangs: whoever sees the task sees its
+  // name.
+  TaskInfo* current_task() const noexcept { return task_.load(std::memory_order_acquire); }
+  void set_current_task(TaskInfo* task) noexcept { task_.store(task, std::memory_order_release); }
 
   // Back to the beginning of time, for a driver that runs many worlds one after another: keeps only the
   // frame pool. Precondition: nothing is ready, armed or alive.
@@ -115,7 +118,7 @@ class Shard {
   List<Waiter, ReadyNode> ready_, next_turn_;
   bool has_turns_ = false;
   bool turn_was_quiet_ = true;
-  TaskInfo* task_ = nullptr;
+  std::atomic<TaskInfo*> task_{nullptr};
   Tracer* tracer_ = nullptr;
   std::uint32_t inline_awaits_ = 0;
   FramePool frames_;

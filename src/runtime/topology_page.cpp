@@ -96,8 +96,7 @@ std::string shutdown_sequence(const ServiceDeclaration& service) {
     out += fmt::format("  S->>T{}: cancel, reason draining\n", i);
   for (std::size_t i = 0; i < service.tasks.size(); ++i) out += fmt::format("  T{}-->>S: ended\n", i);
   out += "  alt everything ended in time\n    S-->>O: exit 0\n";
-  out +=
-      "  else time is up or second signal\n    S->>S: abort what is left, wait 1s, name what still lives\n";
+  out += "  else time is up or second signal\n    S->>S: abort what is left, name what still lives\n";
   out += "    S-->>O: exit 10\n  end\n```\n\n";
   out += fmt::format(
       "On the first signal the service stops admitting: readiness turns 503 and the watch `shutdown` becomes "
@@ -106,9 +105,8 @@ std::string shutdown_sequence(const ServiceDeclaration& service) {
       "the reason "
       "draining ({}) and joined by their owners. If all of it ends in time the process leaves with 0. When "
       "the time is "
-      "up, or on a second signal, what is left is aborted, shields included; what still lives a second later "
-      "is logged "
-      "by name and the process leaves with 10.\n\n",
+      "up, or on a second signal, what is left is aborted, shields included; what still lives is logged by "
+      "name, and within a second the process has left with 10, whatever hangs.\n\n",
       drain, service.tasks.empty() ? "there are none" : "in the order drawn");
   return out;
 }

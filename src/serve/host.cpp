@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <atomic>
+
 #include "config/problem.h"
 #include "config/reload.h"
 #include "io/process.h"
@@ -62,14 +65,16 @@ class Host {
         root_keys_(root_keys),
         keys_(keys),
         snapshot_(std::move(process)),
-        process_(shard_count()),
-        log_({.slots = process_.shards(), .level = log_level(), .format = log_format()},
+        log_({.slots = shard_count() + 1, .level = log_level(), .format = log_format()},
              [] { return io::wall_clock(); }),
+        process_(shard_count()),
         writer_(log_, observe::fd_sink(2)),
         hosted_(std::move(hosted)),
         logger_(log_, 0, hosted_.size() == 1 ? hosted_.front().service->declaration().name : "host"),
+        last_words_(log_, process_.shards(), "host"),
+        events_(*this),
         control_(process_.machine(0).shard),
-        watching_(process_.machine(0).shard) {
+        watching_(process_.machine(0).shard, &events_) {
     for (Hosted& each : hosted_)
       each.node = std::make_unique<Node>(*each.service, each.snapshot, each.spec.keys, log_, options_.build,
                                          process_.shards(), each.spec.workers, access_of(each.spec));
@@ -93,18 +98,27 @@ class Host {
       nodes.push_back(each.node.get());
     }
     lifecycle_ = std::make_unique<Lifecycle>(
-        std::move(nodes), LifecycleEvents{.serving = [this] { tell_ready(); }, .drained = {}});
-    control_.spawn("life", live(control_.call()));
-    if (root_keys_ != nullptr) watching_.spawn("watch-keys", watch_keys(watching_.call()));
-    process_.run([this](io::Signal signal) {
-      ShardScope here(process_.machine(0).shard);
-      signal == io::Signal::reload ? reload() : terminate();
-    });
-    writer_.stop();
+        std::move(nodes), LifecycleEvents{.serving = [this] { tell_ready(); },
+                                          .ending = [this](Duration within) { process_.end_within(within); },
+                                          .drained = {}});
+    note_patience();
+    control_.spawn("life", live_or_leave(control_.call()));
+    if (root_keys_ != nullptr)
+      CHECK(watching_.start({"watch-keys", "host"}, [this](Call call) { return watch_keys(call); })
+                .has_value());
+    process_.run(
+        [this](io::Signal signal, Instant came) { obey(signal, came); },
+        {.patience = [this] { return Duration::nanos(patience_ns_.load(std::memory_order_relaxed)); },
+         .tell = [this](const std::vector<std::string>& hanging) { tell_hanging(hanging); },
+         .told = [this] { return log_.quiet(); },
+         .code = exit_aborted});
+    if (stuck_) {
+      writer_.stop();
+      io::leave_now(exit_);
+    }
+    process_.finish();  // before the services go, which jobs and mail may still use
     return exit_;
   }
-  // Tasks that did not even answer to abort: their frames cannot be taken down.
-  bool must_leave_at_once() const noexcept { return stuck_; }
 
  private:
   unsigned shard_count() const {
@@ -182,31 +196,86 @@ class Host {
     for (const Hosted& each : hosted_) served.push_back({each.node->name(), each.address});
     options_.ready(served);
     if (options_.afterwards && !lifecycle_->ending())
-      watching_.spawn("afterwards",
-                      options_.afterwards(watching_.call(), &process_.machine(0), std::move(served)));
+      (void)watching_.start({"afterwards", "host"}, [this, served](Call call) {
+        return options_.afterwards(call, &process_.machine(0), served);
+      });
   }
+
+  // What runs beside the services is restarted as their own tasks are; what stays down makes them not ready.
+  class Events : public TaskEvents {
+   public:
+    explicit Events(Host& host) noexcept : host_(host) {}
+    void panicked(const char*, const char* name, const char* what) noexcept override {
+      host_.logger_.error("a task ended with an exception", {{"task", name}, {"what", what}});
+    }
+    void unhealthy(const char*, const char*) noexcept override {
+      for (Hosted& each : host_.hosted_) each.node->health().set("tasks", false);
+    }
+
+   private:
+    Host& host_;
+  };
 
   // --- the end
 
-  void terminate() {
+  void obey(io::Signal signal, Instant came) {
+    try {
+      signal == io::Signal::reload ? reload() : terminate(came);
+    } catch (const std::exception& problem) {
+      lose("a signal", problem.what());
+    }
+  }
+
+  void terminate(Instant came) {
     if (lifecycle_->ending()) {
       logger_.warn("second signal: aborting");
       return lifecycle_->abort();
     }
     const Duration span = lifecycle_->drain_timeout();
     logger_.info("draining", {{"deadline_ms", span.to_millis()}});
-    lifecycle_->end(span);
+    // Counted from when the signal came, as the watchdog counts it.
+    lifecycle_->end(std::max(Duration{}, came + span - current_shard()->now()));
+  }
+
+  // From now on the watchdog gives this much after a signal. Again after each reload.
+  void note_patience() noexcept {
+    patience_ns_.store(lifecycle_->drain_timeout().ns, std::memory_order_relaxed);
+  }
+
+  // On the watchdog's thread.
+  void tell_hanging(const std::vector<std::string>& hanging) const noexcept {
+    for (const std::string& each : hanging) last_words_.error("hangs", {{"what", each}});
+    last_words_.error("did not end in time and is left", {{"code", int{exit_aborted}}});
+  }
+
+  // Without its host's task the process would serve on and never end.
+  void lose(const char* task, const char* what) noexcept {
+    logger_.error("the host is lost, the process leaves", {{"task", task}, {"what", what}});
+    exit_ = exit_failed;
+    stuck_ = true;
+    process_.end_within({});
+    process_.stop();
+  }
+
+  Task<> live_or_leave(Call call) {
+    try {
+      co_await live(call);
+    } catch (const std::exception& problem) {
+      lose("life", problem.what());
+    } catch (...) {
+      lose("life", "not a std::exception");
+    }
   }
 
   // Everything between the first turn of shard 0 and the last.
   Task<> live(Call call) {
     auto outcome = co_await lifecycle_->run(call);
-    watching_.cancel(StopReason::draining);  // they talk to the services, or wait
-    co_await watching_.join_all(call);
+    watching_.drain(StopReason::draining);  // they talk to the services, or wait
+    (void)co_await watching_.join(call);
     CHECK(outcome.has_value());  // nobody stops this task
     for (const std::string& name : outcome->still_alive)
       logger_.error("a task outlived the abort", {{"task", name}});
-    stuck_ = !outcome->still_alive.empty();
+    stuck_ = !outcome->still_alive.empty();  // their frames cannot be taken down
     if (outcome->failed != nullptr) {
       exit_ = exit_failed;
       options_.complain(fmt::format("{} cannot start: {} ({})", outcome->failed->name(),
@@ -276,6 +345,7 @@ class Host {
     snapshot_ = process->snapshot;
     log_.set_level(log_level());
     for (std::size_t i = 0; i < hosted_.size(); ++i) apply(hosted_[i], merged[i]);
+    note_patience();
   }
 
   void apply(Hosted& hosted, const config::Reloaded& merged) {
@@ -328,14 +398,19 @@ class Host {
   RootKeys* root_keys_;
   config::ProcessKeys keys_;
   config::SnapshotPtr snapshot_;  // that the process's own keys are in
-  io::Process process_;
+  // Members die in reverse: the services, then the log's writer, then the process with the watchdog that sees
+  // to it that all of this ends, and the log last, because the watchdog speaks through it.
   observe::Log log_;
+  io::Process process_;
   observe::LogWriter writer_;
   std::vector<Hosted> hosted_;
   observe::Logger logger_;
+  observe::Logger last_words_;  // the watchdog's, with a slot of its own
   std::unique_ptr<Lifecycle> lifecycle_;
+  Events events_;
   Scope control_;
-  Scope watching_;  // what runs beside the services
+  Supervisor watching_;                       // what runs beside the services
+  std::atomic<std::int64_t> patience_ns_{0};  // publishes nothing else
   int exit_ = exit_ok;
   bool stuck_ = false;
 };
@@ -374,9 +449,7 @@ int run_host(std::vector<HostedService> services, const HostOptions& options) {
   }
   auto host = std::make_unique<Host>(std::move(sections), std::move(hosted), loaded->process, keys, options,
                                      root_keys);
-  const int code = host->run();
-  if (host->must_leave_at_once()) io::leave_now(code);
-  return code;
+  return host->run();
 }
 
 }  // namespace cairn::serve

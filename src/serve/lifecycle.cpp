@@ -162,6 +162,7 @@ void Lifecycle::end(Duration within) {
   if (ending_) return;
   ending_ = true;
   deadline_ = current_shard()->now() + within;
+  if (events_.ending) events_.ending(within);
   for (Node* node : nodes_) node->health().set_draining();
   for (auto& leg : legs_) leg->there().post(leg->the_cancel);
   while (!waiters_.empty()) wake(waiters_.front());

@@ -2,8 +2,7 @@
 //   [L-1] A service starts after those before it in the list, on shard 0 before the other shards; it lets
 //         requests in when it has started on all of them.
 //   [L-2] The end goes through the list backwards under one deadline: a service drains on every shard, then
-//   it
-//         stops, on shard 0 last.
+//         it stops, on shard 0 last.
 //   [L-3] A service stops exactly where it had started, once, and not while something of it still lives.
 // It lives on shard 0 and reaches the others by mail that is part of it, which no full mailbox refuses.
 #pragma once
@@ -25,14 +24,16 @@ struct LifecycleOutcome {
 };
 
 struct LifecycleEvents {
-  std::function<void()> serving = {};  // every service has started
+  std::function<void()> serving = {};                // every service has started
+  std::function<void(Duration within)> ending = {};  // by a signal, or because a service could not start
   std::function<void(const Node& node, unsigned shard, const DrainResult& result)> drained = {};
 };
 
 class Lifecycle {
  public:
-  // Beyond the deadline of the drain.
-  static constexpr Duration stop_grace = Duration::seconds(2);
+  // Of a service's stop, beyond the deadline of the drain; what is left of the drain's grace is for its
+  // abort.
+  static constexpr Duration stop_grace = Drain::grace / 2;
 
   // Each node after those it depends on. They are attached and started, on the same shards, and outlive this.
   explicit Lifecycle(std::vector<Node*> nodes, LifecycleEvents events = {});

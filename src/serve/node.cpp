@@ -55,7 +55,7 @@ std::vector<GateDeclaration> all_gates(const Service& service) {
 }
 
 constexpr Duration lag_warning_period = Duration::seconds(5);
-constexpr Duration task_grace = Duration::seconds(1);
+constexpr Duration task_patience = Duration::seconds(1);
 
 void log_event(const observe::Logger& log, const Event& event) {
   switch (event.kind) {
@@ -73,10 +73,10 @@ void log_event(const observe::Logger& log, const Event& event) {
 
 // Waits for tasks that have been told to end.
 // NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the caller waits
-Task<> end_tasks(Call call, Supervisor& tasks, DrainResult& result) {
-  if (co_await tasks.join(call.within(task_grace))) co_return;
+Task<> end_tasks(Call call, const Drain& drain, Supervisor& tasks, DrainResult& result) {
+  if (co_await tasks.join(call.within(task_patience).by(drain.orderly_until()))) co_return;
   tasks.abort();
-  (void)co_await tasks.join(call.within(task_grace));
+  if (co_await tasks.join(call.by(drain.abandoned_at()))) co_return;
   result.aborted += tasks.size();
   tasks.scope().for_each_task([&](const TaskInfo& task) { result.still_alive.emplace_back(task.name); });
 }
@@ -323,7 +323,7 @@ Task<> Node::drain_shard(Call call, ShardPart& part, std::function<void(DrainRes
   // Nobody can send any more: workers end when they have emptied the queue.
   part.pipeline.close();
   part.bus.events.close();
-  co_await end_tasks(call, part.background, result);
+  co_await end_tasks(call, part.bus.drain, part.background, result);
   done(std::move(result));
 }
 
@@ -343,13 +343,13 @@ Task<> Node::stop_shard(Call call, ShardPart& part, std::function<void(DrainResu
   DrainResult result;
   // Only now: requests of other shards may have needed them to the last.
   part.tasks.drain(StopReason::draining);
-  co_await end_tasks(call, part.tasks, result);
+  co_await end_tasks(part.control.call(), part.bus.drain, part.tasks, result);
   if (std::exchange(part.started, false) && result.still_alive.empty()) {
     part.stopping.spawn("stop", run_stop(part.stopping.call().by(call.deadline()), part));
     if (!co_await part.stopping.join(call)) {
       result.aborted = 1;
       part.stopping.abort();
-      if (!co_await part.stopping.join(part.control.call().within(Drain::abort_grace)))
+      if (!co_await part.stopping.join(part.control.call().by(part.bus.drain.abandoned_at())))
         result.still_alive.emplace_back("stop");
     }
   }

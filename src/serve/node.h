@@ -41,8 +41,7 @@ class Node {
   void start_service(unsigned shard, std::function<void(Result<>)> done);
   void cancel_start(unsigned shard) noexcept;
   // Stops admission and lets work end until `deadline`; `done` is called on the shard when all has ended, or
-  // a second after the rest was aborted. A second call only brings the deadline nearer; its `done` is
-  // dropped.
+  // when the drain's grace is over. A second call only brings the deadline nearer; its `done` is dropped.
   void drain(unsigned shard, Instant deadline, std::function<void(DrainResult)> done);
   // After drain, where start_service succeeded: runs the service's own stop(), until `deadline`; then as
   // above.

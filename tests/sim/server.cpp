@@ -163,7 +163,7 @@ struct Server::Life {
     }
     for (const std::string& task : result.still_alive)
       scenario.violate(fmt::format("{}: task {} outlived the abort", server.name_, task));
-    const Instant latest = deadline + Drain::abort_grace + drain_slack;
+    const Instant latest = deadline + Drain::grace + drain_slack;
     if (!disturbed && scenario.world().now() > latest)
       scenario.violate(fmt::format("{}: drain ended {} ms after its deadline", server.name_,
                                    (scenario.world().now() - deadline).to_millis()));

@@ -2,13 +2,9 @@
 
 import base64
 import json
-import mmap
 import os
 import re
-import shutil
-import struct
 import subprocess
-import tempfile
 import time
 import unittest
 
@@ -18,8 +14,8 @@ import demo
 import registry_verifier as verifier
 import wire
 from storage_server import Storage, binary, cairn
+from weather import Weather  # noqa: F401: tests of the registry have it from here
 
-HERE = os.path.dirname(os.path.abspath(__file__))
 JSON, CBOR = "application/json", "application/cbor"
 
 
@@ -61,8 +57,8 @@ class Registry(Storage):
     """A server over a registry that `cairn registry init` made; `start` and `stop` as often as wanted."""
 
     def __init__(self, settings=None, m=1, signers=("a",), roomy=True, started=True, environment=None, directory=None, arguments=()):
-        self.m, self.signers, self.environment = m, signers, environment or {}
-        super().__init__(settings, directory, roomy=roomy, started=False, arguments=arguments)
+        self.m, self.signers = m, signers
+        super().__init__(settings, directory, roomy=roomy, started=False, arguments=arguments, environment=environment)
         try:
             amnesia = self.settings.get("amnesia.enabled") == "true"
             if signers and not amnesia:
@@ -245,37 +241,3 @@ class RegistryTest(unittest.TestCase):
     def assert_error(self, answer, status, code):
         self.assertEqual((answer.status, answer.error()["code"]), (status, code), answer)
         return answer.error()
-
-
-class Weather:
-    """Bad days for a server: slow or deadly syncs, torn writes, a clock that jumps, small buffers (see interpose.c)."""
-
-    FIELDS = ("sync_delay_ms", "clock_ms", "death", "send_buffer", "syncing")
-    BEFORE_SYNC, AFTER_SYNC, BEFORE_WRITE, HALF_A_WRITE = 1, 2, 3, 4
-
-    def __init__(self):
-        compiler = shutil.which("clang-19") or shutil.which("cc")
-        if compiler is None:
-            raise AssertionError("no C compiler is installed")
-        self.home = tempfile.mkdtemp(prefix="cairn-weather-")
-        library, path = os.path.join(self.home, "interpose.so"), os.path.join(self.home, "weather")
-        subprocess.run([compiler, "-shared", "-fPIC", "-O1", "-Wall", "-Werror", "-o", library, os.path.join(HERE, "interpose.c"), "-ldl"], check=True)
-        with open(path, "w+b") as file:
-            file.write(bytes(8 * len(self.FIELDS)))
-            file.flush()
-            self.memory = mmap.mmap(file.fileno(), 8 * len(self.FIELDS))
-        self.environment = {"LD_PRELOAD": library, "WEATHER_FILE": path}
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.memory.close()
-        shutil.rmtree(self.home, ignore_errors=True)
-
-    def set(self, **fields):
-        for name, value in fields.items():
-            struct.pack_into("=q", self.memory, 8 * self.FIELDS.index(name), value)
-
-    def get(self, name):
-        return struct.unpack_from("=q", self.memory, 8 * self.FIELDS.index(name))[0]

@@ -77,11 +77,12 @@ class Connection(wire.Connection):
 class Storage:
     """A server over a data directory. `start` and `stop` as often as wanted; the directory goes at the end."""
 
-    def __init__(self, settings=None, directory=None, roomy=True, started=True, arguments=()):
+    def __init__(self, settings=None, directory=None, roomy=True, started=True, arguments=(), environment=None):
         self.home = tempfile.mkdtemp(prefix="cairn-storage-")
         self.data = directory or os.path.join(self.home, "data")
         self.settings = {**(ROOMY if roomy else {"server.shards": 2}), **(settings or {})}
         self.arguments = arguments
+        self.environment = environment
         self.bind = "127.0.0.1:0"
         self.process, self.code, self.address, self.token = None, None, None, None
         if started:
@@ -104,7 +105,7 @@ class Storage:
         self.code = None
         with open(self.log_path, "ab") as log:
             self.process = subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=log, bufsize=0,
-                                            env=demo.clean_environment())
+                                            env=demo.clean_environment(self.environment))
         return self
 
     def line(self):
