@@ -1,5 +1,9 @@
 #include "base/check.h"
 
+#include <poll.h>
+#include <unistd.h>
+
+#include <algorithm>
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
@@ -13,7 +17,12 @@ void set_check_handler(CheckHandler handler) noexcept { handler_of_tests.store(h
 
 void check_failed(const char* expression, const char* file, int line) noexcept {
   if (CheckHandler handler = handler_of_tests.load()) handler(expression, file, line);
-  std::fprintf(stderr, "CHECK failed: %s at %s:%d\n", expression, file, line);
+  char text[512];
+  const int size = std::snprintf(text, sizeof text, "CHECK failed: %s at %s:%d\n", expression, file, line);
+  // A reader that stands still must not keep a broken process from ending.
+  pollfd waited{.fd = 2, .events = POLLOUT, .revents = 0};
+  if (size > 0 && poll(&waited, 1, 1000) > 0)
+    (void)!write(2, text, std::min<std::size_t>(static_cast<std::size_t>(size), sizeof text - 1));
   std::abort();
 }
 

@@ -29,7 +29,7 @@ int no_service(const Invocation& invocation, std::string_view name) {
 int refuse_configuration(const Terminal& terminal, std::span<const config::Problem> problems) {
   for (const config::Problem& problem : problems) {
     if (!terminal.json()) {
-      fmt::print(stderr, "{}\n", config::format_problem(problem));
+      terminal.message(config::format_problem(problem) + "\n");
       continue;
     }
     std::string text;
@@ -83,7 +83,7 @@ int config_show_verb(const Invocation& invocation) {
   return with_configuration(
       invocation, invocation.arguments[0], file,
       [](const Terminal& terminal, const config::Snapshot& snapshot) {
-        fmt::print("{}", terminal.json() ? config::show_json(snapshot) : config::show_text(snapshot));
+        (void)write_result(terminal.json() ? config::show_json(snapshot) : config::show_text(snapshot));
         return code_of(Exit::ok);
       });
 }
@@ -105,10 +105,9 @@ int config_docs_verb(const Invocation& invocation) {
   config::Schema schema;
   entry->declare_keys(schema);
   const std::string page = config::docs_markdown(schema, entry->name);
-  if (invocation.has("json"))
-    fmt::print("{{\"service\":{},\"markdown\":{}}}\n", json_string(entry->name), json_string(page));
-  else
-    fmt::print("{}", page);
+  (void)write_result(invocation.has("json") ? fmt::format("{{\"service\":{},\"markdown\":{}}}\n",
+                                                          json_string(entry->name), json_string(page))
+                                            : page);
   return code_of(Exit::ok);
 }
 
@@ -119,15 +118,14 @@ int topology_verb(const Invocation& invocation) {
                      : invocation.has("mermaid") ? format_topology_mermaid(*entry->declaration)
                                                  : format_topology_text(*entry->declaration);
   if (!text.ends_with('\n')) text += '\n';
-  fmt::print("{}", text);
+  (void)write_result(text);
   return code_of(Exit::ok);
 }
 
 int version_verb(const Invocation& invocation) {
-  if (invocation.has("json"))
-    fmt::print("{{\"version\":{},\"git\":{}}}\n", json_string(CAIRN_VERSION), json_string(CAIRN_GIT));
-  else
-    fmt::print("cairn {} ({})\n", CAIRN_VERSION, CAIRN_GIT);
+  (void)write_result(invocation.has("json") ? fmt::format("{{\"version\":{},\"git\":{}}}\n",
+                                                          json_string(CAIRN_VERSION), json_string(CAIRN_GIT))
+                                            : fmt::format("cairn {} ({})\n", CAIRN_VERSION, CAIRN_GIT));
   return code_of(Exit::ok);
 }
 
@@ -143,7 +141,7 @@ int help_verb(const Invocation& invocation) {
     command = next;
     verb += (verb.empty() ? "" : " ") + word;
   }
-  fmt::print("{}", help_text(*command, verb));
+  (void)write_result(help_text(*command, verb));
   return code_of(Exit::ok);
 }
 

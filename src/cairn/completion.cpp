@@ -4,6 +4,7 @@
 #include <functional>
 
 #include "cairn/command.h"
+#include "cairn/output.h"
 #include "cairn/services.h"
 #include "cairn/verbs.h"
 
@@ -169,7 +170,7 @@ int completion_verb(const Invocation& invocation) {
   const std::string& shell = invocation.arguments[0];
   if (shell != "bash" && shell != "zsh" && shell != "fish")
     return complain_usage(invocation, "completions are for bash, zsh and fish, not " + shell);
-  fmt::print("{}", completion_script(command_tree(), shell));
+  (void)write_result(completion_script(command_tree(), shell));
   return 0;
 }
 

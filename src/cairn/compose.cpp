@@ -43,7 +43,7 @@ class Composition {
   // All services, or one.
   Composition(const Invocation& invocation, std::vector<std::string> services)
       : invocation_(invocation),
-        terminal_(invocation),
+        terminal_(invocation, Patience::none),
         names_(std::move(services)),
         up_(names_.size() > 1),
         amnesia_(invocation.has("amnesia")),
@@ -212,16 +212,12 @@ class Composition {
 
   void tell(std::span<const serve::Served> served) {
     for (const serve::Served& one : served)
-      terminal_.line(terminal_.json() ? fmt::format("{{\"service\":{},\"url\":{}}}", json_string(one.service),
-                                                    json_string("http://" + one.address))
-                                      : fmt::format("{:<10} http://{}", one.service, one.address));
-    if (amnesia_) {
-      terminal_.line(terminal_.json() ? fmt::format("{{\"admin\":{}}}", json_string(prepared_.admin))
-                                      : "CAIRN_CAP=" + prepared_.admin);
-      std::fflush(stdout);  // whoever waits for the token reads it from a pipe
-      return;
-    }
-    std::fflush(stdout);
+      announce(terminal_.json() ? fmt::format("{{\"service\":{},\"url\":{}}}\n", json_string(one.service),
+                                              json_string("http://" + one.address))
+                                : fmt::format("{:<10} http://{}\n", one.service, one.address));
+    if (amnesia_)
+      return announce(terminal_.json() ? fmt::format("{{\"admin\":{}}}\n", json_string(prepared_.admin))
+                                       : fmt::format("CAIRN_CAP={}\n", prepared_.admin));
     terminal_.say(fmt::format("{} {}", prepared_.made ? "made" : "data", data_));
     if (up_) terminal_.say("next: cairn put README.md");
   }

@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <set>
 
+#include "cairn/output.h"
 #include "client/manifest.h"
 
 namespace cairn::cli {
@@ -144,17 +145,8 @@ Task<Result<HeapBytes>> StdinSource::next(Call call, std::size_t most) {
 }
 
 Task<Result<>> StdoutDestination::write(Call call, std::uint64_t, HeapBytes bytes) {
-  return run(pool_, call, Lane::commit, [held = std::move(bytes)]() -> Result<> {
-    ByteView left = held.bytes();
-    while (!left.empty()) {
-      const ssize_t put = ::write(1, left.data(), left.size());
-      if (put < 0 && errno == EINTR) continue;
-      if (put < 0 && errno == EPIPE) return fail(ErrorCode::closed, "stdout");
-      if (put < 0) return fail(ErrorCode::io_failed, "stdout cannot be written");
-      left = left.subspan(static_cast<std::size_t>(put));
-    }
-    return {};
-  });
+  return run(pool_, call, Lane::commit,
+             [held = std::move(bytes)] { return write_result_bytes(held.bytes()); });
 }
 
 }  // namespace cairn::cli

@@ -1,20 +1,20 @@
 // cairn: the one binary.
-#include <fmt/format.h>
-
 #include <string>
 #include <vector>
 
 #include "cairn/command.h"
 #include "cairn/exit_code.h"
+#include "cairn/output.h"
 #include "cairn/terminal.h"
 
 using namespace cairn::cli;
 
-int main(int argc, char** argv) {
-  std::vector<std::string> words(argv + 1, argv + argc);
+namespace {
+
+int obey(std::vector<std::string> words) {
   if (words.size() == 1 && words[0] == "--version") words[0] = "version";
   if (words.empty()) {
-    fmt::print(stderr, "{}", help_text(command_tree(), ""));
+    (void)write_message(help_text(command_tree(), ""));
     return code_of(Exit::usage);
   }
   const auto invocation = parse_command_line(command_tree(), words);
@@ -26,8 +26,15 @@ int main(int argc, char** argv) {
     return code_of(Exit::usage);
   }
   if (invocation->has("help")) {
-    fmt::print("{}", help_text(*invocation->command, invocation->verb));
+    (void)write_result(help_text(*invocation->command, invocation->verb));
     return code_of(Exit::ok);
   }
   return invocation->command->run(*invocation);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  prepare_streams();
+  return finish_result(obey({argv + 1, argv + argc}));
 }

@@ -206,11 +206,11 @@ bool take_event(const Terminal& terminal, const FollowEvent& event, bool& lost) 
   switch (event.kind) {
     case FollowEvent::Kind::head: {
       const bool read = print_head(terminal, *event.head);
-      return read && std::fflush(stdout) == 0;
+      return read && flush_result();
     }
     case FollowEvent::Kind::lagged:
       terminal.warn(fmt::format("{} heads were missed; cairn registry log lists them", event.missed));
-      return !event.head || (print_head(terminal, *event.head) && std::fflush(stdout) == 0);
+      return !event.head || (print_head(terminal, *event.head) && flush_result());
     case FollowEvent::Kind::lost:
       if (!told)
         terminal.warn(fmt::format("the connection is gone ({}); trying again", printable(event.why)));
@@ -234,7 +234,7 @@ Task<Exit> follow(Call call, Session* session) {
     print_head(terminal, *head);
     last = head->version;
   }
-  if (std::fflush(stdout) != 0) co_return Exit::ok;
+  if (!flush_result()) co_return Exit::ok;
   bool lost = false;
   const auto ended = co_await session->registry->follow(
       call, last, [&](const FollowEvent& event) { return take_event(terminal, event, lost); });

@@ -151,7 +151,8 @@ Task<Exit> verify_server(Call call, Session* session, const Basis* basis) {
   const Terminal& terminal = session->terminal;
   const auto moved = [&terminal](std::uint64_t done, std::uint64_t total) {
     if (terminal.shows_progress() && (done % 64 == 0 || done == total))
-      fmt::print(stderr, "\r\033[Kverify  {} of {}{}", done, total, done == total ? "\r\033[K" : "");
+      terminal.message(
+          fmt::format("\r\033[Kverify  {} of {}{}", done, total, done == total ? "\r\033[K" : ""));
   };
   const auto report =
       co_await client::audit_registry(call, session->registry, basis->roots, basis->since, moved);

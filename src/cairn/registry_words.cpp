@@ -47,11 +47,14 @@ Outcome<std::string> read_input(const std::string& path, std::size_t most) {
 }
 
 Outcome<> write_output(const std::string& path, std::string_view bytes) {
-  const bool piped = path == "-";
-  std::FILE* file = piped ? stdout : std::fopen(path.c_str(), "wb");
+  if (path == "-") {
+    (void)write_result(bytes);  // a failure is the program's exit code
+    return {};
+  }
+  std::FILE* file = std::fopen(path.c_str(), "wb");
   if (file == nullptr) return fail(Failure(ErrorCode::io_failed, fmt::format("{} cannot be written", path)));
   bool written = std::fwrite(bytes.data(), 1, bytes.size(), file) == bytes.size();
-  written = (piped ? std::fflush(file) : std::fclose(file)) == 0 && written;
+  written = std::fclose(file) == 0 && written;
   if (!written) return fail(Failure(ErrorCode::io_failed, fmt::format("{} cannot be written", path)));
   return {};
 }

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <sys/stat.h>
 
-#include <cstdio>
 #include <cstdlib>
 #include <vector>
 
@@ -15,6 +14,8 @@ namespace cairn::cli {
 namespace {
 
 constexpr Duration probe_patience = Duration::seconds(3);
+// For what a verb still does when it was told to end.
+constexpr Duration interrupted_patience = Duration::seconds(5);
 
 // A place where the server may be.
 struct Candidate {
@@ -214,17 +215,23 @@ int run_session(const Invocation& invocation, Work work, Server server) {
   {
     Scope scope(process.machine(0).shard);
     scope.spawn("verb", work_to_the_end(scope.call(), &run));
-    process.run([&](io::Signal signal, Instant) {
-      if (signal == io::Signal::reload) return;
-      if (std::exchange(run.interrupted, true)) io::leave_now(code_of(Exit::interrupted));
-      scope.cancel(StopReason::aborted);
-    });
+    // A shard that waits for the reader of its result does not hear of the signal; the process leaves all the
+    // same.
+    process.run(
+        [&](io::Signal signal, Instant) {
+          if (signal == io::Signal::reload) return;
+          if (std::exchange(run.interrupted, true)) io::leave_now(code_of(Exit::interrupted));
+          scope.cancel(StopReason::aborted);
+        },
+        {.patience = [] { return interrupted_patience; },
+         .tell = {},
+         .told = {},
+         .code = code_of(Exit::interrupted)});
   }
-  const bool flushed = std::fflush(stdout) == 0;
+  (void)flush_result();
   // A pool thread may still sit in a read of the terminal, which nothing ends: do not wait for it.
   if (run.interrupted) io::leave_now(code_of(Exit::interrupted));
   process.finish();
-  if (!flushed && run.exit == Exit::ok) return code_of(Exit::failed);
   return code_of(run.exit);
 }
 

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <cstdio>
 #include <cstdlib>
 
 #include "codec/json_writer.h"
@@ -62,46 +61,48 @@ std::string hint_of(const client::Failure& failure) {
 
 }  // namespace
 
-Terminal::Terminal(const Invocation& invocation)
-    : json_(invocation.has("json")),
+Terminal::Terminal(const Invocation& invocation, Patience patience)
+    : patience_(patience),
+      json_(invocation.has("json")),
       quiet_(invocation.has("quiet")),
       progress_(!json_ && !quiet_ && isatty(2) != 0),
       color_(wants_color(invocation)) {}
 
-bool Terminal::line(std::string_view text) const {
-  return std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fputc('\n', stdout) != EOF;
+bool Terminal::line(std::string_view text) const { return write_result(text) && write_result("\n"); }
+
+void Terminal::message(std::string_view text) const noexcept {
+  // A reader that stood still once is not waited for again until it reads.
+  stalled_ = !write_message(text, stalled_ ? Patience::none : patience_);
 }
 
 void Terminal::say(std::string_view text) const {
-  std::fflush(stdout);  // what was said before comes first, also through a pipe
-  if (!quiet_ && !json_) fmt::print(stderr, "{}\n", text);
+  (void)flush_result();  // what was said before comes first, also through a pipe
+  if (!quiet_ && !json_) message(fmt::format("{}\n", text));
 }
 
 void Terminal::warn(std::string_view text) const {
-  std::fflush(stdout);
-  if (json_)
-    fmt::print(stderr, "{{\"warning\":{}}}\n", json_string(text));
-  else
-    fmt::print(stderr, "{}warning{}: {}\n", color_ ? "\033[33m" : "", color_ ? "\033[0m" : "",
-               printable(text));
+  (void)flush_result();
+  message(json_ ? fmt::format("{{\"warning\":{}}}\n", json_string(text))
+                : fmt::format("{}warning{}: {}\n", color_ ? "\033[33m" : "", color_ ? "\033[0m" : "",
+                              printable(text)));
 }
 
 void Terminal::complain(std::string_view code, std::string_view what, std::string_view asked,
                         std::string_view hint) const {
-  std::fflush(stdout);
+  (void)flush_result();
+  std::string text;
   if (json_) {
-    std::string text;
     codec::JsonWriter json(text);
     json.begin_object().key("error").begin_object().field("code", code).field("message", what);
     if (!asked.empty()) json.field("asked", asked);
     if (!hint.empty()) json.field("hint", hint);
     json.end_object().end_object().finish();
-    fmt::print(stderr, "{}\n", text);
-    return;
+    return message(text + "\n");
   }
-  fmt::print(stderr, "{}error[{}]{}: {}\n", color_ ? "\033[1;31m" : "", code, color_ ? "\033[0m" : "", what);
-  if (!asked.empty()) fmt::print(stderr, "  asked  {}\n", printable(asked));
-  if (!hint.empty()) fmt::print(stderr, "  hint   {}\n", hint);
+  text = fmt::format("{}error[{}]{}: {}\n", color_ ? "\033[1;31m" : "", code, color_ ? "\033[0m" : "", what);
+  if (!asked.empty()) text += fmt::format("  asked  {}\n", printable(asked));
+  if (!hint.empty()) text += fmt::format("  hint   {}\n", hint);
+  message(text);
 }
 
 void Terminal::complain(const client::Failure& failure, std::string_view subject) const {
@@ -145,7 +146,7 @@ std::string json_string(std::string_view text) {
 }
 
 Progress::Progress(const Terminal& terminal, std::string_view verb) noexcept
-    : shown_(terminal.shows_progress()), verb_(verb) {}
+    : terminal_(terminal), shown_(terminal.shows_progress()), verb_(verb) {}
 
 void Progress::moved(std::uint64_t bytes) {
   done_ += bytes;
@@ -173,15 +174,13 @@ void Progress::draw(Instant now) {
   } else {
     line += fmt::format("  {}/s", human_bytes(static_cast<std::uint64_t>(rate)));
   }
-  fmt::print(stderr, "{}", line);
-  std::fflush(stderr);
+  terminal_.message(line);
 }
 
 void Progress::clear() {
   if (!on_screen_) return;
   on_screen_ = false;
-  fmt::print(stderr, "\r\033[K");
-  std::fflush(stderr);
+  terminal_.message("\r\033[K");
 }
 
 }  // namespace cairn::cli

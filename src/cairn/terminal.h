@@ -7,13 +7,15 @@
 
 #include "base/units.h"
 #include "cairn/command.h"
+#include "cairn/output.h"
 #include "client/failure.h"
 
 namespace cairn::cli {
 
 class Terminal {
  public:
-  explicit Terminal(const Invocation& invocation);
+  // `patience`: with those who read what is said.
+  explicit Terminal(const Invocation& invocation, Patience patience = Patience::some);
 
   bool json() const noexcept { return json_; }
   bool quiet() const noexcept { return quiet_; }
@@ -22,7 +24,9 @@ class Terminal {
 
   // Data: one line. False when nobody reads any more.
   bool line(std::string_view text) const;
-  // Talk: not with -q.
+  // Talk, as it is: to stderr.
+  void message(std::string_view text) const noexcept;
+  // A line of it: not with -q.
   void say(std::string_view text) const;
   void warn(std::string_view text) const;
   // The three lines of an error; empty ones are left out.
@@ -32,6 +36,8 @@ class Terminal {
   void complain(const client::Failure& failure, std::string_view subject = {}) const;
 
  private:
+  Patience patience_;
+  mutable bool stalled_ = false;  // whoever reads stderr does not
   bool json_, quiet_, progress_, color_;
 };
 
@@ -57,6 +63,7 @@ class Progress {
  private:
   void draw(Instant now);
 
+  const Terminal& terminal_;
   bool shown_;
   std::string_view verb_;
   std::uint64_t total_ = 0, done_ = 0;

@@ -166,11 +166,16 @@ class Names(Fixture):
 
     def test_debug_prints_are_refused(self):
         code = '#include <cstdio>\nvoid f() { std::printf("here"); }\nvoid g(char* s) { snprintf(s, 1, "x"); }\n'
-        self.write("src/cairn/a.cpp", code)
+        self.write("src/cairn/output.cpp", code)
         self.accepted(sources.names)
         self.write("src/serve/a.cpp", code)
         self.refused(sources.names, "src/serve/a.cpp:2:", "std::printf")
         self.assertEqual(len(self.problems(sources.names)), 1)
+
+    def test_one_file_alone_writes_to_stdout_and_stderr(self):
+        for code in ('fmt::print("x");', "std::fwrite(s, 1, 1, stdout);", "std::fflush(stderr);", "::write(1, s, 1);"):
+            self.write("src/cairn/a.cpp", f"void f() {{\n{code}\n}}\n")
+            self.refused(sources.names, "src/cairn/a.cpp:2:", "prints with")
 
     def test_paths_of_one_machine_are_refused(self):
         self.write("src/base/a.h", "// see /ho" "me/me/notes\n// and base/work/x, https://a.example/root\n")

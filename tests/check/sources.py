@@ -120,7 +120,9 @@ UNFINISHED = re.compile(r"\b(?:TO" r"DO|FIX" r"ME|XX" r"X|HA" r"CK|WI" r"P)\b|\b
 DEBUG_PRINT = re.compile(
     r"\b(?:std::)?(?:v?f?printf|puts|fputs|putchar|perror)\s*\(|\bstd::(?:cout|cerr|clog)\b|\bfmt::print(?:ln)?\b"
 )
-MAY_PRINT = re.compile(r"src/cairn/|src/base/check\.cpp$")
+# A print throws, or waits for its reader. One file writes to stdout and stderr in a way that can do neither.
+STREAM = re.compile(r"\bstd(?:out|err)\b(?!_)|\bwrite\s*\(\s*[12]\s*,")
+MAY_PRINT = re.compile(r"src/cairn/output\.cpp$|src/base/check\.cpp$")
 # Text that is true on one machine or at one moment only.
 BANNED = [
     (re.compile(r"(?<![\w.])/(?:wo" r"rk|ho" r"me|ro" r"ot)/\w"), "a path of one machine", "use a relative path"),
@@ -153,9 +155,9 @@ def names(tree):
             for part in sorted(words & FORBIDDEN_PART):
                 yield Problem(name, line_of(code, match.start(1)), f"'{part}' in type {match[1]}", "say what it does")
         if name.startswith("src/") and not MAY_PRINT.match(name) and not re.search(r"_(test|bench)\.cpp$", name):
-            for match in DEBUG_PRINT.finditer(code):
-                call = match.group().rstrip("( ")
-                yield Problem(name, line_of(code, match.start()), f"prints with {call}", "use the log")
+            for match in (*DEBUG_PRINT.finditer(code), *STREAM.finditer(code)):
+                call = match.group().rstrip("( ,1234567890")
+                yield Problem(name, line_of(code, match.start()), f"prints with {call}", "use the log, or cairn/output.h")
 
 
 AWAIT_RESUME = re.compile(r"^[ \t]*(.*[\w>&*][ \t]+)await_resume\(", re.MULTILINE)
