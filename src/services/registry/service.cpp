@@ -44,6 +44,7 @@ Task<Result<>> RegistryShard::start(Call call) {
   const bool home = machine_.shard.index() == 0;
   if (home) {
     shared_.registry = std::make_unique<Registry>(shared_.options.registry);
+    shared_.made_registry.store(shared_.registry.get(), std::memory_order_release);
     CO_TRY_VOID(co_await shared_.registry->open(call, machine_, context_.log));
   }
   port_ = shared_.registry->make_port(machine_);
@@ -108,7 +109,8 @@ class RegistryService final : public serve::Service {
   template <class F>
   auto reader(F read) {
     return [this, read] {
-      return shared_.registry ? static_cast<double>(read(shared_.registry->status())) : 0.0;
+      auto* registry = shared_.made_registry.load(std::memory_order_acquire);
+      return registry != nullptr ? static_cast<double>(read(registry->status())) : 0.0;
     };
   }
 
@@ -170,8 +172,9 @@ class RegistryService final : public serve::Service {
     for (std::size_t i = 0; i < orgs.size(); ++i)
       signers.bind(
           [this, orgs, i] {
-            if (!shared_.registry) return 0.0;
-            return shared_.registry->ledger().with([&](Ledger& ledger) {
+            auto* made = shared_.made_registry.load(std::memory_order_acquire);
+            if (made == nullptr) return 0.0;
+            return made->ledger().with([&](Ledger& ledger) {
               const client::Governance& governance = ledger.governance();
               double count = 0;
               for (const client::Signer& signer : governance.signers) {

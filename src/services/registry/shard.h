@@ -1,6 +1,7 @@
 // RegistryShard: the registry on one shard: parses, answers, and hands the rest to its port.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <string>
 
@@ -31,6 +32,9 @@ struct Shared {
   store::ByteBudget ingest{ingest_bytes};
   std::unique_ptr<io::RamDisk> ram;  // instead of a disk, when nothing may be written to one
   std::unique_ptr<Registry> registry;
+  // The same for /metrics, which any shard may be asked for while shard 0 still makes it: whoever sees the
+  // pointer (acquire) sees what it leads to whole (release), and that stays until the service goes.
+  std::atomic<Registry*> made_registry{nullptr};
 };
 
 // The newest head as an event.

@@ -53,6 +53,7 @@ Task<Result<>> StorageShard::start(Call call) {
     std::uint64_t seed = 0;
     machine_.entropy.fill(std::as_writable_bytes(std::span(&seed, 1)));
     shared_.cache = std::make_shared<store::GroupCache>(std::move(arena), capacity, seed);
+    shared_.made_cache.store(shared_.cache.get(), std::memory_order_release);
     store::StoreOptions options;
     options.segment_size = asked.segment_size;
     options.reserve = asked.reserve;
@@ -63,6 +64,7 @@ Task<Result<>> StorageShard::start(Call call) {
     options.uploads_max = asked.uploads_max;
     shared_.stores =
         std::make_unique<store::StoreSet>(shared_.options.data_dirs, options, shared_.kv, *shared_.cache);
+    shared_.made_stores.store(shared_.stores.get(), std::memory_order_release);
     for (std::size_t i = 0; i < shared_.stores->size(); ++i) {
       store::ObjectStore& store = shared_.stores->at(i);
       CO_TRY_VOID(co_await store.open(call, machine_, context_.log));
@@ -174,10 +176,12 @@ class StorageService final : public serve::Service {
   void declare_metrics(observe::Registry& registry) override {
     shared_.metrics.declare(registry);
     registry.observed_gauge("cache_bytes", "Memory that the cache of verified groups holds.", [this] {
-      return shared_.cache ? static_cast<double>(shared_.cache->bytes()) : 0;
+      const auto* cache = shared_.made_cache.load(std::memory_order_acquire);
+      return cache != nullptr ? static_cast<double>(cache->bytes()) : 0;
     });
     registry.observed_gauge("cache_large_page_bytes", "Memory of the cache that is in large pages.", [this] {
-      return shared_.cache ? static_cast<double>(shared_.cache->large_pages().bytes) : 0;
+      const auto* cache = shared_.made_cache.load(std::memory_order_acquire);
+      return cache != nullptr ? static_cast<double>(cache->large_pages().bytes) : 0;
     });
     observe_sum(registry, "chunks_read_total", "Groups read from disk and verified.", true,
                 [](store::StoreStatus& s) { return s.groups_read.load(); });
@@ -202,8 +206,9 @@ class StorageService final : public serve::Service {
   void observe_sum(observe::Registry& registry, const char* name, const char* help, bool counter, F read) {
     auto sum = [this, read] {
       std::uint64_t total = 0;
-      for (std::size_t i = 0; shared_.stores && i < shared_.stores->size(); ++i)
-        total += read(shared_.stores->at(i).status());
+      auto* stores = shared_.made_stores.load(std::memory_order_acquire);
+      for (std::size_t i = 0; stores != nullptr && i < stores->size(); ++i)
+        total += read(stores->at(i).status());
       return static_cast<double>(total);
     };
     if (counter)

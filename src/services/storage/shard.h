@@ -1,6 +1,7 @@
 // StorageShard: storage on one shard: parses, answers, and hands the rest to the store.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <optional>
 #include <string>
@@ -25,6 +26,10 @@ struct Shared {
   std::unique_ptr<io::RamDisk> ram;          // instead of a disk, when nothing may be written to one
   std::shared_ptr<store::GroupCache> cache;  // a job of the pool may hold it, too
   std::unique_ptr<store::StoreSet> stores;
+  // The same for /metrics, which any shard may be asked for while shard 0 still makes them: whoever sees a
+  // pointer (acquire) sees what it leads to whole (release), and that stays until the service goes.
+  std::atomic<const store::GroupCache*> made_cache{nullptr};
+  std::atomic<store::StoreSet*> made_stores{nullptr};
 };
 
 class StorageShard final : public serve::ServiceShard {
