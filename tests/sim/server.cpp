@@ -177,8 +177,7 @@ struct Server::Life {
   serve::Node node;
   std::unique_ptr<serve::Lifecycle> lifecycle;
   Instant deadline = Instant::never();  // of the drain
-  bool draining = false, aborting = false, crashed = false, accompanied = false, disturbed = false,
-       looked_at = false;
+  bool draining = false, aborting = false, crashed = false, accompanied = false, disturbed = false;
   Bound inflight_bound, connection_bound;
 };
 
@@ -342,20 +341,10 @@ void Server::check_bounds() {
 
 void Server::drained() {
   Life& life = *life_;
-  // Whoever was cut off while it waited for the disk left its operation behind; that holds its memory.
-  const auto holding = [&] {
-    for (unsigned i = 0; i < shards_; ++i)
-      if (life.machines[i].slab.outstanding() != 0) return true;
-    return false;
-  };
-  if (!std::exchange(life.looked_at, true) && !life.accompanied && node_->disk().orphans() > 0 && holding()) {
-    scenario_.hit("sim.drained_before_its_disk");
-    const Duration longest = scenario_.plan().disk.stall_for + Duration::seconds(6);
-    scenario_.world().after(longest, [this, count = lives_] {
-      if (life_ != nullptr && lives_ == count) drained();
-    });
-    return;
-  }
+  // Whoever was cut off while it waited for the disk or the pool left something behind that holds its memory.
+  // The process ends it before its services go, as the real one does.
+  if (node_->under_way() > 0) scenario_.hit("sim.drained_before_its_jobs");
+  node_->finish();
   const std::size_t own = shards_ + (life.accompanied ? 1 : 0);
   if (node_->live_tasks() != own)
     scenario_.violate(

@@ -28,6 +28,7 @@ void declare_probes(io::sim::Probes& probes) {
                   "sim.504_running",
                   "sim.507",
                   "sim.client_gone_cancels",
+                  "sim.drained_before_its_jobs",
                   "sim.drain_with_inflight",
                   "sim.drained",
                   "sim.drain_deadline_abort",

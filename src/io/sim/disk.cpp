@@ -91,6 +91,16 @@ void SimDisk::complete(void* self, std::uint64_t index, std::uint64_t generation
     wake(operation.waiters.front());
 }
 
+std::size_t SimDisk::under_way() const noexcept {
+  std::size_t count = 0;
+  for (const auto& operation : operations_) count += operation->busy && !operation->finished ? 1 : 0;
+  return count;
+}
+
+void SimDisk::finish_operations() {
+  for (std::size_t i = 0; i < operations_.size(); ++i) complete(this, i, operations_[i]->generation);
+}
+
 void SimDisk::release(Operation& operation) noexcept {
   operation.busy = false;
   operation.buffer.reset();

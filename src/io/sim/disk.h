@@ -109,6 +109,9 @@ class SimDisk {
   // Called after each change and each sync: the moments at which a crash finds something new.
   void set_observer(std::function<void(const SimDisk&)> observer) { observer_ = std::move(observer); }
   std::uint64_t orphans() const noexcept { return orphans_; }
+  // Operations that have not completed; and all of them completed now.
+  std::size_t under_way() const noexcept;
+  void finish_operations();
   std::size_t open_files() const noexcept { return open_.size(); }
 
  private:

@@ -83,18 +83,20 @@ void Node::on_pool(void* self, std::uint64_t place, std::uint64_t what) {
   node.places_[static_cast<std::uint32_t>(place)]->pool.turn(what);
 }
 
-void Node::tear_down() {
-  for (auto& place : places_) {
-    ShardScope here(place->shard);
-    place->scope.abort();
-  }
-  // An aborted wait ends at once, so this is bounded by the code between the waits.
+std::size_t Node::under_way() const noexcept {
+  std::size_t sum = disk_.under_way();
+  for (const auto& place : places_) sum += place->pool.jobs();
+  return sum;
+}
+
+// Until nothing is ready. An aborted wait ends at once, so that is bounded by the code between the waits.
+void Node::run_tasks() {
   constexpr std::size_t patience = 10'000'000;
   std::size_t steps = 0;
   for (bool ran = true; ran;) {
     ran = false;
     for (auto& place : places_)
-      for (place->pool.hurry(); place->ready(); ran = true) {
+      for (; place->ready(); ran = true) {
         CHECK(++steps < patience);
         if (!place->shard.idle()) {
           place->shard.run_one();
@@ -105,11 +107,38 @@ void Node::tear_down() {
         place->shard.end_turn();
       }
   }
+}
+
+// What a job does when it completes may be more mail, also to another shard.
+void Node::end_jobs() {
+  for (bool any = true; any;) {
+    any = false;
+    for (auto& place : places_) {
+      ShardScope here(place->shard);
+      place->pool.hurry();
+      any = place->mailbox.drain() > 0 || any;
+    }
+  }
+}
+
+void Node::finish() {
+  disk_.finish_operations();
+  end_jobs();
+}
+
+void Node::tear_down() {
+  for (auto& place : places_) {
+    ShardScope here(place->shard);
+    place->scope.abort();
+  }
+  run_tasks();
   for (auto& place : places_)
     place->scope.for_each_task([&](const TaskInfo& task) {
       check_failed((name_ + ": task '" + task.name + "' outlived its abort").c_str(), __FILE__, __LINE__);
     });
   CHECK(live_tasks() == 0);
+  if (under_way() > 0) clockwork_.probes.hit("world.job_at_the_end");
+  end_jobs();
   // Operations that nobody waits for may still hold memory of the program.
   disk_.abandon_operations();
   {

@@ -55,6 +55,11 @@ class Node {
     kept_.push_back(object);
     return *object;
   }
+  // As io::Process::finish(): what pool and disk have under way ends, and all mail is delivered, before
+  // anything goes that those use. For a program that has ended by itself; not from within a task.
+  void finish();
+  // Jobs of the pool and operations of the disk that have not completed.
+  std::size_t under_way() const noexcept;
   std::size_t live_tasks() const noexcept;
   std::uint32_t lives() const noexcept { return lives_; }
 
@@ -86,8 +91,11 @@ class Node {
   Node(Clockwork& clockwork, SimNetwork& network, std::string name, unsigned shards, Boot boot);
   Place& place(unsigned shard) noexcept;
   void start();
-  // Aborts every scope and runs the tasks to their end, then drops the program.
+  // The end in the order of a real process (io/process.h): tasks, then what pool and disk have under way,
+  // then the mail of those, then the program.
   void tear_down();
+  void run_tasks();
+  void end_jobs();
   static void on_pool(void* self, std::uint64_t place, std::uint64_t what);
 
   Clockwork& clockwork_;

@@ -8,11 +8,13 @@ namespace cairn::io::sim {
 
 World::World(std::unique_ptr<ChoiceSource> own)
     : own_choices_(std::move(own)), clockwork_(*own_choices_), network_(clockwork_) {
-  clockwork_.probes.declare({"world.power_cut", "world.process_killed", "world.restart", "world.paused"});
+  clockwork_.probes.declare(
+      {"world.power_cut", "world.process_killed", "world.restart", "world.paused", "world.job_at_the_end"});
 }
 World::World(std::uint64_t seed) : World(std::make_unique<RandomChoices>(seed)) {}
 World::World(ChoiceSource& choices) : clockwork_(choices), network_(clockwork_) {
-  clockwork_.probes.declare({"world.power_cut", "world.process_killed", "world.restart", "world.paused"});
+  clockwork_.probes.declare(
+      {"world.power_cut", "world.process_killed", "world.restart", "world.paused", "world.job_at_the_end"});
 }
 
 void World::stop() {

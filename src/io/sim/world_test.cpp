@@ -2,6 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
+#include <memory>
+#include <string>
+#include <vector>
+
 #include "runtime/mpsc.h"
 #include "runtime/wait.h"
 
@@ -43,6 +48,47 @@ TEST(World, the_seed_decides_who_runs_next) {
     if (std::find(seen.begin(), seen.end(), order) == seen.end()) seen.push_back(order);
   }
   EXPECT_GE(seen.size(), 7u);
+}
+
+// --- the end of a process
+
+using Notes = std::vector<std::string>;
+// Says when it goes.
+struct Noted {
+  Noted(Notes& to, const char* text) : notes(to), what(text) {}
+  ~Noted() { notes.push_back(what); }
+  Notes& notes;
+  const char* what;
+};
+
+Task<> work_on_the_pool(Call call, Machine machine, Notes* notes, bool* begun) {
+  Noted task(*notes, "task");
+  auto held = std::make_shared<Noted>(*notes, "job");
+  (void)co_await run(machine.pool, call, Lane::read, [owned = std::move(held), begun] { *begun = true; });
+}
+Task<> read_the_disk(Call call, Machine machine, Notes* notes, bool* begun) {
+  Noted task(*notes, "task");
+  auto file = co_await machine.disk.open(call, "f", OpenMode::read);
+  if (!file) co_return;
+  auto room = std::make_shared<std::array<std::byte, 4>>();
+  std::shared_ptr<void> held(room.get(), [room, notes](void*) { notes->push_back("job"); });
+  *begun = true;
+  (void)co_await (*file)->read_into(call, 0, Region{*room, std::move(held)});
+}
+
+TEST(World, a_process_ends_its_tasks_then_its_jobs_then_its_program) {
+  for (auto* work : {work_on_the_pool, read_the_disk}) {
+    Notes notes;
+    bool begun = false;
+    World world(7);
+    Node& node = world.add_node("a", 2, [&](Node& self) { self.make<Noted>(notes, "program"); });
+    node.disk().put("f", "text");
+    node.scope(1).spawn("work", work(node.scope(1).call(), node.machine(1), &notes, &begun));
+    ASSERT_TRUE(world.run_until([&] { return begun && node.under_way() > 0; }));
+    world.stop();
+    EXPECT_EQ(notes, (Notes{"task", "job", "program"}));
+    EXPECT_EQ(world.probes().count("world.job_at_the_end"), 1u);
+  }
 }
 
 TEST(World, time_jumps_to_the_next_timer) {
