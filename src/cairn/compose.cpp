@@ -4,7 +4,7 @@
 #include <fmt/format.h>
 
 #include <charconv>
-#include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 
 #include "cairn/data_directory.h"
@@ -171,7 +171,7 @@ class Composition {
       if (equals != std::string_view::npos)
         sources.environment.emplace_back(entry.substr(0, equals), entry.substr(equals + 1));
     }
-    sources.other_variables = {"CAIRN_URL", "CAIRN_CAP"};
+    sources.other_variables = {"CAIRN_URL", "CAIRN_CAP", "CAIRN_CHAOS"};
     if (const auto bind = invocation_.find("bind"))
       sources.settings.push_back({"server.bind", std::string(*bind), "--bind"});
     for (const std::string& name : names_)
@@ -201,6 +201,7 @@ class Composition {
       prepared_ = std::move(*prepared);
       return prepared_.keys.get();
     };
+    if (const char* chaos = std::getenv("CAIRN_CHAOS")) options.chaos = chaos;
     options.ready = [this](std::span<const serve::Served> served) { tell(served); };
     if (up_)
       options.afterwards = [this](Call call, io::Machine* machine, std::vector<serve::Served> served) {

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <exception>
+#include <stdexcept>
 
 #include "runtime/backoff.h"
 #include "runtime/wait.h"
@@ -34,12 +35,30 @@ void Supervisor::abort() noexcept {
   scope_.abort();
 }
 
+void Supervisor::fail_tasks(std::string_view name, bool abort) noexcept {
+  running_.for_each([&](Running& running) {
+    if (name != running.name) return;
+    running.failed = true;
+    if (abort)
+      running.source.abort();
+    else
+      running.source.cancel(StopReason::aborted);
+  });
+}
+
 // True when the task returned, false when it ended with an exception.
 // NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): keep() holds it and waits
 Task<bool> Supervisor::run_once(TaskSpec spec, const Factory& factory) {
   events_.spawned(spec.kind, spec.name);
+  Running running(scope_.shard(), scope_.source(), spec.name);
+  running_.push_back(running);
+  struct Off {
+    Running& running;
+    ~Off() { running.unlink(); }
+  } off{running};
   try {
-    co_await factory(scope_.call());
+    co_await factory(scope_.call().under(running.source));
+    if (running.failed) throw std::runtime_error("made to fail");
     co_return true;
   } catch (const std::exception& exception) {
     events_.panicked(spec.kind, spec.name, exception.what());

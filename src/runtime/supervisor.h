@@ -9,6 +9,7 @@
 #pragma once
 
 #include <functional>
+#include <string_view>
 
 #include "runtime/scope.h"
 
@@ -56,6 +57,10 @@ class Supervisor {
   void drain(StopReason reason) noexcept { scope_.cancel(reason); }
   // Cancels also what is shielded.
   void abort() noexcept;
+  // Ends the tasks of that name as if each had ended with an exception: at its next wait that can be
+  // cancelled, or
+  // (`abort`) that can be aborted. For tests of whole processes.
+  void fail_tasks(std::string_view name, bool abort) noexcept;
   // Waits until every task has ended. Cancel: clean (tasks may remain; join again).
   Task<Result<>> join(Call call) { return scope_.join(call); }
 
@@ -67,6 +72,14 @@ class Supervisor {
 
  private:
   struct Restarts;
+  // One run of a task, in the frame that waits for it.
+  struct Running : Link {
+    Running(Shard& shard, CancelSource& parent, const char* task) noexcept
+        : name(task), source(shard, &parent) {}
+    const char* name;
+    CancelSource source;
+    bool failed = false;
+  };
   Task<> keep(TaskSpec spec, Factory factory);
   Task<bool> run_once(TaskSpec spec, const Factory& factory);
 
@@ -75,6 +88,7 @@ class Supervisor {
   bool healthy_ = true;
   bool aborted_ = false;
   Scope scope_;
+  List<Running> running_;
 };
 
 }  // namespace cairn

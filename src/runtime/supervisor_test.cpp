@@ -53,6 +53,35 @@ TEST(Supervisor, a_task_that_returns_is_done) {
   EXPECT_EQ(counts.cancelled_count, 0);
 }
 
+TEST(Supervisor, a_task_that_is_made_to_fail_counts_as_one_that_threw_and_comes_back) {
+  for (const bool shielded : {false, true}) {
+    DrivenShard d;
+    Counts counts;
+    Supervisor supervisor(d.shard, &counts);
+    for (const char* name : {"a", "a", "b"})
+      ASSERT_TRUE(
+          supervisor
+              .start({name, "worker"},
+                     [&](Call call) { return shielded ? waits_shielded(call) : waits_for_stop(call); })
+              .has_value());
+    d.settle();
+    supervisor.fail_tasks("a", false);
+    d.settle();
+    EXPECT_EQ(counts.panicked_count, shielded ? 0 : 2);
+    supervisor.fail_tasks("a", true);
+    d.settle();
+    EXPECT_EQ(counts.panicked_count, 2);
+    EXPECT_EQ(counts.last_what, "made to fail");
+    d.run_for(Duration::seconds(1));
+    EXPECT_EQ(counts.spawned_count, 5);
+    EXPECT_TRUE(supervisor.healthy());
+    EXPECT_EQ(supervisor.size(), 3u);
+    supervisor.abort();
+    d.run();
+    EXPECT_EQ(supervisor.size(), 0u);
+  }
+}
+
 TEST(Supervisor, an_exception_restarts_with_growing_waits) {
   DrivenShard d;
   Counts counts;

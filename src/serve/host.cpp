@@ -106,6 +106,10 @@ class Host {
     if (root_keys_ != nullptr)
       CHECK(watching_.start({"watch-keys", "host"}, [this](Call call) { return watch_keys(call); })
                 .has_value());
+    if (!options_.chaos.empty()) {
+      logger_.warn("tasks may be made to fail", {{"file", options_.chaos}});
+      CHECK(watching_.start({"chaos", "host"}, [this](Call call) { return watch_chaos(call); }).has_value());
+    }
     process_.run(
         [this](io::Signal signal, Instant came) { obey(signal, came); },
         {.patience = [this] { return Duration::nanos(patience_ns_.load(std::memory_order_relaxed)); },
@@ -323,6 +327,29 @@ class Host {
       for (unsigned i = 0; i < process_.shards(); ++i)
         if (each.node->keys_version(i) < keys->version)
           (void)process_.post(i, [node = each.node.get(), i, keys] { node->take_keys(i, keys); });
+  }
+
+  // --- tests of the whole process
+
+  Task<> watch_chaos(Call call) {
+    std::string last;
+    while (co_await sleep_for(call, Duration::millis(20))) {
+      auto text = co_await cairn::run(process_.pool(0), call, Lane::read,
+                                      [path = options_.chaos] { return io::read_small_file(path, 256); });
+      if (!text || *text == last || !text->ends_with('\n')) continue;
+      last = *text;
+      const std::size_t first = last.find(' '), second = last.find(' ', first + 1);
+      if (second == std::string::npos) continue;
+      fail_task(last.substr(first + 1, second - first - 1),
+                last.substr(second + 1, last.size() - second - 2));
+    }
+  }
+
+  void fail_task(const std::string& service, const std::string& task) {
+    for (Hosted& each : hosted_)
+      for (unsigned i = 0; each.node->name() == service && i < process_.shards(); ++i)
+        (void)process_.post(i, [node = each.node.get(), i, task] { node->fail_task(i, task); });
+    if (service == "host") watching_.fail_tasks(task, false);
   }
 
   // --- reload

@@ -50,6 +50,10 @@ struct HostOptions {
   // Run on shard 0 after that, if there is anything to do; stopped and waited for when the services have
   // ended. The machine outlives it.
   std::function<Task<>(Call call, io::Machine* machine, std::vector<Served> served)> afterwards = {};
+  // For tests of the whole process: a file whose reader, a task beside the services, obeys it. A line `NUMBER
+  // SERVICE TASK`, with a number not seen before, makes the tasks of that name end as if by an exception.
+  // Whoever starts the process says where it is; nobody else can reach it. Empty: there is none.
+  std::string chaos = {};
   // Text for people: problems of the configuration, why it cannot start.
   std::function<void(const std::string& line)> complain;
 };

@@ -86,16 +86,20 @@ Task<> end_tasks(Call call, const Drain& drain, Supervisor& tasks, DrainResult& 
 // Counts a shard's background tasks; one that stays down makes the service not ready.
 class Node::BackgroundEvents : public TaskEvents {
  public:
-  BackgroundEvents(Shared& shared, observe::Slot slot) noexcept
-      : metrics_(shared.metrics), health_(shared.health), slot_(slot) {}
+  BackgroundEvents(Shared& shared, observe::Logger log, observe::Slot slot) noexcept
+      : metrics_(shared.metrics), health_(shared.health), log_(log), slot_(slot) {}
   void spawned(const char* kind, const char*) noexcept override { count(metrics_.tasks_spawned, kind); }
   void cancelled(const char* kind, const char*) noexcept override { count(metrics_.tasks_canceled, kind); }
   void aborted(const char* kind, const char*) noexcept override { count(metrics_.tasks_aborted, kind); }
-  void panicked(const char* kind, const char*, const char*) noexcept override {
+  void panicked(const char* kind, const char* name, const char* what) noexcept override {
+    log_.error("a task ended with an exception", {{"task", name}, {"what", what}});
     count(metrics_.tasks_panicked, kind);
     metrics_.backoff_retries.at(0).add(slot_);
   }
-  void unhealthy(const char*, const char*) noexcept override { health_.set("tasks", false); }
+  void unhealthy(const char*, const char* name) noexcept override {
+    log_.error("a task stays down", {{"task", name}});
+    health_.set("tasks", false);
+  }
 
  private:
   void count(const observe::CounterFamily& family, const char* kind) const noexcept {
@@ -103,6 +107,7 @@ class Node::BackgroundEvents : public TaskEvents {
   }
   Metrics& metrics_;
   Health& health_;
+  observe::Logger log_;
   observe::Slot slot_;
 };
 
@@ -113,7 +118,7 @@ struct Node::ShardPart {
             observe::Logger l, std::size_t workers)
       : machine(m),
         log(l),
-        events(shared, m.shard.index()),
+        events(shared, l, m.shard.index()),
         bus(m.shard, std::move(snapshot)),
         tasks(m.shard, &events),
         pipeline(shared, m, bus, settings, l, tasks, workers),
@@ -295,6 +300,12 @@ void Node::abort(unsigned shard) noexcept {
   part.starting.abort();
   part.tasks.abort();
   part.stopping.abort();
+}
+
+void Node::fail_task(unsigned shard, std::string_view name) noexcept {
+  ShardPart& part = *parts_[shard];
+  part.tasks.fail_tasks(name, false);
+  part.background.fail_tasks(name, true);  // a worker's wait is shielded: it ends when the queue is closed
 }
 
 // The one listener every service has: what happened is in the log, and what was missed is counted.

@@ -47,6 +47,8 @@ class Node {
   // above.
   void stop_service(unsigned shard, Instant deadline, std::function<void(DrainResult)> done);
   void abort(unsigned shard) noexcept;  // the second signal
+  // Ends a shard's background tasks of that name as if by an exception. For tests of whole processes.
+  void fail_task(unsigned shard, std::string_view name) noexcept;
   void apply(unsigned shard, const config::SnapshotPtr& snapshot);
   // Moves the shard's listener; on failure the old one stays. The address now served.
   Result<std::string> rebind(unsigned shard, const io::Endpoint& endpoint);
