@@ -7,15 +7,19 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <filesystem>
 #include <fstream>
+#include <thread>
 
 #include "io/small_file.h"
 
 namespace cairn::io {
 namespace {
 
+using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::IsEmpty;
 
 class Directory {
  public:
@@ -73,6 +77,65 @@ TEST(LockFile, what_a_former_holder_left_behind_is_no_lock) {
   ASSERT_TRUE(held.has_value()) << held.error();
   auto text = read_small_file(directory.path + "/storage.lock", 1000);
   EXPECT_EQ(*text, std::to_string(getpid()) + " 2026-01-01T00:00:00Z\n");
+}
+
+TEST(LockFile, what_a_holder_announces_is_read_while_it_holds_the_lock_and_not_after) {
+  Directory directory;
+  const std::string path = directory.path + "/storage.lock";
+  EXPECT_THAT(LockFile::read_announced(path), IsEmpty());
+  {
+    auto held = LockFile::take(directory.path, "storage.lock", start);
+    ASSERT_TRUE(held.has_value()) << held.error();
+    EXPECT_THAT(LockFile::read_announced(path), IsEmpty());
+    const std::vector<std::string> addresses{"127.0.0.1:7410", "unix:/a path/cairn.sock", "unix:/two\nlines"};
+    ASSERT_TRUE(held->announce(addresses).has_value());
+    EXPECT_THAT(LockFile::read_announced(path), ElementsAre("127.0.0.1:7410", "unix:/a path/cairn.sock"));
+    const auto refused = LockFile::take(directory.path, "storage.lock", start);
+    ASSERT_FALSE(refused.has_value());
+    EXPECT_THAT(refused.error(), HasSubstr("process " + std::to_string(getpid())));
+    ASSERT_TRUE(held->announce(std::vector<std::string>{"[::1]:1"}).has_value());
+    EXPECT_THAT(LockFile::read_announced(path), ElementsAre("[::1]:1"));
+    LockFile moved = std::move(*held);
+    ASSERT_TRUE(moved.announce({}).has_value());
+    EXPECT_THAT(LockFile::read_announced(path), IsEmpty());
+    ASSERT_TRUE(moved.announce(addresses).has_value());
+  }
+  // The text is still there; nobody stands behind it.
+  EXPECT_THAT(*read_small_file(path, 1000), HasSubstr("127.0.0.1:7410"));
+  EXPECT_THAT(LockFile::read_announced(path), IsEmpty());
+}
+
+TEST(LockFile, a_former_holder_s_addresses_are_not_taken_for_the_next_one_s) {
+  Directory directory;
+  const std::string path = directory.path + "/storage.lock";
+  {
+    auto former = LockFile::take(directory.path, "storage.lock", start);
+    ASSERT_TRUE(former->announce(std::vector<std::string>{"127.0.0.1:7410"}).has_value());
+  }
+  auto next = LockFile::take(directory.path, "storage.lock", start);
+  ASSERT_TRUE(next.has_value()) << next.error();
+  EXPECT_THAT(LockFile::read_announced(path), IsEmpty());
+  // Nor is what anybody wrote into the file, while its holder has announced nothing.
+  std::ofstream(path, std::ios::app) << "listens 127.0.0.1:1\n";
+  EXPECT_THAT(LockFile::read_announced(path), IsEmpty());
+}
+
+TEST(LockFile, reading_what_is_announced_is_never_in_the_way_of_a_taker) {
+  Directory directory;
+  const std::string path = directory.path + "/storage.lock";
+  {
+    auto made = LockFile::take(directory.path, "storage.lock", start);
+  }
+  std::atomic<bool> done = false;
+  std::jthread reader([&] {
+    while (!done) (void)LockFile::read_announced(path);
+  });
+  for (int i = 0; i < 2000; ++i) {
+    auto held = LockFile::take(directory.path, "storage.lock", start);
+    EXPECT_TRUE(held.has_value()) << held.error();
+    EXPECT_TRUE(held->announce(std::vector<std::string>{"127.0.0.1:7410"}).has_value());
+  }
+  done = true;
 }
 
 TEST(LockFile, a_directory_that_is_not_there_is_named) {
