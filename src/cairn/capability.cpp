@@ -1,5 +1,7 @@
 #include "cairn/capability.h"
 
+#include "cairn/data_directory.h"
+
 #include <array>
 #include <cstdio>
 
@@ -15,7 +17,7 @@ std::string root_key_path(const Invocation& invocation) {
   return data_directory(invocation) + "/keys/capability-root.key";
 }
 std::string admin_token_path(const Invocation& invocation) {
-  return data_directory(invocation) + "/keys/admin.cap";
+  return admin_capability_path(data_directory(invocation));
 }
 
 crypto::Macaroon mint_plain(const crypto::RootKey& key) {

@@ -14,18 +14,19 @@ constexpr Flag common[] = {
     {"help", 'h', "", "This text."},
 };
 constexpr Flag daemon_data{"data", 0, "DIR",
-                           "The data directory, for its socket and its admin capability (./cairn-data).",
+                           "The data directory: its daemon is asked, and nobody else; it has the admin "
+                           "capability (./cairn-data, and then others may be asked too).",
                            Completes::directory};
 constexpr Flag storage_daemon[] = {
     {"url", 0, "URL",
-     "The server: http://HOST:PORT or unix:PATH. Else CAIRN_URL, the data directory's socket, "
-     "port 7400, port 7410."},
+     "The server: http://HOST:PORT or unix:PATH. Else CAIRN_URL, the data directory's daemon; "
+     "without --data also port 7400, port 7410."},
     daemon_data,
 };
 constexpr Flag registry_daemon[] = {
     {"url", 0, "URL",
-     "The registry: http://HOST:PORT or unix:PATH. Else CAIRN_URL, the data directory's registry.sock, "
-     "port 7430."},
+     "The registry: http://HOST:PORT or unix:PATH. Else CAIRN_URL, the data directory's registry; "
+     "without --data also port 7430."},
     daemon_data,
 };
 

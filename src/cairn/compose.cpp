@@ -194,13 +194,19 @@ class Composition {
       options.process_schema = &process_schema_;
       options.process_keys = process_keys_;
     }
-    options.root_keys = [this](bool amnesia) -> std::expected<serve::RootKeys*, std::string> {
-      amnesia_ = amnesia;
-      auto prepared = amnesia_ ? prepare_amnesia() : prepare_data_directory(data_, names_);
+    options.root_keys =
+        [this](const std::vector<bool>& amnesic) -> std::expected<serve::RootKeys*, std::string> {
+      std::vector<std::string> writers;
+      for (std::size_t i = 0; i < names_.size(); ++i)
+        if (!amnesic[i]) writers.push_back(names_[i]);
+      // One service that may leave nothing on disk is enough for the keys, which are everybody's.
+      amnesia_ = writers.size() < names_.size();
+      auto prepared = amnesia_ ? prepare_amnesia(data_, writers) : prepare_data_directory(data_, writers);
       if (!prepared) return std::unexpected(prepared.error());
       prepared_ = std::move(*prepared);
       return prepared_.keys.get();
     };
+    options.listening = [this](std::span<const serve::Served> served) { write_addresses(served); };
     if (const char* chaos = std::getenv("CAIRN_CHAOS")) options.chaos = chaos;
     options.ready = [this](std::span<const serve::Served> served) { tell(served); };
     if (up_)
@@ -209,6 +215,22 @@ class Composition {
       };
     options.complain = [this](const std::string& line) { terminal_.complain("failed", line, {}, {}); };
     return options;
+  }
+
+  // Tells the verbs of this machine, through the lock files, where this process listens: only there do they
+  // send the data directory's own capability. Without it they still find the socket beside the lock.
+  void write_addresses(std::span<const serve::Served> served) {
+    for (ServiceLock& held : prepared_.locks) {
+      std::vector<std::string> addresses;
+      for (const serve::Served& one : served) {
+        if (one.service != held.service) continue;
+        // In the order in which the verbs try them.
+        if (!one.socket.empty()) addresses.push_back("unix:" + one.socket);
+        if (!one.address.empty()) addresses.push_back(one.address);
+      }
+      if (auto told = held.lock.announce(addresses); !told)
+        terminal_.warn(fmt::format("{}: {}", lock_path(data_, held.service), told.error().context));
+    }
   }
 
   void tell(std::span<const serve::Served> served) {
@@ -237,7 +259,7 @@ class Composition {
     wanted.roles = {"storage"};
     wanted.signer = operator_name;
     wanted.key = operator_key_ ? &*operator_key_ : nullptr;
-    wanted.token = amnesia_ ? prepared_.admin : read_token_file(data_ + "/keys/admin.cap");
+    wanted.token = amnesia_ ? prepared_.admin : read_token_file(admin_capability_path(data_));
     auto outcome = co_await register_node(call, machine, std::move(wanted));
     if (!outcome && !call.stopped())
       terminal_.say(fmt::format("storage is not registered: {}", outcome.error().message));

@@ -60,17 +60,35 @@ std::expected<void, std::string> check_private(const std::string& path) {
 
 }  // namespace
 
-std::expected<Prepared, std::string> prepare_data_directory(const std::string& directory,
-                                                            const std::vector<std::string>& services) {
-  Prepared prepared;
-  const std::string keys = directory + "/keys", root = keys + "/capability-root.key",
-                    admin = keys + "/admin.cap";
+std::string lock_path(const std::string& directory, std::string_view service) {
+  return fmt::format("{}/{}.lock", directory, service);
+}
+
+std::string admin_capability_path(const std::string& directory) { return directory + "/keys/admin.cap"; }
+
+std::expected<std::vector<ServiceLock>, std::string> lock_data_directory(
+    const std::string& directory, const std::vector<std::string>& writers) {
+  std::vector<ServiceLock> locks;
   if (auto made = make_private(directory); !made) return std::unexpected(made.error());
-  for (const std::string& service : services) {
+  for (const std::string& service : writers) {
     auto lock = io::LockFile::take(directory, service + ".lock", io::wall_clock());
     if (!lock) return std::unexpected(lock.error());
-    prepared.locks.push_back(std::move(*lock));
+    locks.push_back({service, std::move(*lock)});
   }
+  return locks;
+}
+
+std::expected<Prepared, std::string> prepare_data_directory(const std::string& directory,
+                                                            const std::vector<std::string>& writers) {
+  Prepared prepared;
+  const std::string keys = directory + "/keys", root = keys + "/capability-root.key",
+                    admin = admin_capability_path(directory);
+  auto locks = lock_data_directory(directory, writers);
+  if (!locks) return std::unexpected(locks.error());
+  prepared.locks = std::move(*locks);
+  // Services that run apart share the keys, and may start for the first time at the same moment.
+  const auto alone = io::LockFile::wait_for(directory + "/keys.lock");
+  if (!alone) return std::unexpected(fmt::format("{}/keys.lock: {}", directory, alone.error().context));
   if (auto made = make_private(keys); !made) return std::unexpected(made.error());
   if (auto secret = check_private(root); !secret) return std::unexpected(secret.error());
   if (auto secret = check_private(admin); !secret) return std::unexpected(secret.error());
@@ -96,8 +114,14 @@ std::expected<Prepared, std::string> prepare_data_directory(const std::string& d
   return prepared;
 }
 
-std::expected<Prepared, std::string> prepare_amnesia() {
+std::expected<Prepared, std::string> prepare_amnesia(const std::string& directory,
+                                                     const std::vector<std::string>& writers) {
   Prepared prepared;
+  if (!writers.empty()) {
+    auto locks = lock_data_directory(directory, writers);
+    if (!locks) return std::unexpected(locks.error());
+    prepared.locks = std::move(*locks);
+  }
   crypto::KeyRing ring = fresh_ring();
   prepared.admin = mint_admin(ring);
   prepared.keys = std::make_unique<serve::RootKeys>(std::move(ring));

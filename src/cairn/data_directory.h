@@ -4,24 +4,40 @@
 #include <expected>
 #include <memory>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "io/lock_file.h"
 #include "serve/root_keys.h"
 
 namespace cairn::cli {
 
+// Held while a service may write below the directory.
+struct ServiceLock {
+  std::string service;
+  io::LockFile lock;
+};
+std::string lock_path(const std::string& directory, std::string_view service);
+// Where the administrator's own capability is kept.
+std::string admin_capability_path(const std::string& directory);
+
 struct Prepared {
   std::unique_ptr<serve::RootKeys> keys;
-  std::vector<io::LockFile> locks;
+  std::vector<ServiceLock> locks;
   std::string admin;  // the admin capability, when it is kept nowhere else
   bool made = false;  // this was the first start
 };
 
-// Makes the directory, its keys and an admin capability where they are missing, and takes the lock of each
-// service. The error is text for people.
+// Makes the directory where it is missing and takes the lock of each of `writers`, the services that write
+// there. The error is text for people.
+std::expected<std::vector<ServiceLock>, std::string> lock_data_directory(
+    const std::string& directory, const std::vector<std::string>& writers);
+// Makes the directory, its keys and an admin capability where they are missing, under the writers' locks.
 std::expected<Prepared, std::string> prepare_data_directory(const std::string& directory,
-                                                            const std::vector<std::string>& services);
-// The same without a disk: keys and capability live and die with the process.
-std::expected<Prepared, std::string> prepare_amnesia();
+                                                            const std::vector<std::string>& writers);
+// Keys and capability that live and die with the process. There may be writers all the same: they have their
+// locks, and with none of them nothing on disk is touched.
+std::expected<Prepared, std::string> prepare_amnesia(const std::string& directory,
+                                                     const std::vector<std::string>& writers);
 
 }  // namespace cairn::cli

@@ -181,8 +181,9 @@ Task<Exit> examine(Call call, Session* session) {
   check_space(report, session->data);
   check_files(report);
   if (session->unreachable) {
-    report.add({"server", Verdict::fail, fmt::format("none answers at {}", session->unreachable->asked),
-                "cairn up"});
+    const client::Failure& why = *session->unreachable;
+    report.add({"server", Verdict::fail,
+                why.asked.empty() ? why.message : fmt::format("none answers at {}", why.asked), why.hint});
     co_return Exit::failed;
   }
   report.add({"server", Verdict::ok, session->where});

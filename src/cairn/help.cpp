@@ -164,8 +164,9 @@ std::string reference_page(const Command& root) {
   out += fmt::format("Exit codes: {}.\n\nOf every verb:\n\n| | |\n|---|---|\n", exit_codes);
   for (const Flag& one : common_flags()) out += table_row(one);
   out +=
-      "\nOf verbs that ask a server; its capability is `CAIRN_CAP`, else, for a server on this machine, the "
-      "data directory's `keys/admin.cap`:\n\n| | |\n|---|---|\n";
+      "\nOf verbs that ask a server; its capability is `CAIRN_CAP`, which goes where told, else the data "
+      "directory's `keys/admin.cap`, which goes only to that directory's own daemon, whatever `--url` "
+      "says:\n\n| | |\n|---|---|\n";
   for (const Flag& one : daemon_flags(Asks::storage)) out += table_row(one);
   out += "\nThose that ask the registry look elsewhere for it:\n\n| | |\n|---|---|\n";
   out += table_row(daemon_flags(Asks::registry).front());

@@ -9,8 +9,8 @@ using Example = std::string_view;
 
 constexpr Flag data_flag{"data", 0, "DIR", "The data directory (./cairn-data).", Completes::directory};
 constexpr Flag key_data_flag{"data", 0, "DIR",
-                             "The data directory, for its keys, its socket and its admin capability "
-                             "(./cairn-data).",
+                             "The data directory, for its keys and its admin capability; without a URL its "
+                             "registry is asked (./cairn-data).",
                              Completes::directory};
 constexpr Argument proposal_argument[] = {{"ID", "The proposal."}};
 

@@ -1,12 +1,14 @@
 #include "cairn/session.h"
 
 #include <fmt/format.h>
-#include <sys/stat.h>
 
 #include <cstdlib>
 #include <vector>
 
+#include "cairn/data_directory.h"
+#include "cairn/local_daemon.h"
 #include "crypto/blake3.h"
+#include "crypto/secret_bytes.h"
 #include "io/process.h"
 #include "runtime/scope.h"
 
@@ -26,6 +28,7 @@ struct Candidate {
 struct Search {
   std::vector<Candidate> candidates;
   bool told = false;  // by --url or CAIRN_URL: there and nowhere else
+  bool own = false;   // by --data: that directory's daemon and nobody else
   std::optional<std::string> wrong;
 };
 
@@ -47,10 +50,12 @@ Search where_to_look(const Invocation& invocation, const std::string& data) {
     return search;
   }
   const bool registry = invocation.command->asks == Asks::registry;
-  const std::string socket = data + (registry ? "/registry.sock" : "/cairn.sock");
-  struct stat is{};
-  if (stat(socket.c_str(), &is) == 0 && S_ISSOCK(is.st_mode))
-    search.candidates.push_back({{.host = {}, .port = 0, .path = socket}, socket});
+  for (Endpoint& endpoint : find_daemon(data, registry ? "registry" : "storage")) {
+    std::string named = endpoint.path.empty() ? format_endpoint(endpoint) : endpoint.path;
+    search.candidates.push_back({std::move(endpoint), std::move(named)});
+  }
+  search.own = invocation.has("data");
+  if (search.own) return search;
   std::vector<std::uint16_t> ports{7400, 7410};
   if (registry) ports = {7430};
   for (const std::uint16_t port : ports)
@@ -58,11 +63,20 @@ Search where_to_look(const Invocation& invocation, const std::string& data) {
   return search;
 }
 
-// The admin's own token is for the server on this machine: another one must not learn it by being asked.
-std::string find_token(const Endpoint& endpoint, const std::string& data) {
-  if (std::string given = environment("CAIRN_CAP"); !given.empty()) return given;
-  if (endpoint.path.empty() && !endpoint.is_loopback()) return {};
-  return read_token_file(data + "/keys/admin.cap");
+// By what right the server is asked, and, where there is a capability that it must not see, what to do.
+struct Bearer {
+  std::string token, hint;
+};
+
+Bearer find_bearer(const Candidate& candidate, const std::string& data) {
+  if (std::string given = environment("CAIRN_CAP"); !given.empty()) return {std::move(given), {}};
+  std::string own = read_token_file(admin_capability_path(data));
+  if (own.empty() || is_daemon(data, candidate.endpoint)) return {std::move(own), {}};
+  crypto::wipe(own);
+  return {{},
+          fmt::format("the capability of {} goes only to its own daemon, which is not at {}; give one in "
+                      "CAIRN_CAP, or start it: cairn up --data {}",
+                      printable(data), printable(candidate.named), printable(data))};
 }
 
 struct Run {
@@ -102,7 +116,9 @@ bool is_another(const Invocation& invocation, std::string_view service) {
 Task<std::optional<Exit>> try_candidate(Call call, Run* run, Candidate candidate, client::Failure* why) {
   client::TransportOptions options;
   options.endpoint = candidate.endpoint;
-  options.token = find_token(candidate.endpoint, run->data);
+  Bearer bearer = find_bearer(candidate, run->data);
+  options.token = std::move(bearer.token);
+  options.anonymous_hint = std::move(bearer.hint);
   client::Transport transport(run->process.machine(0), std::move(options));
   std::optional<Exit> exit;
   {
@@ -136,6 +152,9 @@ std::string hint_of_search(const Run& run) {
   if (run.search.told)
     return registry ? "is the address right, and is it up? start it: cairn registry --data DIR"
                     : "is the address right, and is it up? cairn up starts one here";
+  if (run.search.own)
+    return fmt::format("start it: cairn {} --data {}; or name a server: --url http://HOST:PORT",
+                       registry ? "registry" : "up", printable(run.data));
   return registry ? "start it: cairn registry --data DIR; or name one: --url http://HOST:PORT"
                   : "start one: cairn up; or name one: --url http://HOST:PORT";
 }
@@ -151,11 +170,14 @@ Task<Exit> search_and_work(Call call, Run* run) {
     if (call.stopped()) co_return Exit::interrupted;
   }
   const std::string_view who = run->invocation.command->asks == Asks::registry ? "registry" : "cairn";
-  client::Failure failure(ErrorCode::connection_lost, fmt::format("no {} answers", who));
+  std::string what = fmt::format("no {} answers ({})", who, why.message);
+  if (run->search.candidates.empty())
+    what = fmt::format("no {} of {} is listening", who == "cairn" ? "daemon" : who, printable(run->data));
+  client::Failure failure(ErrorCode::connection_lost, what);
   failure.asked = std::move(asked);
+  failure.hint = hint_of_search(*run);
   if (run->server == Server::useful) co_return co_await work_alone(call, run, std::move(failure));
-  run->terminal.complain("unreachable", fmt::format("no {} answers ({})", who, why.message), failure.asked,
-                         hint_of_search(*run));
+  run->terminal.complain("unreachable", what, failure.asked, failure.hint);
   co_return Exit::unreachable;
 }
 

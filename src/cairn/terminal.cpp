@@ -112,7 +112,7 @@ void Terminal::complain(const client::Failure& failure, std::string_view subject
   what += failure.status == 0 ? failure.message : printable(failure.message);
   std::string asked = failure.asked;
   if (!failure.corr_id.empty()) asked += fmt::format("  ({} {})", failure.status, failure.corr_id);
-  complain(name_of(failure.code()), what, asked, hint_of(failure));
+  complain(name_of(failure.code()), what, asked, failure.hint.empty() ? hint_of(failure) : failure.hint);
 }
 
 std::string printable(std::string_view text) {

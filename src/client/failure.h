@@ -22,6 +22,7 @@ struct Failure {
   std::string corr_id = {};  // empty: none
   std::string asked = {};    // `GET /o/b3:… of 127.0.0.1:7410`; empty: nobody was asked
   std::optional<Duration> retry_after = {};
+  std::string hint = {};  // what to do about it, where more is known than the code tells
 
   Failure() = default;
   Failure(Error of) : error(of), message(of.context) {}  // NOLINT(google-explicit-constructor): see CO_TRY

@@ -130,6 +130,8 @@ Task<Outcome<http::ClientResponse>> Transport::try_once(Call call, const Ask* as
   if (ask->any_answer || (status >= 200 && status < 300)) co_return std::move(*answer);
   auto text = co_await answer->read_text(call.within(options_.first_byte), error_body_max);
   Failure failure = parse_failure(status, text ? std::string_view(*text) : std::string_view());
+  if (failure.code() == ErrorCode::unauthorized && options_.token.empty())
+    failure.hint = options_.anonymous_hint;
   const http::Fields& fields = answer->head().fields;
   if (failure.corr_id.empty()) failure.corr_id = fields.get(http::FieldName::x_corr_id);
   if (!failure.retry_after)

@@ -24,6 +24,8 @@ namespace cairn::client {
 struct TransportOptions {
   Endpoint endpoint;
   std::string token = {};  // empty: anonymous
+  // The hint of an answer that asks for a token, where there is none.
+  std::string anonymous_hint = {};
   Duration first_byte = Duration::seconds(30);
   Duration stall = Duration::seconds(60);
   BackoffPolicy backoff{};

@@ -24,7 +24,7 @@ struct Hosted {
   config::SnapshotPtr snapshot;
   std::unique_ptr<Service> service;
   std::unique_ptr<Node> node;
-  std::string address;
+  std::string address, socket;
 };
 
 struct Loaded {
@@ -90,6 +90,7 @@ class Host {
         return exit_failed;
       }
     }
+    tell_listening();
     std::vector<Node*> nodes;
     for (Hosted& each : hosted_) {
       declare_process_metrics(each.node->registry());
@@ -178,7 +179,8 @@ class Host {
     // A socket is a file.
     const bool files = !snapshot.get(keys.amnesia);
     if (const std::string& path = snapshot.get(keys.uds_path); bound && files && !path.empty())
-      bound = listen(0, Endpoint{.host = {}, .port = 0, .path = path}, false);
+      if (bound = listen(0, Endpoint{.host = {}, .port = 0, .path = path}, false); bound)
+        hosted.socket = path;
     if (!bound) return std::unexpected(bound.error());
     return {};
   }
@@ -195,9 +197,17 @@ class Host {
                             [this] { return static_cast<double>(process_.orphaned()); });
   }
 
+  std::vector<Served> served() const {
+    std::vector<Served> all;
+    for (const Hosted& each : hosted_) all.push_back({each.node->name(), each.address, each.socket});
+    return all;
+  }
+  void tell_listening() {
+    if (options_.listening) options_.listening(served());
+  }
+
   void tell_ready() {
-    std::vector<Served> served;
-    for (const Hosted& each : hosted_) served.push_back({each.node->name(), each.address});
+    std::vector<Served> served = this->served();
     options_.ready(served);
     if (options_.afterwards && !lifecycle_->ending())
       (void)watching_.start({"afterwards", "host"}, [this, served](Call call) {
@@ -237,6 +247,7 @@ class Host {
     }
     const Duration span = lifecycle_->drain_timeout();
     logger_.info("draining", {{"deadline_ms", span.to_millis()}});
+    if (options_.listening) options_.listening({});
     // Counted from when the signal came, as the watchdog counts it.
     lifecycle_->end(std::max(Duration{}, came + span - current_shard()->now()));
   }
@@ -403,13 +414,17 @@ class Host {
   bool rebind(Hosted& hosted, const config::Snapshot& next) {
     const std::string& asked = next.get(hosted.spec.keys.bind);
     Node& node = *hosted.node;
+    // While the old listener closes, its address may become somebody else's.
+    const std::string old = std::exchange(hosted.address, {});
+    tell_listening();
     auto bound = node.rebind(0, *parse_endpoint(asked));
+    hosted.address = bound ? *bound : old;
+    tell_listening();
     if (!bound) {
       node.metrics().config_reload.at(2).add(0);
       logger_.error("configuration refused, the old one stays", {{"problems", "cannot listen on " + asked}});
       return false;
     }
-    hosted.address = *bound;
     for (unsigned i = 1; i < process_.shards(); ++i)
       if (!process_.post(i, [this, &node, i, endpoint = *parse_endpoint(hosted.address)] {
             if (!node.rebind(i, endpoint))
@@ -453,10 +468,10 @@ int run_host(std::vector<HostedService> services, const HostOptions& options) {
   }
   RootKeys* root_keys = nullptr;
   if (options.root_keys) {
-    bool amnesia = false;
+    std::vector<bool> amnesic;
     for (std::size_t i = 0; i < services.size(); ++i)
-      amnesia = amnesia || loaded->services[i]->get(services[i].keys.amnesia);
-    auto opened = options.root_keys(amnesia);
+      amnesic.push_back(loaded->services[i]->get(services[i].keys.amnesia));
+    auto opened = options.root_keys(amnesic);
     if (!opened) {
       options.complain(opened.error());
       return exit_failed;
@@ -472,7 +487,7 @@ int run_host(std::vector<HostedService> services, const HostOptions& options) {
       options.complain(service.error());
       return exit_failed;
     }
-    hosted.push_back({std::move(services[i]), loaded->services[i], std::move(*service), {}, {}});
+    hosted.push_back({std::move(services[i]), loaded->services[i], std::move(*service), {}, {}, {}});
   }
   auto host = std::make_unique<Host>(std::move(sections), std::move(hosted), loaded->process, keys, options,
                                      root_keys);

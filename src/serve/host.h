@@ -31,6 +31,7 @@ struct HostedService {
 struct Served {
   std::string_view service;
   std::string address;
+  std::string socket = {};  // the path of its Unix socket; empty: none
 };
 
 struct HostOptions {
@@ -43,8 +44,11 @@ struct HostOptions {
   config::ProcessKeys process_keys = {};
   // The capabilities' root keys, for every service; they outlive the host. Made for the configuration that
   // was accepted, before any service; none: only for services that ask for no capability or are open.
-  // `amnesia`: some service may leave nothing on disk, so neither may they.
-  std::function<std::expected<RootKeys*, std::string>(bool amnesia)> root_keys = {};
+  // `amnesic`: of each service, in order, whether it may leave nothing on disk.
+  std::function<std::expected<RootKeys*, std::string>(const std::vector<bool>& amnesic)> root_keys = {};
+  // Where the services listen: told once all of them do, at every change, and for the last time, with none,
+  // before the first listener closes. What is told here is never somebody else's address.
+  std::function<void(std::span<const Served>)> listening = {};
   // Called once everything has started, in the order of the services.
   std::function<void(std::span<const Served>)> ready;
   // Run on shard 0 after that, if there is anything to do; stopped and waited for when the services have

@@ -142,7 +142,7 @@ int serve_verb(const Arguments& a) {
   const demo::Keys keys = demo::declare_keys(schema);
   serve::HostOptions options = host_options(a);
   std::unique_ptr<serve::RootKeys> root_keys;
-  options.root_keys = [&](bool) -> std::expected<serve::RootKeys*, std::string> {
+  options.root_keys = [&](const std::vector<bool>&) -> std::expected<serve::RootKeys*, std::string> {
     auto sources = sources_of(a);
     if (!sources) return std::unexpected(sources.error());
     const auto loaded = config::load(schema, *sources);

@@ -50,6 +50,7 @@ class Case(unittest.TestCase):
         self.addCleanup(directory.cleanup)
         self.home = directory.name
         self.environment = {"XDG_STATE_HOME": self.path("state")}
+        self.bearer = {**self.environment, "CAIRN_CAP": SERVER.token}  # for a relay, which is not the server
 
     def path(self, *names):
         return os.path.join(self.home, *names)
@@ -65,8 +66,8 @@ class Case(unittest.TestCase):
             return file.read()
 
     def cairn(self, *arguments, url=None, code=0, **options):
-        ended = cairn(*arguments, "--url", url or SERVER.url, "--data", SERVER.data, environment=self.environment,
-                      cwd=self.home, **options)
+        ended = cairn(*arguments, "--url", url or SERVER.url, "--data", SERVER.data,
+                      environment=self.bearer if url else self.environment, cwd=self.home, **options)
         said = ended.stderr if isinstance(ended.stderr, str) else ended.stderr.decode()
         self.assertEqual(ended.returncode, code, said)
         return ended
@@ -318,7 +319,7 @@ class Breaks(Case):
         with Relay(SERVER.address) as relay:
             arguments = [binary(), "put", "-q", path, "--url", relay.url, "--data", SERVER.data]
             process = subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-                                       env=demo.clean_environment(self.environment))
+                                       env=demo.clean_environment(self.bearer))
             self.assertTrue(relay.wait_for(lambda: relay.up > 8 * MIB))
             process.send_signal(signal.SIGINT)
             self.assertEqual(process.wait(60), 130)
@@ -331,7 +332,7 @@ class Breaks(Case):
         with Relay(SERVER.address) as relay:
             arguments = [binary(), "put", "-", "--url", relay.url, "--data", SERVER.data]
             process = subprocess.Popen(arguments, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL,
-                                       env=demo.clean_environment(self.environment))
+                                       env=demo.clean_environment(self.bearer))
             process.stdin.write(content(3 * MIB))
             process.stdin.flush()
             self.assertTrue(relay.wait_for(lambda: relay.up > 2 * MIB))

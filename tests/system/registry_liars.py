@@ -138,7 +138,8 @@ class Lies(unittest.TestCase):
                              "another payload": lambda value: value.update(payload=other["payload"]),
                              "a flipped bit": lambda value: value.update(payload=flip_base64(value["payload"], 70))}.items():
             with self.subTest(what), Liar(self.registry, lambda path, body: change_json(body, change) if path == target else body) as liar:
-                ended = cairn("registry", "approve", one["proposal_id"], "--key", "a", "--url", liar.url, "--data", self.registry.data)
+                ended = cairn("registry", "approve", one["proposal_id"], "--key", "a", "--url", liar.url, "--data", self.registry.data,
+                              environment={"CAIRN_CAP": self.registry.token})
                 self.assertEqual(ended.returncode, 4, ended)
                 self.assertEqual(liar.posted, [], "something was signed and sent")
         self.assertEqual(self.registry.get(target)["approvals"], [])
@@ -154,7 +155,8 @@ class Lies(unittest.TestCase):
         """The server is asked for more than the user asked for; its honest answer shows it."""
         with Liar(self.registry, lambda path, body: body) as liar:
             liar.alter = lambda body: change_json(body, lambda value: value["items"].append(region("smuggled")))
-            ended = cairn("registry", "propose", "--add", '{"type":"region","id":"asked"}', "--url", liar.url, "--data", self.registry.data)
+            ended = cairn("registry", "propose", "--add", '{"type":"region","id":"asked"}', "--url", liar.url, "--data", self.registry.data,
+                              environment={"CAIRN_CAP": self.registry.token})
         self.assertEqual(ended.returncode, 4, ended)
 
 
