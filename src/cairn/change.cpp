@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "cairn/objects.h"
+#include "cairn/refusal.h"
 #include "cairn/verbs.h"
 #include "client/reference.h"
 #include "codec/json_writer.h"
@@ -25,12 +26,18 @@ Task<Outcome<Address>> change_one(Call call, Session* session, std::string name,
 Task<Exit> change_all(Call call, Session* session, Change change, std::string_view done) {
   const Terminal& terminal = session->terminal;
   ExitOfSeveral exits;
+  Refusal refusal(session);
   for (const std::string& name : session->invocation.arguments) {
+    if (refusal.repeats()) {
+      refusal.skip(1, exits);
+      continue;
+    }
     const auto changed = co_await change_one(call, session, name, change);
     exits.add(changed ? Exit::ok : exit_of(changed.error()));
     if (call.stopped()) co_return Exit::interrupted;
     if (!changed) {
-      terminal.complain(changed.error(), name);
+      refusal.add(changed.error());
+      refusal.tell(changed.error(), name);
     } else if (terminal.json()) {
       std::string text;
       codec::JsonWriter json(text);
@@ -44,6 +51,7 @@ Task<Exit> change_all(Call call, Session* session, Change change, std::string_vi
       terminal.line(fmt::format("{}  {}", format_address(*changed), done));
     }
   }
+  refusal.conclude();
   co_return exits.exit();
 }
 

@@ -160,6 +160,11 @@ class Parser {
       if (value.empty() || among.find("|" + value + "|") == std::string::npos)
         return refuse("--" + std::string(flag.name) + " is one of " + std::string(flag.choices));
     }
+    // A place that is empty is a variable that was not set: nobody means the root directory, or any server.
+    const bool place = flag.completes == Completes::file || flag.completes == Completes::directory;
+    if (value.empty() && (place || flag.name == "url"))
+      return refuse("--" + std::string(flag.name) +
+                    " is empty; it needs a value: " + std::string(flag.value));
     if (!flag.repeated && invocation_.has(flag.name))
       return refuse("--" + std::string(flag.name) + " is there twice");
     invocation_.flags.emplace_back(flag.name, std::move(value));

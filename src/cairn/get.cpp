@@ -7,6 +7,7 @@
 #include "cairn/local_files.h"
 #include "cairn/objects.h"
 #include "cairn/parallel.h"
+#include "cairn/refusal.h"
 #include "cairn/session.h"
 #include "cairn/verbs.h"
 #include "client/download.h"
@@ -23,8 +24,9 @@ struct Getting {
   Session* session;
   Progress progress;
   ExitOfSeveral exits;
+  Refusal refusal;
 
-  explicit Getting(Session* of) : session(of), progress(of->terminal, "get") {}
+  explicit Getting(Session* of) : session(of), progress(of->terminal, "get"), refusal(of) {}
 };
 
 struct Wanted {
@@ -92,7 +94,8 @@ void tell(Getting* getting, const Wanted& wanted, std::string_view shown, const 
   getting->progress.clear();
   if (!got) {
     getting->exits.add(exit_of(got.error()));
-    if (got.error().code() != ErrorCode::cancelled) terminal.complain(got.error(), shown);
+    getting->refusal.add(got.error());
+    getting->refusal.tell(got.error(), shown);
     return;
   }
   getting->exits.add(Exit::ok);
@@ -108,6 +111,10 @@ void tell(Getting* getting, const Wanted& wanted, std::string_view shown, const 
 }
 
 Task<> get_entry(Call call, Getting* getting, std::string root, const client::ManifestEntry* entry) {
+  if (getting->refusal.repeats()) {
+    getting->refusal.skip(1, getting->exits);
+    co_return;
+  }
   Wanted wanted{root + "/" + entry->path, entry->address, entry->size};
   Outcome<Got> got;
   if (auto made = make_parents(root, entry->path); !made)
@@ -132,6 +139,8 @@ Task<Exit> get_tree(Call call, Getting* getting, client::Manifest manifest, std:
       call, &getting->session->machine.shard, manifest.entries.size(), files_at_once,
       [&](Call each, std::size_t i) { return get_entry(each, getting, root, &manifest.entries[i]); });
   if (call.stopped()) co_return Exit::interrupted;
+  getting->progress.clear();
+  getting->refusal.conclude();
   const Exit exit = getting->exits.exit();
   if (exit == Exit::ok) terminal.say(fmt::format("{} files in {}", manifest.entries.size(), printable(root)));
   co_return exit;

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "cairn/objects.h"
+#include "cairn/refusal.h"
 #include "cairn/verbs.h"
 #include "codec/json_writer.h"
 
@@ -14,19 +15,34 @@ Exit complain(Session* session, const Failure& failure, std::string_view about =
   if (failure.code() != ErrorCode::cancelled) session->terminal.complain(failure, about);
   return exit_of(failure);
 }
+Exit complain(Refusal* refusal, const Failure& failure, std::string_view about) {
+  refusal->add(failure);
+  refusal->tell(failure, about);
+  return exit_of(failure);
+}
 
-Task<Exit> cat_all(Call call, Session* session) {
+// One object after the other, until an answer that all others would get too.
+Task<Exit> for_each(Call call, Session* session,
+                    Task<Exit> (*work)(Call, Session*, std::string name, Refusal*)) {
   ExitOfSeveral exits;
+  Refusal refusal(session);
   for (const std::string& name : session->invocation.arguments) {
-    auto found = co_await find_object(call, session, name);
-    if (!found)
-      exits.add(complain(session, found.error(), name));
+    if (refusal.repeats())
+      refusal.skip(1, exits);
     else
-      exits.add(co_await write_to_stdout(call, session, std::move(*found), session->invocation.has("raw")));
+      exits.add(co_await work(call, session, name, &refusal));
     if (call.stopped()) co_return Exit::interrupted;
   }
+  refusal.conclude();
   co_return exits.exit();
 }
+
+Task<Exit> cat_one(Call call, Session* session, std::string name, Refusal* refusal) {
+  auto found = co_await find_object(call, session, name);
+  if (!found) co_return complain(refusal, found.error(), name);
+  co_return co_await write_to_stdout(call, session, std::move(*found), session->invocation.has("raw"));
+}
+Task<Exit> cat_all(Call call, Session* session) { return for_each(call, session, cat_one); }
 
 bool list_object(const Terminal& terminal, const client::ObjectInfo& one) {
   const std::string address = format_address(one.address);
@@ -73,26 +89,23 @@ void list_entry(const Terminal& terminal, const client::ManifestEntry& entry) {
   }
 }
 
-Task<Exit> list_manifest(Call call, Session* session, std::string name) {
+Task<Exit> list_manifest(Call call, Session* session, std::string name, Refusal* refusal) {
   auto found = co_await find_object(call, session, name);
-  if (!found) co_return complain(session, found.error(), name);
+  if (!found) co_return complain(refusal, found.error(), name);
   if (!found->is_manifest()) {
     session->terminal.complain("invalid", fmt::format("{} is not a directory", printable(name)), {},
                                fmt::format("cairn stat {}", printable(name)));
     co_return Exit::failed;
   }
   auto manifest = co_await read_manifest(call, session, found->info.address);
-  if (!manifest) co_return complain(session, manifest.error(), name);
+  if (!manifest) co_return complain(refusal, manifest.error(), name);
   for (const client::ManifestEntry& entry : manifest->entries) list_entry(session->terminal, entry);
   co_return Exit::ok;
 }
 
 Task<Exit> list_all(Call call, Session* session) {
   if (session->invocation.arguments.empty()) co_return co_await list_objects(call, session);
-  ExitOfSeveral exits;
-  for (const std::string& name : session->invocation.arguments)
-    exits.add(co_await list_manifest(call, session, name));
-  co_return exits.exit();
+  co_return co_await for_each(call, session, list_manifest);
 }
 
 void tell_facts(const Terminal& terminal, const Found& found, const client::Manifest* manifest) {
@@ -132,25 +145,20 @@ void tell_facts(const Terminal& terminal, const Found& found, const client::Mani
   if (manifest->previous) terminal.line(fmt::format("previous {}", format_address(*manifest->previous)));
 }
 
-Task<Exit> stat_one(Call call, Session* session, std::string name) {
+Task<Exit> stat_one(Call call, Session* session, std::string name, Refusal* refusal) {
   auto found = co_await find_object(call, session, name);
-  if (!found) co_return complain(session, found.error(), name);
+  if (!found) co_return complain(refusal, found.error(), name);
   if (!found->is_manifest()) {
     tell_facts(session->terminal, *found, nullptr);
     co_return Exit::ok;
   }
   auto manifest = co_await read_manifest(call, session, found->info.address);
-  if (!manifest) co_return complain(session, manifest.error(), name);
+  if (!manifest) co_return complain(refusal, manifest.error(), name);
   tell_facts(session->terminal, *found, &*manifest);
   co_return Exit::ok;
 }
 
-Task<Exit> stat_all(Call call, Session* session) {
-  ExitOfSeveral exits;
-  for (const std::string& name : session->invocation.arguments)
-    exits.add(co_await stat_one(call, session, name));
-  co_return exits.exit();
-}
+Task<Exit> stat_all(Call call, Session* session) { return for_each(call, session, stat_one); }
 
 }  // namespace
 

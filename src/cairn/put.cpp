@@ -1,10 +1,12 @@
 // `cairn put`: files, directories and stdin become objects.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <memory>
 
 #include "cairn/local_files.h"
 #include "cairn/parallel.h"
+#include "cairn/refusal.h"
 #include "cairn/session.h"
 #include "cairn/verbs.h"
 #include "client/manifest.h"
@@ -27,10 +29,11 @@ struct Putting {
   std::unique_ptr<client::UploadLedger> ledger;
   bool follow;
   ExitOfSeveral exits;
+  Refusal refusal;
   bool skipped = false;
 
   explicit Putting(Session* of)
-      : session(of), progress(of->terminal, "put"), follow(of->invocation.has("follow")) {
+      : session(of), progress(of->terminal, "put"), follow(of->invocation.has("follow")), refusal(of) {
     if (std::string directory = upload_ledger_directory(); !directory.empty())
       ledger = std::make_unique<client::UploadLedger>(of->machine, std::move(directory));
   }
@@ -69,7 +72,8 @@ void tell(Putting* putting, std::string_view path, std::string_view kind, const 
   putting->progress.clear();
   if (!outcome) {
     putting->exits.add(exit_of(outcome.error()));
-    if (outcome.error().code() != ErrorCode::cancelled) terminal.complain(outcome.error(), path);
+    putting->refusal.add(outcome.error());
+    putting->refusal.tell(outcome.error(), path);
     return;
   }
   putting->exits.add(Exit::ok);
@@ -87,8 +91,11 @@ void tell(Putting* putting, std::string_view path, std::string_view kind, const 
   }
 }
 
+// Without an outcome when it was not begun.
 Task<> put_item(Call call, Putting* putting, Item* item) {
+  if (putting->refusal.repeats()) co_return;
   item->outcome.emplace(co_await put_one(call, putting, item));
+  if (!*item->outcome) putting->refusal.add(item->outcome->error());
 }
 
 // Tells of each as soon as all before it have been told of.
@@ -111,6 +118,7 @@ Task<> put_files(Call call, Putting* putting, std::vector<Item>* items) {
   InOrder order{putting, items};
   co_await run_parallel(call, &putting->session->machine.shard, items->size(), files_at_once,
                         [&order](Call each, std::size_t i) { return put_and_tell(each, &order, i); });
+  putting->refusal.skip(items->size() - order.told, putting->exits);
   items->clear();
 }
 
@@ -122,10 +130,7 @@ Task<Outcome<Stored>> put_manifest(Call call, Putting* putting, const std::vecto
   const Invocation& invocation = putting->session->invocation;
   if (const auto title = invocation.find("title")) manifest.title = *title;
   if (invocation.has("created")) manifest.created = putting->session->machine.shard.wall();
-  if (const auto previous = invocation.find("previous")) {
-    manifest.previous = parse_address(*previous);
-    if (!manifest.previous) co_return fail(Failure(ErrorCode::invalid, "--previous is not an address"));
-  }
+  if (const auto previous = invocation.find("previous")) manifest.previous = parse_address(*previous);
   CO_TRY(std::string bytes, client::encode_manifest(std::move(manifest)));
   client::TextSource source(std::move(bytes));
   client::PutOptions options{.media_type = std::string(client::manifest_media_type)};
@@ -154,9 +159,12 @@ Task<> put_directory(Call call, Putting* putting, std::string path) {
     if (item.outcome && *item.outcome) continue;
     whole = false;
     putting->progress.clear();
-    const bool stopped = !item.outcome || item.outcome->error().code() == ErrorCode::cancelled;
-    putting->exits.add(stopped ? Exit::interrupted : exit_of(item.outcome->error()));
-    if (!stopped) session->terminal.complain(item.outcome->error(), path + "/" + item.path);
+    if (!item.outcome) {
+      putting->refusal.skip(1, putting->exits);
+      continue;
+    }
+    putting->exits.add(exit_of(item.outcome->error()));
+    putting->refusal.tell(item.outcome->error(), path + "/" + item.path);
   }
   // A manifest of a part of the directory would pass for the whole.
   if (whole) {
@@ -179,7 +187,9 @@ Task<> put_stdin(Call call, Putting* putting) {
 Task<Exit> put_all(Call call, Session* session) {
   Putting putting(session);
   std::vector<Item> files;  // neighbours on the command line go together
+  std::size_t seen = 0;
   for (const std::string& path : session->invocation.arguments) {
+    ++seen;
     const FileFacts facts = path == "-" ? FileFacts{} : look_at(path, true);
     if (facts.kind == FileKind::file) {
       files.push_back({path, path, facts});
@@ -187,6 +197,10 @@ Task<Exit> put_all(Call call, Session* session) {
     }
     co_await put_files(call, &putting, &files);
     if (call.stopped()) break;
+    if (putting.refusal.repeats()) {
+      putting.refusal.skip(session->invocation.arguments.size() - seen + 1, putting.exits);
+      break;
+    }
     if (path == "-")
       co_await put_stdin(call, &putting);
     else if (facts.kind == FileKind::directory)
@@ -203,12 +217,24 @@ Task<Exit> put_all(Call call, Session* session) {
     session->terminal.say("interrupted; the same command goes on where it was");
     co_return Exit::interrupted;
   }
+  putting.progress.clear();
+  putting.refusal.conclude();
   const Exit exit = putting.exits.exit();
   co_return exit == Exit::ok&& putting.skipped ? Exit::some_failed : exit;
 }
 
 }  // namespace
 
-int put_verb(const Invocation& invocation) { return run_session(invocation, put_all); }
+int put_verb(const Invocation& invocation) {
+  // What is wrong with the command line is said before anything is sent.
+  for (const std::string& path : invocation.arguments)
+    if (path.empty()) return complain_usage(invocation, "a PATH is empty");
+  if (const auto previous = invocation.find("previous"); previous && !parse_address(*previous))
+    return complain_usage(invocation, "--previous is not an address", "`b3:` and 64 hex digits");
+  const auto is_control = [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; };
+  if (std::ranges::any_of(invocation.get("type", ""), is_control))
+    return complain_usage(invocation, "--type is not a media type", "--type text/plain");
+  return run_session(invocation, put_all);
+}
 
 }  // namespace cairn::cli

@@ -178,7 +178,10 @@ class Talking(Case):
         for arguments, near in ((["pt", "x"], "cairn put"), (["put", "--jsn", "x"], "--json"), (["put"], "PATH"),
                                 (["cap"], "--help"), (["stat", "--color", "pink", "b3:abcdef"], "auto|always|never"),
                                 (["version", "extra"], "extra"), (["put", "-x", "f"], "-x"),
-                                (["get", "b3:abcdef", "-o"], "FILE"), (["ls", "--prefix", "a", "--prefix", "b"], "twice")):
+                                (["get", "b3:abcdef", "-o"], "FILE"), (["ls", "--prefix", "a", "--prefix", "b"], "twice"),
+                                (["ls", "--data", ""], "--data is empty"), (["ls", "--url="], "--url is empty"),
+                                (["get", "b3:abcdef", "-o", ""], "--output is empty"), (["put", ""], "PATH is empty"),
+                                (["put", "--previous", "x", "f"], "--previous"), (["put", "--type", "a\r\nb: c", "f"], "media type")):
             ended = self.cairn(*arguments, code=64)
             self.assertTrue(ended.stderr.startswith("error[usage]: "), ended.stderr)
             self.assertIn(near, ended.stderr)

@@ -197,3 +197,40 @@ class WithDaemon(Case):
                     self.assertEqual((bool(thief.requests), thief.tokens), (True, []))
                 connection.send(b"67890")
             storage.wait()
+
+
+class Refused(Case):
+    """What every file would be answered is asked for once."""
+
+    def setUp(self):
+        super().setUp()
+        for i in range(60):
+            self.write(f"many/{i}", f"file {i}")
+
+    def errors(self, text):
+        return [line for line in text.splitlines() if line.startswith("error[")]
+
+    def test_a_put_of_a_directory_stops_at_a_refusal_that_will_repeat(self):
+        with Thief() as thief:
+            for arguments in (["many"], [f"many/{i}" for i in range(60)]):
+                thief.requests.clear()
+                ended = self.cairn("put", *arguments, "--url", f"127.0.0.1:{thief.port}", code=8)
+                self.assertEqual(len(self.errors(ended.stderr)), 1, ended.stderr)
+                self.assertIn("not tried", ended.stderr)
+                self.assertLess(len(thief.requests), 40)
+
+    def test_so_do_the_other_verbs_with_several_objects(self):
+        with Thief() as thief:
+            for verb in ("rm", "pin", "unpin", "stat", "cat"):
+                ended = self.cairn(verb, *(f"b3:{i:064x}" for i in range(20)), "--url", f"127.0.0.1:{thief.port}", code=8)
+                self.assertEqual(len(self.errors(ended.stderr)), 1, ended.stderr)
+
+    def test_a_capability_for_some_objects_is_tried_for_each(self):
+        with Storage() as storage:
+            token = self.cairn("cap", "mint", "--data", storage.data, "--op", "storage.put", "--max-bytes", "10").stdout.strip()
+            self.write("a", "much more than ten bytes")
+            self.write("b", "few")
+            self.write("c", "again more than ten bytes")
+            ended = self.cairn("put", "-q", "a", "b", "c", "--url", storage.url, environment={"CAIRN_CAP": token}, code=2)
+            self.assertEqual(ended.stdout.split(), b3sum(b"few"))
+            self.assertEqual(len(self.errors(ended.stderr)), 2)
