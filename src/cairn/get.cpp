@@ -1,6 +1,7 @@
 // `cairn get`: an object, or the tree that a manifest describes, verified on its way to disk.
 #include <fmt/format.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <memory>
 
@@ -39,6 +40,13 @@ struct Got {
   std::uint64_t size = 0, transferred = 0;
 };
 
+client::DownloadOptions options_for(Getting* getting, const Wanted& wanted) {
+  client::DownloadOptions options;
+  options.moved = [getting](std::uint64_t bytes) { getting->progress.moved(bytes); };
+  options.claimed_size = wanted.size;
+  return options;
+}
+
 // The file of an unfinished download, with what it holds from before.
 Task<Outcome<std::unique_ptr<io::File>>> open_part(Call call, io::Machine* machine, std::string path) {
   const FileFacts facts = look_at(path, false);
@@ -69,24 +77,46 @@ Task<Outcome<Got>> get_file(Call call, Getting* getting, Wanted wanted) {
     getting->progress.moved(size);
     co_return Got{size, 0};
   }
-  if (look_at(wanted.path, false).kind == FileKind::directory)
-    co_return fail(Failure(ErrorCode::conflict, "a directory is in the way"));
+  const FileKind there = look_at(wanted.path, false).kind;
+  if (there == FileKind::directory || there == FileKind::other)
+    co_return fail(Failure(ErrorCode::conflict, there == FileKind::directory
+                                                    ? "a directory is in the way"
+                                                    : "what is there is no file, and is left as it is"));
   const std::string part = wanted.path + ".part";
   CO_TRY(const std::unique_ptr<io::File> file, co_await open_part(call, &machine, part));
   CO_TRY(const std::uint64_t held, file->size());
   client::FileDestination to(*file, held);
-  client::DownloadOptions options;
-  options.moved = [getting](std::uint64_t bytes) { getting->progress.moved(bytes); };
-  options.claimed_size = wanted.size;
   CO_TRY(const client::Downloaded done,
-         co_await client::download(call, getting->session->storage, wanted.address, &to, options));
+         co_await client::download(call, getting->session->storage, wanted.address, &to,
+                                   options_for(getting, wanted)));
   if (wanted.size != done.size)
     co_return fail(Failure(ErrorCode::integrity, "the object has another size than was said"));
   CO_TRY_VOID(co_await file->truncate(call, done.size));
   CO_TRY_VOID(co_await file->sync_data(call));
-  set_usual_mode(part);
+  take_mode(part, wanted.path);
   CO_TRY_VOID(co_await machine.disk.rename(call, part, wanted.path));
   co_return Got{done.size, done.transferred};
+}
+
+// A device or a pipe takes the bytes as they come.
+Task<Outcome<Got>> get_in_place(Call call, Getting* getting, Wanted wanted, Target target) {
+  io::Machine& machine = getting->session->machine;
+  CO_TRY(const int descriptor, co_await open_in_place(call, &machine.pool, std::move(target)));
+  DescriptorDestination to(machine.pool, descriptor);
+  auto done = co_await client::download(call, getting->session->storage, wanted.address, &to,
+                                        options_for(getting, wanted));
+  const bool closed = close(descriptor) == 0;
+  if (!done) co_return fail(std::move(done.error()));
+  if (!closed) co_return fail(Failure(ErrorCode::io_failed, "cannot be written"));
+  co_return Got{done->size, done->transferred};
+}
+
+// To where a person said.
+Task<Outcome<Got>> get_to_target(Call call, Getting* getting, Wanted wanted) {
+  CO_TRY(Target target, find_target(wanted.path));
+  if (target.in_place) co_return co_await get_in_place(call, getting, std::move(wanted), std::move(target));
+  wanted.path = std::move(target.path);
+  co_return co_await get_file(call, getting, std::move(wanted));
 }
 
 void tell(Getting* getting, const Wanted& wanted, std::string_view shown, const Outcome<Got>& got) {
@@ -163,7 +193,9 @@ Task<Exit> get_named(Call call, Session* session) {
   std::string to(session->invocation.get("output", usual_name(*found)));
   while (to.size() > 1 && to.ends_with('/')) to.pop_back();
   const bool raw = session->invocation.has("raw");
-  if (to == "-") co_return co_await write_to_stdout(call, session, *found, raw);
+  const auto target = find_target(to);
+  if (to == "-" || (target && target->descriptor == 1))
+    co_return co_await write_to_stdout(call, session, *found, raw);
   Getting getting(session);
   if (found->is_manifest() && !raw) {
     auto manifest = co_await read_manifest(call, session, found->info.address);
@@ -176,7 +208,7 @@ Task<Exit> get_named(Call call, Session* session) {
   if (look_at(to, true).kind == FileKind::directory) to += "/" + usual_name(*found);
   const Wanted wanted{to, found->info.address, found->size.value_or(found->info.size)};
   getting.progress.expect(wanted.size);
-  const auto got = co_await get_file(call, &getting, wanted);
+  const auto got = co_await get_to_target(call, &getting, wanted);
   tell(&getting, wanted, name, got);
   if (call.stopped()) terminal.say("interrupted; the same command goes on where it was");
   co_return getting.exits.exit();

@@ -1,12 +1,15 @@
 #include "cairn/local_files.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <set>
 
@@ -64,6 +67,36 @@ void walk(Tree& tree, const std::string& full, const std::string& inside, bool f
   }
 }
 
+constexpr int links_max = 40;
+
+// `/proc/PID/fd/N` of this process: behind it is no path, but the descriptor N itself.
+std::optional<int> find_own_descriptor(const std::string& path) {
+  std::error_code problem;
+  const fs::path whole = fs::absolute(path, problem);
+  const fs::path directory = fs::canonical(whole.parent_path(), problem);
+  const std::string name = whole.filename().string();
+  int number = -1;
+  const auto [end, wrong] = std::from_chars(name.data(), name.data() + name.size(), number);
+  if (problem || wrong != std::errc() || end != name.data() + name.size()) return std::nullopt;
+  if (directory != fs::path(fmt::format("/proc/{}/fd", getpid()))) return std::nullopt;
+  return number;
+}
+
+int open_now(const Target& target) noexcept {
+  if (target.descriptor >= 0) return fcntl(target.descriptor, F_DUPFD_CLOEXEC, 3);
+  return open(target.path.c_str(), O_WRONLY | O_CLOEXEC | O_NOCTTY);
+}
+
+bool write_all(int descriptor, ByteView left) noexcept {
+  while (!left.empty()) {
+    const ssize_t put = ::write(descriptor, left.data(), left.size());
+    if (put < 0 && errno == EINTR) continue;
+    if (put < 0) return false;
+    left = left.subspan(static_cast<std::size_t>(put));
+  }
+  return true;
+}
+
 }  // namespace
 
 FileFacts look_at(const std::string& path, bool follow) noexcept {
@@ -102,10 +135,64 @@ client::Outcome<> make_parents(const std::string& root, const std::string& path)
   return {};
 }
 
-void set_usual_mode(const std::string& path) noexcept {
+void take_mode(const std::string& path, const std::string& target) noexcept {
+  struct stat is{};
+  if (stat(target.c_str(), &is) == 0) {
+    (void)chmod(path.c_str(), is.st_mode & 0777);
+    return;
+  }
   const mode_t mask = umask(0);
   umask(mask);
   (void)chmod(path.c_str(), 0666 & ~mask);
+}
+
+client::Outcome<Target> find_target(const std::string& path) {
+  Target target{.path = path};
+  for (int links = 0; look_at(target.path, false).kind == FileKind::link; ++links) {
+    if (const auto own = find_own_descriptor(target.path)) {
+      target.descriptor = *own;
+      target.in_place = true;
+      return target;
+    }
+    std::error_code problem;
+    const fs::path next = fs::read_symlink(target.path, problem);
+    if (problem || links == links_max)
+      return fail(client::Failure(ErrorCode::conflict, fmt::format("{} leads nowhere", path)));
+    target.path = (fs::path(target.path).parent_path() / next).string();
+  }
+  const FileKind kind = look_at(target.path, false).kind;
+  if (kind == FileKind::directory)
+    return fail(client::Failure(ErrorCode::conflict, fmt::format("{} is a directory", path)));
+  target.in_place = kind == FileKind::other;
+  return target;
+}
+
+client::Outcome<> write_whole(const std::string& path, std::string_view bytes) {
+  const auto broken = [&path](std::string_view what) {
+    return fail(
+        client::Failure(ErrorCode::io_failed, fmt::format("{} {}: {}", path, what, std::strerror(errno))));
+  };
+  TRY(const Target target, find_target(path));
+  if (path == "-" || target.descriptor == 1) {
+    (void)write_result(bytes);  // a failure is the program's exit code
+    return {};
+  }
+  if (target.in_place) {
+    const int to = open_now(target);
+    if (to < 0) return broken("cannot be opened");
+    const bool written = write_all(to, as_bytes(bytes));
+    return close(to) == 0 && written ? client::Outcome<>{} : broken("cannot be written");
+  }
+  std::string aside = target.path + ".XXXXXX";
+  const int to = mkostemp(aside.data(), O_CLOEXEC);
+  if (to < 0) return broken("cannot be written");
+  take_mode(aside, target.path);
+  bool written = write_all(to, as_bytes(bytes)) && fsync(to) == 0;
+  written = close(to) == 0 && written;
+  if (written && rename(aside.c_str(), target.path.c_str()) == 0) return {};
+  auto failed = broken("cannot be written");
+  unlink(aside.c_str());
+  return failed;
 }
 
 std::string absolute_path(const std::string& path) {
@@ -144,9 +231,24 @@ Task<Result<HeapBytes>> StdinSource::next(Call call, std::size_t most) {
   });
 }
 
-Task<Result<>> StdoutDestination::write(Call call, std::uint64_t, HeapBytes bytes) {
-  return run(pool_, call, Lane::commit,
-             [held = std::move(bytes)] { return write_result_bytes(held.bytes()); });
+Task<Result<>> DescriptorDestination::write(Call call, std::uint64_t, HeapBytes bytes) {
+  return run(pool_, call, Lane::commit, [held = std::move(bytes), to = descriptor_]() -> Result<> {
+    if (to == 1) return write_result_bytes(held.bytes());
+    if (write_all(to, held.bytes())) return {};
+    if (errno == EPIPE) return fail(ErrorCode::closed, "nobody reads any more");
+    return fail(ErrorCode::io_failed, "cannot be written");
+  });
+}
+
+Task<client::Outcome<int>> open_in_place(Call call, Pool* pool, Target target) {
+  const std::string path = target.path;
+  CO_TRY(const int descriptor,
+         co_await run(*pool, call, Lane::commit, [target = std::move(target)]() -> Result<int> {
+           const int opened = open_now(target);
+           if (opened < 0) return fail(ErrorCode::io_failed, "cannot be opened for writing");
+           return opened;
+         }));
+  co_return descriptor;
 }
 
 }  // namespace cairn::cli

@@ -36,13 +36,28 @@ Tree walk_tree(const std::string& directory, bool follow);
 
 // Makes the directories above `path` inside `root`, which is not left: a link on the way is refused.
 client::Outcome<> make_parents(const std::string& root, const std::string& path);
-// What a new file of this user may have (0666 without the umask).
-void set_usual_mode(const std::string& path) noexcept;
+// Gives `path`, which is to replace `target`, the mode of the target, or of a new file of this user (0666
+// without the umask) where there is none.
+void take_mode(const std::string& path, const std::string& target) noexcept;
+
+// Where the bytes go that a person wants at a path. Links are followed.
+//   [LT-1] Only a regular file is ever replaced by another. What else is there (a device, a pipe, a terminal)
+//          is written to, and stays what it is.
+struct Target {
+  std::string path;       // behind all links; there or not
+  int descriptor = -1;    // one of this process's own, which `/dev/stdout` and its like are names of
+  bool in_place = false;  // neither a regular file nor nothing: see LT-1
+};
+client::Outcome<Target> find_target(const std::string& path);
+// The whole of what is to be at a path (`-`: stdout). A regular file is replaced in one step, so that a
+// failure leaves what was there. Blocks.
+client::Outcome<> write_whole(const std::string& path, std::string_view bytes);
 std::string absolute_path(const std::string& path);
 // Where interrupted uploads are remembered; made if need be. Empty: it cannot be had.
 std::string upload_ledger_directory();
 
-// stdin and stdout as a stream of bytes; read and written on the pool, because a pipe may block.
+// stdin and stdout, or a device, as a stream of bytes; read and written on the pool, because a pipe may
+// block.
 class StdinSource final : public client::ByteSource {
  public:
   explicit StdinSource(Pool& pool) noexcept : pool_(pool) {}
@@ -51,14 +66,18 @@ class StdinSource final : public client::ByteSource {
  private:
   Pool& pool_;
 };
-class StdoutDestination final : public client::Destination {
+class DescriptorDestination final : public client::Destination {
  public:
-  explicit StdoutDestination(Pool& pool) noexcept : pool_(pool) {}
+  DescriptorDestination(Pool& pool, int descriptor) noexcept : pool_(pool), descriptor_(descriptor) {}
   // `closed` when the reader has gone: nothing to complain about.
   Task<Result<>> write(Call call, std::uint64_t offset, HeapBytes bytes) override;
 
  private:
   Pool& pool_;
+  int descriptor_;
 };
+// The descriptor of a target that is written in place, which the caller closes. Waits for a pipe's reader, on
+// the pool. Cancel: partial — a descriptor may be opened and lost.
+Task<client::Outcome<int>> open_in_place(Call call, Pool* pool, Target target);
 
 }  // namespace cairn::cli

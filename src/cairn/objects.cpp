@@ -60,7 +60,7 @@ Task<Exit> write_to_stdout(Call call, Session* session, Found found, bool raw) {
                       fmt::format("cairn ls {}; cairn get {} -o DIR; or its own bytes: --raw", name, name));
     co_return Exit::failed;
   }
-  StdoutDestination to(session->machine.pool);
+  DescriptorDestination to(session->machine.pool, 1);
   client::DownloadOptions options;
   options.claimed_size = found.info.size;
   const auto done =

@@ -3,6 +3,7 @@
 
 #include "cairn/capability.h"
 #include "cairn/key_file.h"
+#include "cairn/local_files.h"
 #include "cairn/registry_print.h"
 #include "cairn/registry_signing.h"
 #include "cairn/registry_words.h"
@@ -58,7 +59,7 @@ int approve_offline(const Invocation& invocation, const std::string& path) {
   say_what_is_signed(terminal, *set, payload_b3, nullptr);
   const std::string text = approval_text(signing->sign(payload_b3));
   const std::string to(invocation.get("output", "-"));
-  if (const auto written = write_output(to, text + "\n"); !written)
+  if (const auto written = write_whole(to, text + "\n"); !written)
     return code_of(complain(terminal, written.error()));
   if (to != "-") {
     if (terminal.json()) terminal.line(text);

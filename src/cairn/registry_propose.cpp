@@ -4,10 +4,12 @@
 #include <algorithm>
 
 #include "cairn/capability.h"
+#include "cairn/local_files.h"
 #include "cairn/registry_print.h"
 #include "cairn/registry_words.h"
 #include "cairn/session.h"
 #include "cairn/verbs.h"
+#include "client/registry_field.h"
 #include "codec/base64.h"
 #include "codec/json_reader.h"
 #include "crypto/blake3.h"
@@ -59,7 +61,7 @@ Outcome<> read_changes(const Invocation& invocation, Wish& wish) {
   }
   if (const auto text = invocation.find("expiry")) {
     wish.expiry = parse_when(*text);
-    if (!wish.expiry)
+    if (!wish.expiry || *wish.expiry > client::registry_time_max)
       return fail(Failure(ErrorCode::invalid, "--expiry is neither a span (1h) nor a time in RFC 3339"));
   }
   wish.supersede_of =
@@ -122,7 +124,7 @@ Outcome<ProposalDraft> make_draft(const Wish& wish, const RegistryVersion& head)
 Exit tell(const Session& session, const RegistryProposal& made, const RegistryVersion& head) {
   const Terminal& terminal = session.terminal;
   if (const auto to = session.invocation.find("output"))
-    if (const auto written = write_output(std::string(*to), made.payload); !written)
+    if (const auto written = write_whole(std::string(*to), made.payload); !written)
       return complain(terminal, written.error());
   if (terminal.json()) {
     std::string text;

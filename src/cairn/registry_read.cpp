@@ -4,6 +4,7 @@
 #include <charconv>
 #include <cstdio>
 
+#include "cairn/local_files.h"
 #include "cairn/registry_print.h"
 #include "cairn/registry_words.h"
 #include "cairn/session.h"
@@ -106,9 +107,13 @@ void print_proposal(const Terminal& terminal, const RegistryProposal& proposal) 
 Task<Exit> tell_log(Call call, Session* session) {
   const Terminal& terminal = session->terminal;
   if (session->invocation.has("pending")) {
-    const auto proposals = co_await session->registry->proposals(call);
-    if (!proposals) co_return complain(terminal, proposals.error());
-    for (const RegistryProposal& one : *proposals) print_proposal(terminal, one);
+    std::string after;
+    do {
+      auto page = co_await session->registry->proposals(call, after);
+      if (!page) co_return complain(terminal, page.error());
+      for (const RegistryProposal& one : page->proposals) print_proposal(terminal, one);
+      after = std::move(page->next);
+    } while (!after.empty());
     co_return Exit::ok;
   }
   const std::uint64_t limit = std::max<std::uint64_t>(1, *read_number(session->invocation, "limit", 50));
@@ -164,7 +169,7 @@ void print_version(const Terminal& terminal, const RegistryVersion& version) {
 Exit keep_payload(const Session& session, const std::string& payload) {
   const auto to = session.invocation.find("output");
   if (!to) return Exit::ok;
-  const auto written = write_output(std::string(*to), payload);
+  const auto written = write_whole(std::string(*to), payload);
   if (!written) return complain(session.terminal, written.error());
   session.terminal.say(fmt::format("payload in {}", *to));
   return Exit::ok;

@@ -6,6 +6,7 @@
 
 #include "cairn/capability.h"
 #include "cairn/genesis.h"
+#include "cairn/local_files.h"
 #include "cairn/registry_words.h"
 #include "cairn/session.h"
 #include "cairn/verbs.h"
@@ -74,7 +75,7 @@ Exit tell(const Terminal& terminal, const Invocation& invocation, std::string_vi
           const AuditReport& report) {
   if (!report.ok()) return tell_wrong(terminal, report);
   if (const auto to = invocation.find("output"))
-    if (const auto written = write_output(std::string(*to), report.checkpoint); !written)
+    if (const auto written = write_whole(std::string(*to), report.checkpoint); !written)
       return complain(terminal, written.error());
   if (terminal.json()) {
     std::string text;

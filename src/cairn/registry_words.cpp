@@ -46,19 +46,6 @@ Outcome<std::string> read_input(const std::string& path, std::size_t most) {
   return text;
 }
 
-Outcome<> write_output(const std::string& path, std::string_view bytes) {
-  if (path == "-") {
-    (void)write_result(bytes);  // a failure is the program's exit code
-    return {};
-  }
-  std::FILE* file = std::fopen(path.c_str(), "wb");
-  if (file == nullptr) return fail(Failure(ErrorCode::io_failed, fmt::format("{} cannot be written", path)));
-  bool written = std::fwrite(bytes.data(), 1, bytes.size(), file) == bytes.size();
-  written = std::fclose(file) == 0 && written;
-  if (!written) return fail(Failure(ErrorCode::io_failed, fmt::format("{} cannot be written", path)));
-  return {};
-}
-
 Outcome<client::TrustRoots> read_trust_roots(const std::string& path) {
   TRY(const std::string text, read_input(path, 64 << 10));
   std::string detail;

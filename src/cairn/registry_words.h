@@ -23,8 +23,6 @@ std::optional<WallTime> parse_when(std::string_view text);
 
 // A file, or stdin for `-`.
 client::Outcome<std::string> read_input(const std::string& path, std::size_t most);
-// A file, or stdout for `-`.
-client::Outcome<> write_output(const std::string& path, std::string_view bytes);
 
 client::Outcome<client::TrustRoots> read_trust_roots(const std::string& path);
 
