@@ -137,7 +137,7 @@ client::Outcome<> make_parents(const std::string& root, const std::string& path)
 
 void take_mode(const std::string& path, const std::string& target) noexcept {
   struct stat is{};
-  if (stat(target.c_str(), &is) == 0) {
+  if (lstat(target.c_str(), &is) == 0 && S_ISREG(is.st_mode)) {
     (void)chmod(path.c_str(), is.st_mode & 0777);
     return;
   }
@@ -241,7 +241,6 @@ Task<Result<>> DescriptorDestination::write(Call call, std::uint64_t, HeapBytes 
 }
 
 Task<client::Outcome<int>> open_in_place(Call call, Pool* pool, Target target) {
-  const std::string path = target.path;
   CO_TRY(const int descriptor,
          co_await run(*pool, call, Lane::commit, [target = std::move(target)]() -> Result<int> {
            const int opened = open_now(target);

@@ -168,14 +168,19 @@ Result<RegistryProposal> parse_proposal(const JsonValue& value) {
   return proposal;
 }
 
-Result<std::vector<RegistryProposal>> parse_proposals(const JsonValue& root) {
-  std::vector<RegistryProposal> proposals;
+Result<ProposalPage> parse_proposals(const JsonValue& root) {
+  ProposalPage page;
   TRY(const JsonItems items, find_list(root));
   for (const JsonValue item : items) {
     TRY(RegistryProposal one, parse_proposal(item));
-    proposals.push_back(std::move(one));
+    page.proposals.push_back(std::move(one));
   }
-  return proposals;
+  if (auto object = root.object()) {
+    TRY(const auto next, object->optional_string("next"));
+    if (next) page.next = *next;
+    if (next && !is_proposal_id(page.next)) return does_not_match("the list goes on at no proposal");
+  }
+  return page;
 }
 
 Result<ApprovalCount> parse_approval_count(const JsonValue& root) {

@@ -17,7 +17,7 @@ Result<std::vector<RegistryHead>> parse_heads(const codec::JsonValue& root);
 Result<RegistryVersion> parse_version(const codec::JsonValue& root);
 // `payload` may be missing; one that is there must hash to payload_b3 (`integrity`).
 Result<RegistryProposal> parse_proposal(const codec::JsonValue& value);
-Result<std::vector<RegistryProposal>> parse_proposals(const codec::JsonValue& root);
+Result<ProposalPage> parse_proposals(const codec::JsonValue& root);
 Result<ApprovalCount> parse_approval_count(const codec::JsonValue& root);
 Result<std::vector<crypto::MerkleHash>> parse_hashes(const codec::JsonValue& root);
 

@@ -130,11 +130,16 @@ Task<Outcome<std::vector<RegistryHead>>> RegistryClient::log(Call call, std::uin
   co_return heads;
 }
 
-Task<Outcome<std::vector<RegistryProposal>>> RegistryClient::proposals(Call call) {
-  Ask ask{.target = "/registry/proposals"};
+Task<Outcome<ProposalPage>> RegistryClient::proposals(Call call, std::string after) {
+  if (!after.empty() && !is_proposal_id(after)) co_return fail(not_an_id());
+  Ask ask{.target = after.empty() ? "/registry/proposals" : "/registry/proposals?after=" + after};
   std::string asked = transport_.describe(ask);
   CO_TRY(const std::string text, co_await transport_.send_for_text(call, std::move(ask), answer_max));
-  co_return read_answer(std::move(asked), text, parse_proposals, answer_max);
+  CO_TRY(ProposalPage page, read_answer(asked, text, parse_proposals, answer_max));
+  // Ids only grow: a list that does not would never end.
+  if (!page.next.empty() && !after.empty() && *parse_ulid(page.next) <= *parse_ulid(after))
+    co_return about_another(std::move(asked), "the server's list does not go on");
+  co_return page;
 }
 
 Task<Outcome<RegistryProposal>> RegistryClient::proposal(Call call, std::string id) {

@@ -57,6 +57,11 @@ struct Committed {
   bool fresh = true;  // false: it was committed before
 };
 
+struct ProposalPage {
+  std::vector<RegistryProposal> proposals;
+  std::string next;  // there are more behind this id; empty: no more
+};
+
 struct InclusionProof {
   std::uint64_t index = 0, size = 0;
   std::vector<crypto::MerkleHash> hashes;
@@ -88,7 +93,8 @@ class RegistryClient {
   // Heads from `from` on, ascending; the server may give fewer than `limit`.
   Task<Outcome<std::vector<RegistryHead>>> log(Call call, std::uint64_t from, std::uint64_t limit);
 
-  Task<Outcome<std::vector<RegistryProposal>>> proposals(Call call);
+  // Pending ones, the oldest first, behind the one with the id `after`.
+  Task<Outcome<ProposalPage>> proposals(Call call, std::string after = {});
   Task<Outcome<RegistryProposal>> proposal(Call call, std::string id);
   Task<Outcome<RegistryProposal>> propose(Call call, ProposalDraft draft);
   Task<Outcome<ApprovalCount>> approve(Call call, std::string id, Approval approval);

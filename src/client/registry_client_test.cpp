@@ -325,6 +325,28 @@ TEST(RegistryClient, a_proposal_must_hold_exactly_what_was_proposed) {
   EXPECT_EQ(f.run(f.client().propose(f.call(), draft)).error().code(), ErrorCode::integrity);
 }
 
+TEST(RegistryClient, a_list_of_proposals_goes_on_page_by_page_and_must_go_on) {
+  Fixture f;
+  const DescriptorSet set = f.sample().next_set();
+  const std::string one = proposal_json(set, encode(set)), path = "/registry/proposals";
+  const std::string later = "01J" + std::string(23, 'Z');
+  f.desk().instead[path] = fmt::format(R"({{"proposals":[{}],"next":"{}"}})", one, id);
+  const auto first = f.run(f.client().proposals(f.call()));
+  ASSERT_TRUE(first) << first.error().message;
+  EXPECT_EQ(first->proposals.size(), 1);
+  EXPECT_EQ(first->next, id);
+  f.desk().instead[path] = fmt::format(R"({{"proposals":[{}]}})", one);
+  const auto last = f.run(f.client().proposals(f.call(), first->next));
+  ASSERT_TRUE(last) << last.error().message;
+  EXPECT_EQ(last->next, "");
+  for (const std::string_view next : {std::string_view(id), std::string_view("x/../head")}) {
+    f.desk().instead[path] = fmt::format(R"({{"proposals":[{}],"next":"{}"}})", one, next);
+    EXPECT_FALSE(f.run(f.client().proposals(f.call(), std::string(id)))) << next;
+  }
+  f.desk().instead[path] = fmt::format(R"({{"proposals":[{}],"next":"{}"}})", one, later);
+  EXPECT_TRUE(f.run(f.client().proposals(f.call(), std::string(id))));
+}
+
 TEST(RegistryClient, what_is_no_id_never_becomes_a_path) {
   Fixture f;
   for (const std::string bad : {"", "../head", "x", "01HZZZZZZZZZZZZZZZZZZZZZZ/"}) {

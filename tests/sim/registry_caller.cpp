@@ -238,10 +238,10 @@ Task<> RegistryCaller::help(Call call, Server& server) {
   if (!judge(id, answer, Method::get, {.statuses = {200}, .queued = true})) co_return;
   codec::JsonReader reader;
   const auto root = reader.parse(answer->body);
-  auto proposals = root ? client::parse_proposals(*root) : fail(root.error());
-  if (!proposals) co_return complain(id, "the proposals are " + answer->body.substr(0, 200));
-  if (proposals->empty()) co_return;
-  const RegistryProposal chosen = (*proposals)[below(proposals->size())];
+  auto page = root ? client::parse_proposals(*root) : fail(root.error());
+  if (!page) co_return complain(id, "the proposals are " + answer->body.substr(0, 200));
+  if (page->proposals.empty()) co_return;
+  const RegistryProposal chosen = page->proposals[below(page->proposals.size())];
   const auto& signers = registry_.founding().signers();
   (void)co_await approve(call, server, chosen, signers[below(signers.size())]);
   // It may be one that supersedes: then this is not how it is committed, and that is said.

@@ -194,7 +194,7 @@ class Loop:
         self.first = max(self.first, first)
 
     def look_at_proposals(self, connection, head):
-        listed = {one["proposal_id"]: one for one in connection.ask("GET", "/registry/proposals").json()["proposals"]}
+        listed = {one["proposal_id"]: one for one in connection.ask("GET", "/registry/proposals?limit=1000").json()["proposals"]}
         for one in listed.values():
             if one["version"] != head["version"] + 1 or one["prev"] != head["commit_b3"]:
                 self.fail("came back", f"{one} is pending at {head}")

@@ -201,6 +201,7 @@ Result<Home::Planned> Home::plan(Ledger& ledger, Mutation& mutation, Group& grou
 
 Result<Home::Planned> Home::plan_propose(Ledger& ledger, Mutation& mutation, Group& group) {
   if (!ledger.bad().empty()) return fail(ErrorCode::degraded, "a version is damaged: nothing is added to it");
+  TRY_VOID(check_clock());
   if (ledger.pending().size() + group.proposals >= registry_.options().proposals_max ||
       ledger.pending_items() + group.proposal_items + mutation.items.size() > LedgerLimits{}.pending_items)
     return fail(ErrorCode::busy, "too many proposals are pending", Side::client);
@@ -330,6 +331,7 @@ Result<Home::Planned> Home::plan_commit(Ledger& ledger, Mutation& mutation, Grou
                 supersede ? "the proposal does not supersede anything"
                           : "the proposal supersedes a version: commit it with supersede",
                 Side::client);
+  TRY_VOID(check_clock());
   const WallTime now{std::max(now_wall().ms, head.committed_at.ms)};
   // A clock that went back does not shorten the time that was given.
   if (pending->expires <= now_wall() || (pending->set.expiry && *pending->set.expiry <= now))

@@ -10,6 +10,7 @@
 //   [H-6] The committer waits for the disk alone: not for a reader, the publisher, or another task.
 #pragma once
 
+#include <algorithm>
 #include <deque>
 #include <memory>
 #include <optional>
@@ -18,6 +19,7 @@
 #include <vector>
 
 #include "client/chain_verifier.h"
+#include "client/registry_field.h"
 #include "crypto/signed_note.h"
 #include "crypto/tile.h"
 #include "io/machine.h"
@@ -89,7 +91,15 @@ class Home final : public store::Replay {
   Result<Planned> plan_approve(Ledger& ledger, Mutation& mutation, Group& group);
   Result<Planned> plan_commit(Ledger& ledger, Mutation& mutation, Group& group);
   Result<Planned> plan_chore(Ledger& ledger, Mutation& mutation, Group& group);
-  WallTime now_wall() const noexcept { return machine_.shard.wall(); }
+  // Between 1970 and 9999, whatever the clock says: what is written with it can be read again.
+  WallTime now_wall() const noexcept {
+    return std::clamp(machine_.shard.wall(), WallTime{0}, client::registry_time_max);
+  }
+  // Of a change that is signed: no year is made up for it.
+  Result<> check_clock() const noexcept {
+    if (now_wall() == machine_.shard.wall()) return {};
+    return fail(ErrorCode::degraded, "this machine's clock is before 1970 or after 9999");
+  }
   Ulid new_id() noexcept;
 
   // --- checkpointer.cpp

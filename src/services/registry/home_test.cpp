@@ -291,6 +291,26 @@ TEST(Home, time_of_commits_never_goes_back_and_a_clock_that_does_stops_nothing) 
   EXPECT_TRUE(place.bad().empty());
 }
 
+TEST(Home, a_clock_that_shows_no_year_signs_nothing_ends_nothing_and_is_read_again) {
+  SimulatedRegistry place;
+  ASSERT_TRUE(place.open());
+  ASSERT_TRUE(place.advance(place.with_regions({1})));
+  const auto pending = place.propose(place.with_regions({2}));
+  ASSERT_TRUE(pending);
+  ASSERT_TRUE(place.approve(*pending, 1));
+  constexpr Duration span = Duration::seconds(std::int64_t{250} * 365 * 24 * 3600);
+  place.move_clock(Duration{-span.ns});
+  ASSERT_LT(place.wall(), WallTime{0});
+  EXPECT_EQ(code_of(place.propose(place.with_regions({3}))), ErrorCode::degraded);
+  EXPECT_EQ(code_of(place.commit(pending->id)), ErrorCode::degraded);
+  // The refusals left records with the time of the clock.
+  ASSERT_TRUE(place.open());
+  EXPECT_TRUE(place.bad().empty());
+  place.move_clock(span);
+  EXPECT_TRUE(place.commit(pending->id));
+  EXPECT_TRUE(place.verify());
+}
+
 // [H-3] No commit without its quorum, whoever approves in whatever order.
 RC_GTEST_PROP(Home, nothing_is_committed_without_a_quorum, ()) {
   const unsigned n = *rc::gen::inRange(1u, 6u);

@@ -66,6 +66,11 @@ struct Pending {
   bool readable = true;  // its list could be made out
   Place place;
   std::vector<client::Approval> approvals;
+
+  // What a list tells of it.
+  Pending without_items() const {
+    return {id, who, at, expires, payload_b3, set, {}, full, readable, place, approvals};
+  }
 };
 
 // What became of a proposal that is not pending any more.

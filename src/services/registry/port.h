@@ -40,6 +40,12 @@ class Port {
   Head head() const;
   // The newest that committed() has had.
   const Head& told() const noexcept { return told_; }
+  // How many heads from version `next` on committed() has had. None when `next` is of a head that others know
+  // of and this shard was not told yet.
+  std::uint64_t told_since(std::uint64_t next) const noexcept {
+    const std::uint64_t end = told_.version + 1;
+    return end - std::min(next, end);
+  }
   // Every head since it was made, in order; a slow receiver misses some and is told.
   Broadcast<Head>& committed() noexcept { return committed_; }
   // Waits until the head is past `version`. Cancel: clean.

@@ -45,6 +45,19 @@ TEST(Port, every_shard_hears_of_every_head) {
   EXPECT_EQ((*place.read(3, 2))->head, place.head());
 }
 
+TEST(Port, nobody_has_missed_a_head_that_its_shard_was_not_told) {
+  SimulatedRegistry place(Founding(), 1, 2);
+  ASSERT_TRUE(place.open());
+  ASSERT_TRUE(place.advance(place.with_regions({1})));
+  ASSERT_TRUE(place.world.run_until([&] { return place.port(1).told().version == 1; }));
+  EXPECT_EQ(place.port(1).told_since(0), 2);
+  EXPECT_EQ(place.port(1).told_since(1), 1);
+  EXPECT_EQ(place.port(1).told_since(2), 0);
+  // A client on this shard may know of later heads from another one.
+  EXPECT_EQ(place.port(1).told_since(3), 0);
+  EXPECT_EQ(place.port(1).told_since(~std::uint64_t{0}), 0);
+}
+
 TEST(Port, what_is_not_there_is_not_found) {
   SimulatedRegistry place;
   ASSERT_TRUE(place.open());

@@ -19,8 +19,12 @@ namespace {
 
 constexpr std::string_view forever = "Cache-Control: public, max-age=31536000, immutable\r\n";
 constexpr std::string_view revalidate = "Cache-Control: no-cache\r\n";
-constexpr std::uint64_t log_limit_max = 1000;
+constexpr std::uint64_t list_limit_max = 1000;
 constexpr std::uint64_t resume_max = 1024;
+// A page of proposals ends at its limit or, since each may have an approval of every signer, at these.
+constexpr std::size_t page_approvals_max = 1024;
+// What is held of a bundle of entries while it is sent.
+constexpr std::size_t entries_at_once = 64 << 10;
 constexpr std::string_view json_type = "application/json", cbor_type = "application/cbor";
 
 // What is behind the '?', strictly.
@@ -92,10 +96,9 @@ class HeadFeed final : public http::EventFeed {
       : port_(port), text_(text), metrics_(metrics), slot_(slot), next_(next) {}
   // One that never reads is cut without having been told what it missed.
   ~HeadFeed() override {
-    const std::uint64_t end = port_.told().version + 1;
-    const std::uint64_t behind = end - std::min(next_, end);
-    if (behind > port_.registry().options().channel_bound)
-      metrics_.count_lag("committed", "connection", slot_, behind);
+    if (const std::uint64_t missed = port_.told_since(next_);
+        missed > port_.registry().options().channel_bound)
+      metrics_.count_lag("committed", "connection", slot_, missed);
   }
 
   // NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the stream's own
@@ -118,7 +121,8 @@ class HeadFeed final : public http::EventFeed {
       const auto got = co_await receiver_->recv(call);
       if (!got && got.error().code == ErrorCode::lagged) {
         // What the broadcast still has is passed over too: the head is enough to go on from.
-        const std::uint64_t missed = port_.told().version + 1 - next_;
+        const std::uint64_t missed = port_.told_since(next_);
+        if (missed == 0) continue;
         metrics_.count_lag("committed", "connection", slot_, missed);
         tell_lag(out, missed);
         co_return More::yes;
@@ -312,7 +316,7 @@ Result<> RegistryShard::log_range(Exchange& exchange) {
   TRY_VOID(query.allow_only({"from", "limit"}));
   TRY(const std::uint64_t from, parse_number(query.find("from").value_or("0")));
   TRY(const std::uint64_t limit, parse_number(query.find("limit").value_or("100")));
-  if (limit == 0 || limit > log_limit_max)
+  if (limit == 0 || limit > list_limit_max)
     return fail(ErrorCode::malformed, "limit must be 1 to 1000", Side::client);
   struct Row {
     Head head;
@@ -427,42 +431,100 @@ Result<bool> RegistryShard::try_tile(Exchange& exchange) {
   return true;
 }
 
+namespace {
+
+// Entries of the log as a bundle of tlog-tiles, a part at a time: 256 of them may be 16 MiB.
+class EntrySource final : public http::BodySource {
+ public:
+  EntrySource(Port& port, std::uint64_t first, std::uint64_t end) noexcept
+      : port_(port), next_(first), end_(end) {}
+
+  bool done() const noexcept { return next_ == end_; }
+  std::string take() noexcept { return std::exchange(part_, {}); }
+  // The next part, after the one before was sent. Cancel: clean.
+  Task<Result<>> fill(Call call) {
+    part_.clear();
+    while (!done() && part_.size() < entries_at_once) {
+      CO_TRY(const std::string commit, co_await port_.read_commit(call, next_));
+      crypto::append_entry(part_, as_bytes(commit));
+      ++next_;
+    }
+    co_return Result<>{};
+  }
+  Task<Result<http::Piece>> next(Call call) override {
+    // The first part was read before the answer began.
+    if (!std::exchange(begun_, true)) co_return http::Piece::memory(as_bytes(part_));
+    CO_TRY_VOID(co_await fill(call.within(patience)));
+    co_return http::Piece::memory(as_bytes(part_));
+  }
+
+ private:
+  static constexpr Duration patience = Duration::seconds(5);
+
+  Port& port_;
+  std::uint64_t next_, end_;
+  bool begun_ = false;
+  std::string part_;
+};
+
+}  // namespace
+
 Task<Result<>> RegistryShard::entries(Call call, Exchange& exchange) {
   const auto tile = crypto::parse_tile_path("tile/" + std::string(exchange.route.at[0].text));
   if (!tile || !tile->entries) co_return fail(ErrorCode::not_found, "there is no such tile", Side::client);
   const bool there = shared_.registry->ledger().with(
       [&](Ledger& ledger) { return crypto::tile_width(0, tile->index, ledger.size()) >= tile->width; });
   if (!there) co_return fail(ErrorCode::not_found, "there is no such tile", Side::client);
-  std::string bundle;
   const std::uint64_t first = tile->index * crypto::tile_width_max;
-  for (std::uint64_t version = first; version < first + tile->width; ++version) {
-    auto commit = co_await port_->read_commit(call, version);
-    if (!commit && commit.error().code == ErrorCode::pruned) {
-      answer_pruned(exchange);
-      co_return Result<>{};
-    }
-    if (!commit) co_return fail(commit.error());
-    crypto::append_entry(bundle, as_bytes(*commit));
+  auto bundle = std::make_unique<EntrySource>(*port_, first, first + tile->width);
+  if (auto begun = co_await bundle->fill(call); !begun) {
+    if (begun.error().code != ErrorCode::pruned) co_return fail(begun.error());
+    answer_pruned(exchange);
+    co_return Result<>{};
   }
-  exchange.response.text = std::move(bundle);
   exchange.response.add_lines(forever);
-  exchange.response.answer_text("application/octet-stream");
+  if (bundle->done()) {
+    exchange.response.text = bundle->take();
+    exchange.response.answer_text("application/octet-stream");
+  } else {
+    exchange.response.answer_stream("application/octet-stream", std::move(bundle));
+  }
   co_return Result<>{};
 }
 
 // --- proposals
 
 Task<Result<>> RegistryShard::proposals(Exchange& exchange) {
+  std::string room;
+  CO_TRY(const http::Query query, query_of(exchange, room));
+  CO_TRY_VOID(query.allow_only({"after", "limit"}));
+  CO_TRY(const std::uint64_t limit, parse_number(query.find("limit").value_or("100")));
+  const auto after = query.find("after") ? parse_ulid(*query.find("after")) : std::nullopt;
+  if (limit == 0 || limit > list_limit_max || query.find("after").has_value() != after.has_value())
+    co_return fail(ErrorCode::malformed, "ask with ?after=ID&limit=N, which is 1 to 1000", Side::client);
+  // Copied under the lock, and written without it.
+  std::vector<Pending> page;
+  bool more = false;
+  shared_.registry->ledger().with([&](Ledger& ledger) {
+    const auto& all = ledger.pending();
+    std::size_t approvals = 0;
+    auto at = after ? all.upper_bound(*after) : all.begin();
+    for (; at != all.end() && page.size() < limit && approvals < page_approvals_max; ++at) {
+      page.push_back(at->second.without_items());
+      approvals += at->second.approvals.size();
+    }
+    more = at != all.end();
+  });
   JsonWriter json(exchange.response.text);
   json.begin_object().key("proposals").begin_array();
-  shared_.registry->ledger().with([&](Ledger& ledger) {
-    for (const auto& [id, pending] : ledger.pending()) {
-      json.begin_object();
-      write_pending(json, pending);
-      json.end_object();
-    }
-  });
-  json.end_array().end_object().finish();
+  for (const Pending& pending : page) {
+    json.begin_object();
+    write_pending(json, pending);
+    json.end_object();
+  }
+  json.end_array();
+  if (more) json.field("next", format_ulid(page.back().id));
+  json.end_object().finish();
   exchange.response.add_lines(revalidate);
   exchange.response.answer_text(json_type);
   co_return Result<>{};
