@@ -168,7 +168,7 @@ std::string format_topology_json(const ServiceDeclaration& service, const LiveDe
   return fmt::format(
       R"({{"service":{},"purpose":{},"owner":{},"last_reviewed":{},"drain":{},"tasks":{},"queues":{},"locks":{},"writers":{}}})",
       quoted(service.name), quoted(service.purpose), quoted(service.owner), quoted(service.last_reviewed),
-      quoted(format_duration(service.drain)), json_array(service.tasks, task_json),
+      cairn::quoted(format_duration(service.drain)), json_array(service.tasks, task_json),
       json_array(service.queues, queue_json), json_array(service.locks, lock_json),
       json_array(service.writers, writer_json));
 }
