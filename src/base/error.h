@@ -28,6 +28,9 @@ struct Error {
   ErrorCode code = ErrorCode::internal;
   Side side = Side::self;
   StopReason stop = StopReason::none;
+  // What was asked for is known not to have been begun: it had no effect, and may be asked for again. Not
+  // set: nobody knows, unless the code says so.
+  bool undone = false;
 
   constexpr Error() = default;
   constexpr Error(ErrorCode code_, const char* context_, Side side_ = Side::self,
@@ -35,6 +38,11 @@ struct Error {
       : context(context_), code(code_), side(side_), stop(stop_) {}
 
   Retry retry() const noexcept;
+  constexpr Error as_undone() const noexcept {
+    Error same = *this;
+    same.undone = true;
+    return same;
+  }
   // Two errors are the same fact when code and reason agree; context is for people.
   friend bool operator==(const Error& a, const Error& b) noexcept {
     return a.code == b.code && a.stop == b.stop;

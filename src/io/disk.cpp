@@ -173,8 +173,11 @@ Result<> write_vector(int descriptor, std::uint64_t offset, const std::vector<He
 
 class KernelFile final : public File {
  public:
-  KernelFile(Pool& pool, int descriptor, int direct)
-      : pool_(pool), descriptor_(std::make_shared<Descriptor>(descriptor, direct)) {}
+  KernelFile(Pool& pool, Lane reads, Lane changes, int descriptor, int direct)
+      : pool_(pool),
+        reads_(reads),
+        changes_(changes),
+        descriptor_(std::make_shared<Descriptor>(descriptor, direct)) {}
 
   Result<std::size_t> try_read(std::uint64_t offset, std::size_t count, Buffer& into) noexcept override {
     const MutableByteView room = into.room();
@@ -188,13 +191,12 @@ class KernelFile final : public File {
     return failed("read");
   }
   Task<Result<Buffer>> read(Call call, std::uint64_t offset, std::size_t count, Buffer into) override {
-    return run(pool_, call, Lane::read,
-               [file = descriptor_, offset, count, buffer = std::move(into)]() mutable {
-                 return read_all(file->number(), offset, count, std::move(buffer));
-               });
+    return run(pool_, call, reads_, [file = descriptor_, offset, count, buffer = std::move(into)]() mutable {
+      return read_all(file->number(), offset, count, std::move(buffer));
+    });
   }
   Task<Result<Buffer>> write(Call call, std::uint64_t offset, Buffer from) override {
-    return run(pool_, call, Lane::commit, [file = descriptor_, offset, buffer = std::move(from)]() mutable {
+    return run(pool_, call, changes_, [file = descriptor_, offset, buffer = std::move(from)]() mutable {
       return write_all(file->number(), offset, std::move(buffer));
     });
   }
@@ -206,13 +208,13 @@ class KernelFile final : public File {
     return failed("read");
   }
   Task<Result<std::size_t>> read_into(Call call, std::uint64_t offset, Region into) override {
-    return run(pool_, call, Lane::read, [file = descriptor_, offset, region = std::move(into)] {
+    return run(pool_, call, reads_, [file = descriptor_, offset, region = std::move(into)] {
       return read_region(file->number(), offset, region.bytes);
     });
   }
   Task<Result<std::size_t>> read_direct(Call call, std::uint64_t offset, std::size_t count,
                                         Region into) override {
-    return run(pool_, call, Lane::read, [file = descriptor_, offset, count, region = std::move(into)] {
+    return run(pool_, call, reads_, [file = descriptor_, offset, count, region = std::move(into)] {
       return read_around(file->direct(), file->number(), offset, count, region.bytes);
     });
   }
@@ -224,7 +226,7 @@ class KernelFile final : public File {
   }
   Task<Result<>> write_blocks(Call call, std::uint64_t offset, std::vector<HeapBytes> blocks,
                               Sync sync) override {
-    return run(pool_, call, Lane::commit,
+    return run(pool_, call, changes_,
                [file = descriptor_, offset, from = std::move(blocks), sync]() -> Result<> {
                  TRY_VOID(write_vector(file->number(), offset, from));
                  if (sync == Sync::data && fdatasync(file->number()) != 0) return failed("sync");
@@ -232,13 +234,13 @@ class KernelFile final : public File {
                });
   }
   Task<Result<>> sync_data(Call call) override {
-    return run(pool_, call, Lane::commit, [file = descriptor_]() -> Result<> {
+    return run(pool_, call, changes_, [file = descriptor_]() -> Result<> {
       if (fdatasync(file->number()) != 0) return failed("sync");
       return {};
     });
   }
   Task<Result<>> truncate(Call call, std::uint64_t size) override {
-    return run(pool_, call, Lane::commit, [file = descriptor_, size]() -> Result<> {
+    return run(pool_, call, changes_, [file = descriptor_, size]() -> Result<> {
       if (ftruncate(file->number(), static_cast<off_t>(size)) != 0) return failed("truncate");
       return {};
     });
@@ -259,7 +261,7 @@ class KernelFile final : public File {
     return true;
   }
   Task<Result<>> warm(Call call, std::uint64_t offset, std::size_t count) override {
-    CO_TRY_VOID(co_await run(pool_, call, Lane::read, [file = descriptor_, offset, count]() -> Result<> {
+    CO_TRY_VOID(co_await run(pool_, call, reads_, [file = descriptor_, offset, count]() -> Result<> {
       if (::readahead(file->number(), static_cast<off64_t>(offset), count) != 0) return failed("readahead");
       std::byte last;
       if (pread(file->number(), &last, 1, static_cast<off_t>(offset + count - 1)) < 0) return failed("read");
@@ -277,6 +279,7 @@ class KernelFile final : public File {
     warm_until_ = current_shard()->now() + Duration::seconds(1);
   }
   Pool& pool_;
+  Lane reads_, changes_;
   SharedDescriptor descriptor_;
   std::uint64_t warm_from_ = 0, warm_to_ = 0;
   Instant warm_until_{};
@@ -302,45 +305,57 @@ Result<> checked(int outcome, const char* context) noexcept {
 
 }  // namespace
 
+KernelDisk::KernelDisk(Pool& pool)
+    : root_(*this),
+      pool_(pool),
+      reads_(Lane::read),
+      changes_(Lane::upkeep),
+      commits_(new KernelDisk(*this, Lane::commit)),
+      upkeep_(new KernelDisk(*this, Lane::upkeep)) {}
+KernelDisk::KernelDisk(KernelDisk& root, Lane all) noexcept
+    : root_(root), pool_(root.pool_), reads_(all), changes_(all) {}
+KernelDisk::~KernelDisk() = default;
+
 Task<Result<std::unique_ptr<File>>> KernelDisk::open(Call call, std::string path, OpenMode mode) {
   // A waiter that left must not leak what was opened for it: the descriptor closes with the job.
-  CO_TRY(auto opened, co_await run(pool_, call, Lane::read,
-                                   [this, path = std::move(path), mode]() -> Result<std::unique_ptr<File>> {
-                                     // Without waiting: a pipe at that path would hold the lane until
-                                     // somebody writes to it.
-                                     const int descriptor =
-                                         ::open(path.c_str(), flags_of(mode) | O_CLOEXEC | O_NONBLOCK, 0600);
-                                     if (descriptor < 0) return failed("open");
-                                     struct stat is{};
-                                     if (fstat(descriptor, &is) != 0 || !S_ISREG(is.st_mode)) {
-                                       ::close(descriptor);
-                                       return fail(ErrorCode::not_found, "not a file");
-                                     }
-                                     const int direct =
-                                         mode == OpenMode::read_direct ? open_direct(descriptor, path) : -1;
-                                     return std::make_unique<KernelFile>(pool_, descriptor, direct);
-                                   }));
+  const bool reads = mode == OpenMode::read || mode == OpenMode::read_direct;
+  CO_TRY(auto opened,
+         co_await run(pool_, call, reads ? reads_ : changes_,
+                      [this, path = std::move(path), mode]() -> Result<std::unique_ptr<File>> {
+                        // Without waiting: a pipe at that path would hold the lane until
+                        // somebody writes to it.
+                        const int descriptor =
+                            ::open(path.c_str(), flags_of(mode) | O_CLOEXEC | O_NONBLOCK, 0600);
+                        if (descriptor < 0) return failed("open");
+                        struct stat is{};
+                        if (fstat(descriptor, &is) != 0 || !S_ISREG(is.st_mode)) {
+                          ::close(descriptor);
+                          return fail(ErrorCode::not_found, "not a file");
+                        }
+                        const int direct = mode == OpenMode::read_direct ? open_direct(descriptor, path) : -1;
+                        return std::make_unique<KernelFile>(pool_, reads_, changes_, descriptor, direct);
+                      }));
   co_return std::move(opened);
 }
 
 Task<Result<>> KernelDisk::rename(Call call, std::string from, std::string to) {
-  return run(pool_, call, Lane::commit, [from = std::move(from), to = std::move(to)] {
+  return run(pool_, call, changes_, [from = std::move(from), to = std::move(to)] {
     return checked(::rename(from.c_str(), to.c_str()), "rename");
   });
 }
 
 Task<Result<>> KernelDisk::unlink(Call call, std::string path) {
-  return run(pool_, call, Lane::commit,
+  return run(pool_, call, changes_,
              [path = std::move(path)] { return checked(::unlink(path.c_str()), "unlink"); });
 }
 
 Task<Result<>> KernelDisk::make_directory(Call call, std::string path) {
-  return run(pool_, call, Lane::commit,
+  return run(pool_, call, changes_,
              [path = std::move(path)] { return checked(::mkdir(path.c_str(), 0700), "mkdir"); });
 }
 
 Task<Result<std::vector<std::string>>> KernelDisk::list(Call call, std::string path) {
-  return run(pool_, call, Lane::read, [path = std::move(path)]() -> Result<std::vector<std::string>> {
+  return run(pool_, call, reads_, [path = std::move(path)]() -> Result<std::vector<std::string>> {
     DIR* directory = opendir(path.c_str());
     if (directory == nullptr) return failed("list");
     std::vector<std::string> names;
@@ -355,7 +370,7 @@ Task<Result<std::vector<std::string>>> KernelDisk::list(Call call, std::string p
 }
 
 Task<Result<>> KernelDisk::sync_directory(Call call, std::string path) {
-  return run(pool_, call, Lane::commit, [path = std::move(path)]() -> Result<> {
+  return run(pool_, call, changes_, [path = std::move(path)]() -> Result<> {
     const int descriptor = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (descriptor < 0) return failed("open directory");
     const Result<> synced = checked(fsync(descriptor), "sync directory");
@@ -365,7 +380,7 @@ Task<Result<>> KernelDisk::sync_directory(Call call, std::string path) {
 }
 
 Task<Result<std::uint64_t>> KernelDisk::free_space(Call call, std::string path) {
-  return run(pool_, call, Lane::read, [path = std::move(path)]() -> Result<std::uint64_t> {
+  return run(pool_, call, reads_, [path = std::move(path)]() -> Result<std::uint64_t> {
     struct statvfs is{};
     if (statvfs(path.c_str(), &is) != 0) return failed("free space");
     return std::uint64_t{is.f_bavail} * is.f_frsize;

@@ -1,4 +1,7 @@
 // KernelDisk: the real file system. What may block goes to the pool; reads try the page cache first.
+//   [KD-1] What reads goes by the lane `read`, what changes something by `upkeep`, a committer's steps by
+//          `commit`: however many readers wait, a segment can be begun, room be asked for, and a file be
+//          removed.
 #pragma once
 
 #include "io/file.h"
@@ -8,7 +11,11 @@ namespace cairn::io {
 
 class KernelDisk : public Disk {
  public:
-  explicit KernelDisk(Pool& pool) noexcept : pool_(pool) {}
+  explicit KernelDisk(Pool& pool);
+  ~KernelDisk() override;
+
+  Disk& commits() noexcept override { return root_.commits_ ? *root_.commits_ : *this; }
+  Disk& upkeep() noexcept override { return root_.upkeep_ ? *root_.upkeep_ : *this; }
 
   Task<Result<std::unique_ptr<File>>> open(Call call, std::string path, OpenMode mode) override;
   Task<Result<>> rename(Call call, std::string from, std::string to) override;
@@ -19,7 +26,12 @@ class KernelDisk : public Disk {
   Task<Result<std::uint64_t>> free_space(Call call, std::string path) override;
 
  private:
+  KernelDisk(KernelDisk& root, Lane all) noexcept;
+
+  KernelDisk& root_;
   Pool& pool_;
+  Lane reads_, changes_;
+  std::unique_ptr<KernelDisk> commits_, upkeep_;
 };
 
 }  // namespace cairn::io

@@ -2,8 +2,8 @@
 //
 // Operations own their buffer: moved in, moved out. When a deadline ends the wait, the operation keeps the
 // buffer until it completes on its own (counted in io_orphaned); the caller must not assume that the write
-// did or did not happen. An error of sync_data or sync_directory is final: the data may be gone, and asking
-// again would lie.
+// did or did not happen, unless the error is `undone`: then it never began. An error of sync_data or
+// sync_directory is final: the data may be gone, and asking again would lie.
 #pragma once
 
 #include <cstdint>
@@ -75,9 +75,14 @@ class File {
 // read_direct: as read, for a file of which read_direct() will be asked.
 enum class OpenMode { read, read_direct, write, create_new };
 
+// By which lanes of the pool: what requests read has one of its own, and so has what changes files.
 class Disk {
  public:
   virtual ~Disk() = default;
+  // The same disk, all by one lane: that of committers' steps, or that of tasks that tend what is stored.
+  // Files keep to the lanes of the disk that opened them. They live as long as this one.
+  virtual Disk& commits() noexcept { return *this; }
+  virtual Disk& upkeep() noexcept { return *this; }
   virtual Task<Result<std::unique_ptr<File>>> open(Call call, std::string path, OpenMode mode) = 0;
   virtual Task<Result<>> rename(Call call, std::string from, std::string to) = 0;
   virtual Task<Result<>> unlink(Call call, std::string path) = 0;

@@ -27,6 +27,15 @@ struct Machine {
   Mailbox& mailbox;  // where other shards reach this one
   Pool& pool;        // for work that blocks and is not a file's
   Memory& memory;    // that can be sent like a file
+
+  // The same, with the disk by lanes that no reader fills.
+  Machine for_commits() const noexcept { return by(disk.commits()); }
+  Machine for_upkeep() const noexcept { return by(disk.upkeep()); }
+
+ private:
+  Machine by(Disk& other) const noexcept {
+    return {shard, slab, network, other, entropy, mailbox, pool, memory};
+  }
 };
 
 }  // namespace cairn::io

@@ -7,10 +7,11 @@
 
 #include <algorithm>
 
+#include "io/lanes.h"
+
 namespace cairn::io {
 namespace {
 
-constexpr LaneSizes lane_sizes{{{2, 256}, {1, 256}, {1, 64}, {1, 64}}};
 
 }  // namespace
 

@@ -54,7 +54,7 @@ struct RealLoop {
   }
   Call call() noexcept { return scope.call(); }
 
-  ThreadPool threads{LaneSizes{{{2, 16}, {1, 16}, {1, 16}, {1, 16}}}};
+  ThreadPool threads{LaneSizes{{{2, 16}, {1, 16}, {1, 16}, {1, 16}, {1, 16}, {1, 16}}}};
   Loop loop{0};
   PoolPort pool{threads, loop.mailbox()};
   TcpNetwork network{loop, pool};

@@ -25,6 +25,19 @@ struct CallContext {
   std::uint32_t tenant = 0;
 };
 
+// How a request waits in the lanes of the pool, beside its deadline. In the frame of whoever made it, which
+// waits.
+struct LaneUse {
+  // A wait ends with `timeout` when its lane has completed nothing for so long: time in a queue that moves
+  // does not count, however long it is. Zero: no such limit.
+  Duration stall{};
+  // A first job that has not begun after so long is taken back: `busy`. Who waits longer would be served when
+  // it is too late to be of use, and what was done for it be wasted. Once one was done, the next ones go
+  // before those of others who have not begun. Zero: as everybody.
+  Duration begin_within{};
+  bool begun = false;
+};
+
 class Call {
  public:
   Instant deadline() const noexcept { return deadline_; }
@@ -39,6 +52,13 @@ class Call {
     return call;
   }
   Call within(Duration span) const noexcept;  // from the current shard's now
+  // `use` outlives the call.
+  Call in_lanes(LaneUse& use) const noexcept {
+    Call call = *this;
+    call.lanes_ = &use;
+    return call;
+  }
+  LaneUse* lanes() const noexcept { return lanes_; }  // none: as everybody
   // Ignores cancellation but not abort. For the few steps that must not stop half way; say why.
   Call shield() const noexcept {
     Call call = *this;
@@ -50,6 +70,7 @@ class Call {
   Call unbounded() const noexcept {
     Call call = shield();
     call.deadline_ = Instant::never();
+    call.lanes_ = nullptr;
     return call;
   }
   Call with_context(const CallContext& context) const noexcept {
@@ -78,6 +99,7 @@ class Call {
   Instant deadline_;
   std::uintptr_t cancel_;
   const CallContext* context_ = nullptr;
+  LaneUse* lanes_ = nullptr;
 };
 static_assert(sizeof(Call) <= 32 && std::is_trivially_copyable_v<Call>);
 

@@ -40,6 +40,14 @@ class List {
     head_.prev->next = &link;
     head_.prev = &link;
   }
+  void push_front(T& item) noexcept {
+    Link& link = static_cast<Node&>(item);
+    CHECK(!link.linked());
+    link.prev = &head_;
+    link.next = head_.next;
+    head_.next->prev = &link;
+    head_.next = &link;
+  }
   T& pop_front() noexcept {
     T& item = front();
     static_cast<Node&>(item).unlink();

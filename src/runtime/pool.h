@@ -1,11 +1,20 @@
 // Pool: where blocking work goes, so that no shard ever blocks. Lanes keep kinds of work apart: a slow
-// disk does not hold up name lookups.
-//   [J-1] A lane's queue is bounded; a full one refuses (`busy`) and never waits.
+// disk does not hold up name lookups, and no number of readers holds up a commit.
+//   [J-1] A lane's queue is bounded; a full one refuses (`busy`) and never waits. run() waits for room in it,
+//         in the order of asking on its shard; those who may wait are requests in flight and tasks.
 //   [J-2] A job's work() runs at most once, on a lane thread; its completion runs exactly once after it,
 //         on the shard that submitted it.
 //   [J-3] A job owns what it works on until it completes. A waiter that left (deadline, cancel) leaves the
 //         job behind: still queued, it is taken back and never runs; running, it is counted in orphaned()
 //         until it completes and its state is dropped on its shard.
+//   [J-4] An error of run() is `undone` exactly when f was not begun: the lane stayed full, the pool has
+//         ended, or the job was taken back. After any other end of the wait f may be done, now or later.
+//   [J-5] Room in a lane that refused is told to every shard that met it full, in turn: nobody who waits for
+//         room is forgotten while others get in.
+//   [J-6] A wait that must not stall is given up only after its lane completed nothing for so long.
+//   [J-7] Of what waits in a lane, a request that has begun comes first; one that cannot begin soon is
+//         refused while its time would still be of use (LaneUse). So a lane that is asked for too much
+//         completes requests, not parts of them.
 #pragma once
 
 #include <array>
@@ -25,10 +34,13 @@
 
 namespace cairn {
 
-// `cpu` is for work that no answer waits for: its threads leave the cores to all others. About a tenth stays
-// theirs even so: a lock of theirs is soon given back, and who waits for room gets it.
-enum class Lane : std::uint8_t { read, commit, cpu, dns };
-inline constexpr std::size_t lane_count = 4;
+// read: what requests read. commit: the steps of committers on their logs, a thread for each of them
+// (PoolSeat). index: what committers, and the tasks that tend a store, ask the index. upkeep: what tasks do
+// to files: flush, remove, rename, close; and the small files of the process. dns: names. cpu: work that no
+// answer waits for. Its threads leave the cores to all others; about a tenth stays theirs even so: a lock of
+// theirs is soon given back, and who waits for room gets it.
+enum class Lane : std::uint8_t { read, commit, index, upkeep, cpu, dns };
+inline constexpr std::size_t lane_count = 6;
 const char* name_of(Lane lane) noexcept;
 
 class Pool;
@@ -42,6 +54,7 @@ class PoolJob : public Link, public MailItem {
   virtual void work() noexcept = 0;
   // On the shard, after work(). May delete the job.
   virtual void completed() noexcept = 0;
+  bool urgent = false;  // goes before what waits already
 
  protected:
   Pool& pool_;
@@ -56,15 +69,41 @@ class PoolJob : public Link, public MailItem {
 // completed(); never completed() from inside try_submit.
 class Pool {
  public:
-  Pool() = default;
+  // Those of this shard who wait for room in one lane.
+  struct Room {
+    WaitList waiting;
+    bool entering = false;  // the first of them was told and has not run yet
+  };
+
+  Pool() noexcept {
+    if (Shard* shard = current_shard()) identity_ = shard->new_identity();
+  }
   virtual ~Pool() { CHECK(jobs_ == 0); }
   Pool(const Pool&) = delete;
   Pool& operator=(const Pool&) = delete;
 
-  // `busy` when the lane's queue is full, `closed` after stop: the job is untouched then.
+  // `busy` when the lane's queue is full, `closed` after stop: the job is untouched then. After a `busy` the
+  // pool calls tell_room() on this shard when there may be room.
   virtual Result<> try_submit(Lane lane, PoolJob& job) = 0;
   // True when the job had not begun: it will not run and not complete.
   virtual bool try_withdraw(Lane lane, PoolJob& job) noexcept = 0;
+  // Jobs that the lane has completed so far, whoever asked for them.
+  virtual std::uint64_t completed(Lane lane) const noexcept = 0;
+  // One more, or one less, who asks for one step of this lane after the other and must not wait for others'.
+  virtual void add_seat(Lane) {}
+  virtual void remove_seat(Lane) noexcept {}
+
+  Room& room(Lane lane) noexcept {
+    if (Shard* shard = current_shard()) shard->trace(identity_, Access::write);
+    return rooms_[static_cast<std::size_t>(lane)];
+  }
+  // The first who waits for room tries again, if there is one. When it got in it tells the next.
+  void tell_room(Lane lane) noexcept {
+    Room& room = this->room(lane);
+    if (room.entering || room.waiting.empty()) return;
+    room.entering = true;
+    wake(room.waiting.front());
+  }
 
   std::size_t jobs() const noexcept { return jobs_; }
   // Jobs that run on although their waiter has left.
@@ -75,6 +114,8 @@ class Pool {
   template <class F>
   friend class FunctionJob;
   std::size_t jobs_ = 0;
+  std::uint64_t identity_ = 0;
+  std::array<Room, lane_count> rooms_;
   std::atomic<std::size_t> orphaned_{0};  // written by the shard, read by whoever scrapes
 };
 
@@ -87,8 +128,21 @@ inline PoolJob::~PoolJob() {
   --pool_.jobs_;
 }
 
+// A lane of a real pool has a thread for each seat, and never fewer than it began with.
+class PoolSeat {
+ public:
+  PoolSeat(Pool& pool, Lane lane) : pool_(pool), lane_(lane) { pool_.add_seat(lane_); }
+  ~PoolSeat() { pool_.remove_seat(lane_); }
+  PoolSeat(const PoolSeat&) = delete;
+  PoolSeat& operator=(const PoolSeat&) = delete;
+
+ private:
+  Pool& pool_;
+  Lane lane_;
+};
+
 struct LaneSize {
-  unsigned threads = 1;
+  unsigned threads = 1;  // 0: those who call try_take()
   std::size_t queue = 256;
 };
 using LaneSizes = std::array<LaneSize, lane_count>;  // by Lane
@@ -108,40 +162,74 @@ class ThreadPool {
   std::size_t queued(Lane lane) const noexcept;
   // Jobs whose work() runs now. From any thread.
   std::size_t working(Lane lane) const noexcept;
+  std::size_t threads(Lane lane) const noexcept;
+
+  // What a thread of a lane does, in two steps: takes the first job, works, gives it back to its shard. For a
+  // driver that decides itself when a thread gets on. Nothing: the queue is empty.
+  PoolJob* try_take(Lane lane) noexcept;
+  void finish(Lane lane, PoolJob& job) noexcept { finish(at(lane), job); }
 
  private:
   friend class PoolPort;
+  // What tells one shard that a lane has room again. On the lane's list from a refusal until there is room,
+  // then in the shard's mailbox, then nowhere.
+  struct RoomMail : Link, MailItem {
+    Mailbox* home = nullptr;
+    Pool* pool = nullptr;
+    Lane lane{};
+    bool told = false;
+  };
   struct State {
     List<PoolJob> jobs;
+    List<RoomMail> refused;
+    std::vector<std::thread> threads;
     std::size_t depth = 0;
+    std::size_t seats = 0;
     bool open = false;
     bool stopping = false;
   };
   struct LaneState {
     LaneSize size;
+    bool leaves_cores = false;
     Guarded<State, lock_rank::pool_lane> state;
     std::condition_variable changed;
     std::atomic<std::size_t> working{0};  // publishes nothing else
-    std::vector<std::thread> threads;
+    std::atomic<std::uint64_t> completed{0};
   };
   LaneState& at(Lane lane) noexcept { return lanes_[static_cast<std::size_t>(lane)]; }
-  Result<> try_submit(Lane lane, PoolJob& job);
+  const LaneState& at(Lane lane) const noexcept { return lanes_[static_cast<std::size_t>(lane)]; }
+  Result<> try_submit(Lane lane, PoolJob& job, RoomMail& mail);
   bool try_withdraw(Lane lane, PoolJob& job) noexcept;
-  static void serve(LaneState& lane, bool leave_cores_to_others);
+  void add_seat(Lane lane);
+  void remove_seat(Lane lane) noexcept;
+  struct Taken {
+    PoolJob* job = nullptr;
+    RoomMail* told = nullptr;
+  };
+  static Taken take(State& state) noexcept;
+  static RoomMail* take_refused(State& state) noexcept;
+  static void finish(LaneState& lane, PoolJob& job) noexcept;
+  static void add_thread(LaneState& lane, State& state);
+  static void serve(LaneState& lane);
 
   std::array<LaneState, lane_count> lanes_;
 };
 
 // One shard's port: completions come back through its mailbox.
-class PoolPort final : public Pool {
+class PoolPort : public Pool {
  public:
-  PoolPort(ThreadPool& threads, Mailbox& home) noexcept : threads_(threads), home_(home) {}
+  PoolPort(ThreadPool& threads, Mailbox& home) noexcept;
+  ~PoolPort() override;
   Result<> try_submit(Lane lane, PoolJob& job) override;
   bool try_withdraw(Lane lane, PoolJob& job) noexcept override { return threads_.try_withdraw(lane, job); }
+  std::uint64_t completed(Lane lane) const noexcept override;
+  void add_seat(Lane lane) override { threads_.add_seat(lane); }
+  void remove_seat(Lane lane) noexcept override { threads_.remove_seat(lane); }
 
  private:
   ThreadPool& threads_;
   Mailbox& home_;
+  std::array<ThreadPool::RoomMail, lane_count> mails_;
 };
 
 template <class R>
@@ -205,18 +293,97 @@ class FunctionJob final : public PoolJob {
   bool orphan_ = false;
 };
 
+// co_await RoomWait(call, pool.room(lane), first): until the lane may have room. `first`: before the others.
+class RoomWait : public Waiter {
+ public:
+  RoomWait(const Call& call, Pool::Room& room, bool first) noexcept
+      : Waiter(call), room_(room), first_(first) {}
+  bool await_ready() noexcept { return !may_wait(); }
+  void await_suspend(std::coroutine_handle<> handle) noexcept {
+    own(node_);
+    if (first_)
+      room_.waiting.push_front(node_);
+    else
+      room_.waiting.push_back(node_);
+    begin(handle);
+  }
+  [[nodiscard]] Result<> await_resume() const noexcept {
+    if (why() != Wake::ready) return fail(error("pool"));
+    room_.entering = false;
+    return {};
+  }
+
+ private:
+  Pool::Room& room_;
+  bool first_;
+  WaitNode node_;
+};
+
+// How long one job may be waited for, and what comes of it when it is not: the call's deadline and its
+// LaneUse.
+class LaneWatch {
+ public:
+  LaneWatch(const Pool& pool, const Call& call, Lane lane) noexcept;
+  // Until when to wait next.
+  Call span() const noexcept;
+  // A wait that ended so is to go on: it was only a span that ended, and the lane has moved in it (J-6).
+  bool goes_on(const Result<>& waited) noexcept;
+  // The same for a job that turned out to be running: that it should have begun by then does not count any
+  // more.
+  bool goes_on_running(const Result<>& waited) noexcept;
+  // Why a job did not begin.
+  Error refusal(const Error& ended) const noexcept;
+  // It goes before those of others who have not begun.
+  bool urgent() const noexcept { return use_ != nullptr && use_->begun && use_->begin_within.ns > 0; }
+  void done() noexcept {
+    if (use_ != nullptr) use_->begun = true;
+  }
+
+ private:
+  bool is_late() const noexcept;
+
+  const Pool& pool_;
+  const Call& call_;
+  LaneUse* use_;
+  Lane lane_;
+  Instant begin_by_;
+  std::uint64_t seen_;
+};
+
+// [J-1] Puts a job into the queue of a lane that has no room just now. An error: the job was not taken.
+// Cancel: clean.
+// NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the caller waits
+Task<Result<>> wait_for_room(Pool& pool, LaneWatch& watch, Lane lane, PoolJob& job);
+
 // Runs f() on a lane and waits for what it returns (R or Result<R>); an exception of f is rethrown here.
 // f owns everything it uses. `pool` outlives the job.
-// Cancel: partial — a job still queued never runs; one that runs goes on unseen, its result is dropped.
+// Cancel: partial — a job still queued never runs, and the error is `undone`; one that runs goes on unseen,
+// its result is dropped.
 template <class F>
 // NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): as said above
 Task<Result<PoolValue<F>>> run(Pool& pool, Call call, Lane lane, F f) {
   auto job = std::make_unique<FunctionJob<F>>(pool, std::move(f));
-  CO_TRY_VOID(pool.try_submit(lane, *job));
+  // Most find room at once, and need no frame to wait for it.
+  LaneWatch watch(pool, call, lane);
+  job->urgent = watch.urgent();
+  const Pool::Room& room = pool.room(lane);
+  const bool others = room.entering || !room.waiting.empty();
+  Result<> entered = others ? fail(ErrorCode::busy, "pool") : pool.try_submit(lane, *job);
+  if (!entered && entered.error().code == ErrorCode::busy)
+    entered = co_await wait_for_room(pool, watch, lane, *job);
+  if (!entered) co_return fail(watch.refusal(entered.error()).as_undone());
   Result<> waited;
-  if (!job->done()) waited = co_await ListWait(call, job->waiters(), "pool");
-  if (job->done()) co_return job->take();
-  if (!pool.try_withdraw(lane, *job)) FunctionJob<F>::abandon(std::move(job));
+  do {
+    do {
+      if (!job->done()) waited = co_await ListWait(watch.span(), job->waiters(), "pool");
+    } while (!job->done() && watch.goes_on(waited));
+    if (job->done()) {
+      watch.done();
+      co_return job->take();
+    }
+    if (pool.try_withdraw(lane, *job)) co_return fail(watch.refusal(waited.error()).as_undone());
+  } while (watch.goes_on_running(waited));
+  FunctionJob<F>::abandon(std::move(job));
   co_return fail(waited.error());
 }
 

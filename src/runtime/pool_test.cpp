@@ -4,8 +4,10 @@
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <optional>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "runtime/driven_shard.h"
@@ -19,20 +21,31 @@ class HandPool final : public Pool {
   explicit HandPool(std::size_t capacity = 8) : capacity_(capacity) {}
   Result<> try_submit(Lane, PoolJob& job) override {
     if (queue_.size() == capacity_) return fail(ErrorCode::busy, "pool");
-    queue_.push_back(&job);
+    queue_.insert(job.urgent ? queue_.begin() : queue_.end(), &job);
     return {};
   }
-  bool try_withdraw(Lane, PoolJob& job) noexcept override { return std::erase(queue_, &job) > 0; }
+  bool try_withdraw(Lane lane, PoolJob& job) noexcept override {
+    if (std::erase(queue_, &job) == 0) return false;
+    tell_room(lane);
+    return true;
+  }
+  std::uint64_t completed(Lane) const noexcept override { return completed_; }
   void begin() {
     running_ = queue_.front();
     queue_.erase(queue_.begin());
+    tell_room(Lane::read);
     running_->work();
   }
-  void complete() { running_->completed(); }
+  void complete() {
+    ++completed_;
+    running_->completed();
+  }
+  void move() { ++completed_; }  // a job of another shard
   std::size_t queued() const { return queue_.size(); }
 
  private:
   std::size_t capacity_;
+  std::uint64_t completed_ = 0;
   std::vector<PoolJob*> queue_;
   PoolJob* running_ = nullptr;
 };
@@ -100,19 +113,147 @@ TEST(Pool, an_exception_of_the_job_reaches_the_task_that_asked) {
   EXPECT_TRUE(caught);
 }
 
-TEST(Pool, a_full_lane_refuses) {
+TEST(Pool, who_meets_a_full_lane_waits_for_room_in_the_order_of_asking) {
   DrivenShard d;
   HandPool pool(1);
   std::vector<Result<int>> got;
-  d.scope.spawn("a", ask(d.call(), &pool, [] { return Result<int>(1); }, &got));
-  d.scope.spawn("b", ask(d.call(), &pool, [] { return Result<int>(2); }, &got));
+  for (int i = 0; i < 5; ++i) d.scope.spawn("a", ask(d.call(), &pool, [i] { return Result<int>(i); }, &got));
   d.settle();
+  EXPECT_EQ(pool.queued(), 1u);
+  for (int i = 0; i < 5; ++i) {
+    ASSERT_EQ(pool.queued(), 1u) << i;
+    pool.begin();
+    pool.complete();
+    d.settle();
+  }
+  ASSERT_EQ(got.size(), 5u);
+  for (int i = 0; i < 5; ++i) EXPECT_EQ(got[static_cast<std::size_t>(i)], i);
+  EXPECT_EQ(pool.jobs(), 0u);
+}
+
+TEST(Pool, one_who_no_longer_waits_for_room_holds_up_nobody_behind_it) {
+  DrivenShard d;
+  HandPool pool(1);
+  std::vector<Result<int>> got;
+  Scope inner(d.shard, d.call());
+  d.scope.spawn("a", ask(d.call(), &pool, [] { return Result<int>(1); }, &got));
+  d.settle();
+  inner.spawn("b", ask(inner.call(), &pool, [] { return Result<int>(2); }, &got));
+  d.settle();
+  d.scope.spawn("c", ask(d.call(), &pool, [] { return Result<int>(3); }, &got));
+  d.settle();
+  pool.begin();  // b is told
+  inner.cancel(StopReason::client_gone);
+  d.settle();
+  pool.complete();
+  for (int left = 4; left > 0 && pool.queued() > 0; --left) {
+    pool.begin();
+    pool.complete();
+    d.settle();
+  }
+  d.settle();
+  ASSERT_EQ(got.size(), 3u);
+  EXPECT_EQ(got[2], 3);
+  EXPECT_TRUE(inner.empty());
+}
+
+TEST(Pool, what_never_began_is_undone_and_what_runs_is_not) {
+  DrivenShard d;
+  HandPool pool(1);
+  std::vector<Result<int>> got;
+  const auto work = [] { return Result<int>(1); };
+  Scope running(d.shard, d.call());
+  running.spawn("runs", ask(running.call(), &pool, work, &got));
+  d.settle();
+  pool.begin();
+  d.scope.spawn("queued", ask(d.call().within(Duration::millis(5)), &pool, work, &got));
+  d.scope.spawn("waits for room", ask(d.call().within(Duration::millis(6)), &pool, work, &got));
+  d.run();
+  ASSERT_EQ(got.size(), 2u);
+  for (const Result<int>& each : got) {
+    EXPECT_EQ(each.error().code, ErrorCode::timeout);
+    EXPECT_TRUE(each.error().undone);
+  }
+  running.cancel(StopReason::client_gone);
+  d.settle();
+  ASSERT_EQ(got.size(), 3u);
+  EXPECT_FALSE(got[2].error().undone);
+  pool.complete();
+}
+
+TEST(Pool, a_wait_that_must_not_stall_goes_on_while_its_lane_moves) {
+  DrivenShard d;
+  HandPool pool(1);
+  std::vector<Result<int>> got;
+  LaneUse lanes;
+  lanes.stall = Duration::millis(10);
+  const Call patient = d.call().in_lanes(lanes);
+  const auto work = [] { return Result<int>(1); };
+  d.scope.spawn("queued", ask(patient, &pool, work, &got));
+  d.scope.spawn("waits for room", ask(patient, &pool, work, &got));
+  d.settle();
+  for (int i = 0; i < 20; ++i) {
+    pool.move();
+    d.run_for(Duration::millis(9));
+  }
+  EXPECT_TRUE(got.empty());
+  d.run_for(Duration::millis(50));
+  ASSERT_EQ(got.size(), 2u);
+  for (const Result<int>& each : got) {
+    EXPECT_EQ(each.error().code, ErrorCode::timeout);
+    EXPECT_TRUE(each.error().undone);
+  }
+}
+
+TEST(Pool, a_request_that_cannot_begin_soon_is_refused_and_one_that_has_begun_comes_first) {
+  DrivenShard d;
+  HandPool pool;
+  std::vector<Result<int>> got;
+  std::vector<int> order;
+  const auto work = [&order](int n) {
+    return [&order, n] {
+      order.push_back(n);
+      return Result<int>(n);
+    };
+  };
+  LaneUse late, begun;
+  late.begin_within = begun.begin_within = Duration::millis(10);
+  begun.begun = true;
+  const Call call = d.call().within(Duration::millis(100));
+  d.scope.spawn("other", ask(call, &pool, work(1), &got));
+  d.scope.spawn("late", ask(call.in_lanes(late), &pool, work(2), &got));
+  d.scope.spawn("begun", ask(call.in_lanes(begun), &pool, work(3), &got));
+  d.settle();
+  d.run_for(Duration::millis(20));
   ASSERT_EQ(got.size(), 1u);
   EXPECT_EQ(got[0].error().code, ErrorCode::busy);
+  EXPECT_TRUE(got[0].error().undone);
+  for (int i = 0; i < 2; ++i) {
+    pool.begin();
+    pool.complete();
+    d.settle();
+  }
+  EXPECT_EQ(order, (std::vector<int>{3, 1}));
+}
+
+TEST(Pool, a_request_whose_job_runs_is_not_refused_for_beginning_late) {
+  DrivenShard d;
+  HandPool pool;
+  std::vector<Result<int>> got;
+  LaneUse lanes;
+  lanes.begin_within = Duration::millis(10);
+  d.scope.spawn("a", ask(
+                         d.call().within(Duration::millis(100)).in_lanes(lanes), &pool,
+                         [] { return Result<int>(1); }, &got));
+  d.settle();
   pool.begin();
+  d.run_for(Duration::millis(50));
+  EXPECT_TRUE(got.empty());
   pool.complete();
   d.settle();
-  EXPECT_EQ(got[1], 1);
+  ASSERT_EQ(got.size(), 1u);
+  EXPECT_EQ(got[0], 1);
+  EXPECT_TRUE(lanes.begun);
 }
 
 TEST(Pool, a_job_still_queued_at_the_deadline_never_runs) {
@@ -212,7 +353,7 @@ TEST(ThreadPool, only_the_lane_that_no_answer_waits_for_leaves_the_cores_to_othe
 }
 
 TEST(ThreadPool, jobs_of_every_lane_complete_on_their_shard) {
-  ThreadPool threads(LaneSizes{LaneSize{2, 64}, LaneSize{1, 64}, LaneSize{2, 64}, LaneSize{1, 64}});
+  ThreadPool threads(LaneSizes{LaneSize{2, 64}, LaneSize{1, 64}, LaneSize{2, 64}, LaneSize{1, 64}, {}, {}});
   threads.start();
   RealShard real;
   {
@@ -226,6 +367,62 @@ TEST(ThreadPool, jobs_of_every_lane_complete_on_their_shard) {
       scope.spawn("a", body(scope.call(), &port, static_cast<Lane>(lane), &sums[lane]));
     real.run(scope);
     EXPECT_EQ(sums, std::vector<int>(lane_count, 5050));
+  }
+  threads.stop();
+}
+
+TEST(ThreadPool, room_is_told_to_every_shard_that_met_the_lane_full) {
+  ThreadPool threads(LaneSizes{LaneSize{1, 1}, {}, {}, {}, {}, {}});
+  threads.start();
+  constexpr int asks = 300, tasks = 4;
+  struct Side {
+    RealShard real;
+    std::optional<PoolPort> port;
+    int done = 0;
+  };
+  std::array<Side, 2> sides;
+  for (Side& side : sides) side.port.emplace(threads, side.real.mailbox);
+  const auto drive = [](Side& side) {
+    Scope scope(side.real.shard);
+    auto body = [](Call call, Side* of) -> Task<> {
+      for (int i = 0; i < asks; ++i)
+        if (co_await run(*of->port, call, Lane::read, [] {})) ++of->done;
+    };
+    for (int i = 0; i < tasks; ++i) scope.spawn("asks", body(scope.call(), &side));
+    side.real.run(scope);
+  };
+  std::thread other([&] { drive(sides[1]); });
+  drive(sides[0]);
+  other.join();
+  threads.stop();
+  for (Side& side : sides) {
+    EXPECT_EQ(side.done, asks * tasks);
+    ShardScope here(side.real.shard);
+    side.real.mailbox.drain();
+    side.port.reset();
+  }
+}
+
+TEST(ThreadPool, a_lane_has_a_thread_for_each_seat) {
+  ThreadPool threads(LaneSizes{});
+  threads.start();
+  RealShard real;
+  {
+    PoolPort port(threads, real.mailbox);
+    const PoolSeat first(port, Lane::commit), second(port, Lane::commit), third(port, Lane::commit);
+    EXPECT_EQ(threads.threads(Lane::commit), 3u);
+    EXPECT_EQ(threads.threads(Lane::read), 1u);
+    // Two steps that wait for each other end: neither waits for the other's thread.
+    std::atomic<int> met{0};
+    Scope scope(real.shard);
+    auto body = [](Call call, Pool* pool, std::atomic<int>* count) -> Task<> {
+      (void)co_await run(*pool, call, Lane::commit, [count] {
+        ++*count;
+        while (*count < 3) std::this_thread::yield();
+      });
+    };
+    for (int i = 0; i < 3; ++i) scope.spawn("commits", body(scope.call(), &port, &met));
+    real.run(scope);
   }
   threads.stop();
 }
@@ -257,7 +454,7 @@ TEST(ThreadPool, stop_finishes_what_is_queued_and_then_refuses) {
 }
 
 TEST(ThreadPool, cancelled_waiters_leave_nothing_behind_once_stopped) {
-  ThreadPool threads(LaneSizes{LaneSize{2, 512}, {}, {}, {}});
+  ThreadPool threads(LaneSizes{LaneSize{2, 512}, {}, {}, {}, {}, {}});
   threads.start();
   RealShard real;
   {

@@ -309,7 +309,7 @@ class Host {
     RootKeys* keys = root_keys_;
     const unsigned here = current_shard()->index();
     auto revoked =
-        co_await cairn::run(process_.pool(here), call, Lane::commit, [keys, id] { return keys->revoke(id); });
+        co_await cairn::run(process_.pool(here), call, Lane::upkeep, [keys, id] { return keys->revoke(id); });
     if (!revoked) co_return fail(revoked.error());
     observe::Logger(log_, here, "host").warn("a capability key was revoked", {{"key", id}});
     for (Hosted& each : hosted_) each.node->take_keys(here, *revoked);
@@ -322,7 +322,7 @@ class Host {
     observe::LogEvery complaints(Duration::seconds(60));
     while (co_await sleep_for(call, keys_period)) {
       auto fresh =
-          co_await cairn::run(process_.pool(0), call, Lane::read, [keys] { return keys->refresh(); });
+          co_await cairn::run(process_.pool(0), call, Lane::upkeep, [keys] { return keys->refresh(); });
       if (fresh)
         spread_keys(*fresh);
       else if (!call.stopped())

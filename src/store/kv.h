@@ -52,7 +52,7 @@ class Kv {
 
   // From memory only: `busy` when it would have to look on the disk.
   virtual Result<std::optional<std::string>> try_get(std::string_view key) = 0;
-  // `busy` only when the pool is full; so is scan(). Cancel: clean.
+  // Cancel: clean.
   virtual Task<Result<std::optional<std::string>>> get(Call call, std::string key) = 0;
   // Keys in [from, until), in order, at most `limit`. Cancel: clean.
   virtual Task<Result<std::vector<KvPair>>> scan(Call call, std::string from, std::string until,
@@ -70,7 +70,10 @@ class Kv {
 class KvEngine {
  public:
   virtual ~KvEngine() = default;
-  virtual std::unique_ptr<Kv> make_port(io::Machine& machine) = 0;
+  // What it has to read goes by the lane `reads`: that of requests, or `index` for the writer and what tends
+  // it.
+  virtual std::unique_ptr<Kv> make_port(io::Machine& machine, Lane reads) = 0;
+  std::unique_ptr<Kv> make_port(io::Machine& machine) { return make_port(machine, Lane::read); }
   // Bytes held in memory for it, about.
   virtual std::uint64_t memory() const noexcept = 0;
   // Flushes and lets go of the files. Precondition: no port is in use. Cancel: partial.

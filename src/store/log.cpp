@@ -10,7 +10,9 @@ Task<Result<std::unique_ptr<Log>>> Log::open(Call call, io::Machine& machine, Lo
                                              LogPoint from, Replay& replay, LogReport& report) {
   // NOLINTEND(cppcoreguidelines-avoid-reference-coroutine-parameters)
   report = {};
-  LogRecovery recovery(machine, options, from, replay, report);
+  // Also what is read here: the file that is appended to is opened on the way.
+  io::Machine own = machine.for_commits();
+  LogRecovery recovery(own, options, from, replay, report);
   CO_TRY(LogState state, co_await recovery.run(call));
   auto writer = std::make_unique<LogWriter>(machine, options, std::move(state));
   if (report.index_ahead)

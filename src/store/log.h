@@ -7,7 +7,8 @@
 //   [L-4] Damage at or below the highest watermark seen is rot: reported, never cut. Only damage above it is
 //         a torn tail, and is cut.
 //   [L-5] After an error of a sync, or a write whose outcome is unknown, the log is fenced: no append
-//         succeeds until the next start, which reads everything above the watermark again.
+//         succeeds until the next start, which reads everything above the watermark again. A step that is
+//         known not to have begun (Error::undone) never fences: it is asked for again, by the next append.
 //   [L-6] Bytes in a record's data are never taken for a record.
 // The watermark of a record is the highest sequence durable before its batch was written. The segment's
 // header also carries it, and names the last sequence of the segment before it.
@@ -148,11 +149,13 @@ class SegmentFiles {
   SegmentFiles(io::Machine& machine, std::string directory, std::size_t open_max = 128);
   ~SegmentFiles();
   std::shared_ptr<io::File> find(std::uint32_t segment) noexcept;  // only if it is open
-  // `not_found` when compaction took it away: ask the index again. Cancel: clean.
+  // However many ask for one that is not open, it is opened once. `not_found` when compaction took it away:
+  // ask the index again. Cancel: clean.
   Task<Result<std::shared_ptr<io::File>>> get(Call call, std::uint32_t segment);
   void forget(std::uint32_t segment) noexcept;
 
  private:
+  Task<Result<std::shared_ptr<io::File>>> open(Call call, std::uint32_t segment);
   struct State;
   std::unique_ptr<State> state_;
 };

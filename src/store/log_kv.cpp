@@ -139,7 +139,7 @@ class LogEngine final : public KvEngine, public std::enable_shared_from_this<Log
 
   Task<Result<>> open(Call call);
 
-  std::unique_ptr<Kv> make_port(io::Machine& machine) override;
+  std::unique_ptr<Kv> make_port(io::Machine& machine, Lane reads) override;
   std::uint64_t memory() const noexcept override {
     return state_.with([](const State& state) { return state.map.memory() + state.unwritten_bytes; });
   }
@@ -352,8 +352,8 @@ Task<Result<>> LogEngine::write_anew(Call call) {
 
 class LogPort final : public Kv {
  public:
-  LogPort(std::shared_ptr<LogEngine> engine, Shard& shard, Pool& pool) noexcept
-      : engine_(std::move(engine)), shard_(shard), pool_(pool) {}
+  LogPort(std::shared_ptr<LogEngine> engine, Shard& shard, Pool& pool, Lane reads) noexcept
+      : engine_(std::move(engine)), shard_(shard), pool_(pool), reads_(reads) {}
 
   Result<std::optional<std::string>> try_get(std::string_view key) override {
     if (shard_.random().chance(engine_->cold(), 1'000'000)) return fail(ErrorCode::busy, "not in memory");
@@ -362,12 +362,12 @@ class LogPort final : public Kv {
   Task<Result<std::optional<std::string>>> get(Call call, std::string key) override {
     auto found = try_get(key);
     if (found || found.error().code != ErrorCode::busy) co_return found;
-    co_return co_await run(pool_, call, Lane::read,
+    co_return co_await run(pool_, call, reads_,
                            [engine = engine_, key = std::move(key)] { return engine->find(key); });
   }
   Task<Result<std::vector<KvPair>>> scan(Call call, std::string from, std::string until,
                                          std::size_t limit) override {
-    return run(pool_, call, Lane::read,
+    return run(pool_, call, reads_,
                [engine = engine_, from = std::move(from), until = std::move(until), limit] {
                  return engine->scan(from, until, limit);
                });
@@ -379,10 +379,11 @@ class LogPort final : public Kv {
   std::shared_ptr<LogEngine> engine_;
   Shard& shard_;
   Pool& pool_;
+  Lane reads_;
 };
 
-std::unique_ptr<Kv> LogEngine::make_port(io::Machine& machine) {
-  return std::make_unique<LogPort>(shared_from_this(), machine.shard, machine.pool);
+std::unique_ptr<Kv> LogEngine::make_port(io::Machine& machine, Lane reads) {
+  return std::make_unique<LogPort>(shared_from_this(), machine.shard, machine.pool, reads);
 }
 
 }  // namespace

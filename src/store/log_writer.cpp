@@ -75,10 +75,12 @@ struct LogWriter::Busy {
 };
 
 LogWriter::LogWriter(io::Machine& machine, LogOptions options, LogState state)
-    : machine_(machine),
+    : machine_(machine.for_commits()),
+      upkeep_(machine.disk.upkeep()),
+      seat_(machine.pool, Lane::commit),
       options_(std::move(options)),
       store_key_(state.store_key),
-      reserve_(machine, options_.directory, options_.reserve),
+      reserve_(machine_, options_.directory, options_.reserve),
       segments_(std::move(state.segments)),
       current_(segments_.empty() ? 0 : segments_.rbegin()->first),
       next_segment_(state.next_segment),
@@ -112,6 +114,11 @@ Result<> LogWriter::usable() const noexcept {
 std::unexpected<Error> LogWriter::fence() noexcept {
   fenced_ = true;
   return fail(ErrorCode::degraded, "a write to the log failed");
+}
+
+std::unexpected<Error> LogWriter::fence_unless_undone(const Error& error) noexcept {
+  if (!error.undone) return fence();
+  return fail(ErrorCode::busy, "the disk did not come to it in time");
 }
 
 // --- append
@@ -200,9 +207,11 @@ LogWriter::Encoded LogWriter::encode(std::vector<Record> batch) {
 Task<Result<>> LogWriter::write(Call call, std::vector<HeapBytes> blocks) {
   const auto written = co_await file_->write_blocks(patient(call), tail_, std::move(blocks), sync());
   if (written) co_return Result<>{};
+  if (written.error().undone) co_return fence_unless_undone(written.error());
   // Pages that a sync gave up on stay in memory as if they were durable: the next start must not find them.
   if (written.error().code == ErrorCode::io_failed) (void)co_await file_->truncate(patient(call), tail_);
   if (!is_full(written)) co_return fence();
+  uncut_ = true;
   CO_TRY_VOID(co_await cut(call));
   co_return fail(written.error());
 }
@@ -216,9 +225,13 @@ std::uint64_t LogWriter::zeros_behind(std::uint64_t size) const noexcept {
 
 // Takes away what is behind the tail.
 Task<Result<>> LogWriter::cut(Call call) {
-  if (!co_await file_->truncate(patient(call), tail_)) co_return fence();
-  if (options_.fsync && !co_await file_->sync_data(patient(call))) co_return fence();
+  if (auto done = co_await file_->truncate(patient(call), tail_); !done)
+    co_return fence_unless_undone(done.error());
+  if (options_.fsync)
+    if (auto done = co_await file_->sync_data(patient(call)); !done)
+      co_return fence_unless_undone(done.error());
   ready_ = tail_;
+  uncut_ = false;
   co_return Result<>{};
 }
 
@@ -263,6 +276,7 @@ Task<Result<std::uint64_t>> LogWriter::room_to_copy(Call call) {
 // --- segments
 
 Task<Result<>> LogWriter::make_room(Call call, std::uint64_t size) {
+  if (uncut_) CO_TRY_VOID(co_await cut(call));
   // A batch that is longer than segments should be has one of its own.
   const std::uint64_t most = tail_ == segment_header_size ? options_.segment_size : length_;
   if (current_ != 0 && !ended_ && tail_ + size <= most) co_return Result<>{};
@@ -275,8 +289,8 @@ Task<Result<>> LogWriter::make_room_at_any_cost(Call call, std::uint64_t size) {
   co_return made;
 }
 
-// Durable, name and header, before any record can be. What an attempt left behind on a full disk, or a crash,
-// is used again: it holds no record.
+// Durable, name and header, before any record can be. What an attempt left behind on a full disk, or one of
+// whose steps never began, or a crash, is used again: it holds no record.
 Task<Result<>> LogWriter::begin_segment(Call call) {
   ended_ = true;
   if (ready_ > tail_) CO_TRY_VOID(co_await cut(call));
@@ -284,11 +298,14 @@ Task<Result<>> LogWriter::begin_segment(Call call) {
   auto opened = co_await machine_.disk.open(patient(call), path, io::OpenMode::create_new);
   if (!opened && opened.error().code == ErrorCode::conflict) {
     opened = co_await machine_.disk.open(patient(call), path, io::OpenMode::write);
-    if (opened && !co_await (*opened)->truncate(patient(call), 0)) co_return fence();
+    if (opened)
+      if (auto emptied = co_await (*opened)->truncate(patient(call), 0); !emptied)
+        co_return fence_unless_undone(emptied.error());
   }
   if (!opened) {
     const ErrorCode code = opened.error().code;
-    if (code != ErrorCode::storage_full && code != ErrorCode::io_failed) co_return fence();
+    if (code != ErrorCode::storage_full && code != ErrorCode::io_failed)
+      co_return fence_unless_undone(opened.error());
     co_return fail(opened.error());
   }
   std::shared_ptr<io::File> file = std::move(*opened);
@@ -299,12 +316,13 @@ Task<Result<>> LogWriter::begin_segment(Call call) {
   if (!written && written.error().code == ErrorCode::io_failed)
     (void)co_await file->truncate(patient(call), 0);  // as in write()
   if (is_full(written)) co_return fail(written.error());
-  if (!written) co_return fence();
-  if (options_.fsync && !co_await machine_.disk.sync_directory(patient(call), options_.directory)) {
-    // The next start would find the name in memory and believe in it: it is to make the file anew.
-    (void)co_await machine_.disk.unlink(patient(call), path);
-    co_return fence();
-  }
+  if (!written) co_return fence_unless_undone(written.error());
+  if (options_.fsync)
+    if (auto named = co_await machine_.disk.sync_directory(patient(call), options_.directory); !named) {
+      // The next start would find the name in memory and believe in it: it is to make the file anew.
+      if (!named.error().undone) (void)co_await machine_.disk.unlink(patient(call), path);
+      co_return fence_unless_undone(named.error());
+    }
   if (current_ != 0) segments_[current_].sealed = true;
   current_ = next_segment_++;
   file_ = std::move(file);
@@ -328,11 +346,12 @@ Task<Result<>> LogWriter::remove_segment(Call call, std::uint32_t segment) {
   CO_TRY_VOID(usable());
   const auto it = segments_.find(segment);
   CHECK(it != segments_.end() && it->second.sealed && segment != current_);
-  const auto gone = co_await machine_.disk.unlink(call, segment_path(options_.directory, segment));
+  const auto gone = co_await upkeep_.unlink(call, segment_path(options_.directory, segment));
   if (!gone && gone.error().code != ErrorCode::not_found) co_return fail(gone.error());
+  if (options_.fsync)
+    if (auto synced = co_await upkeep_.sync_directory(patient(call), options_.directory); !synced)
+      co_return fence_unless_undone(synced.error());
   segments_.erase(segment);
-  if (options_.fsync && !co_await machine_.disk.sync_directory(patient(call), options_.directory))
-    co_return fence();
   co_return Result<>{};
 }
 

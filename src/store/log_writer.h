@@ -7,6 +7,8 @@
 //         another ends with its last record.
 //   [W-5] In a log that is compacted, records that may not use the reserve leave free what a segment takes,
 //         and the reserve's size beside it: a full disk always has room to be emptied again.
+//   [W-6] Every step that must come before the next record goes by a lane that only committers use, with a
+//         thread for this log. What takes a segment away goes by another: it delays no append.
 #pragma once
 
 #include <cstdint>
@@ -61,11 +63,15 @@ class LogWriter final : public Log {
   Task<Result<>> cut(Call call);
   Result<> usable() const noexcept;
   std::unexpected<Error> fence() noexcept;
+  // [L-5] What a step that did not succeed makes of the log: nothing, if it never began.
+  std::unexpected<Error> fence_unless_undone(const Error& error) noexcept;
   // A step that must not stop half way, for as long as the disk may take.
   Call patient(const Call& call) const noexcept { return call.unbounded().within(options_.patience); }
   io::Sync sync() const noexcept { return options_.fsync ? io::Sync::data : io::Sync::no; }
 
-  io::Machine machine_;  // a bundle of references
+  io::Machine machine_;  // a bundle of references; the disk by the committers' lane
+  io::Disk& upkeep_;     // the same by that of tasks
+  PoolSeat seat_;
   LogOptions options_;
   crypto::Hash store_key_;
   LogReserve reserve_;
@@ -82,6 +88,7 @@ class LogWriter final : public Log {
   std::uint64_t kept_ = 0;     // what is left free
   std::uint64_t granted_ = 0;  // what may be appended before the disk is asked for room again
   bool ended_ = false;         // nothing more goes to the current segment
+  bool uncut_ = false;         // behind the tail is what a failed write left; it goes before the next one
   bool fenced_ = false;
   bool closed_ = false;
   bool busy_ = false;

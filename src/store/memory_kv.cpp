@@ -29,7 +29,7 @@ class MemoryPort final : public Kv {
 
 class MemoryEngine final : public KvEngine {
  public:
-  std::unique_ptr<Kv> make_port(io::Machine&) override { return std::make_unique<MemoryPort>(map_); }
+  std::unique_ptr<Kv> make_port(io::Machine&, Lane) override { return std::make_unique<MemoryPort>(map_); }
   std::uint64_t memory() const noexcept override {
     return map_->with([](const KvMap& map) { return map.memory(); });
   }

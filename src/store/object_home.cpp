@@ -42,7 +42,8 @@ Task<Result<>> ObjectHome::open(Call call) {
   }
   if (!opened) co_return fail(opened.error());
   store_.kv_ = std::move(*opened);
-  files_ = std::make_unique<SegmentFiles>(machine_, store_.segment_directory());
+  io::Machine upkeep = machine_.for_upkeep();
+  files_ = std::make_unique<SegmentFiles>(upkeep, store_.segment_directory());
   CO_TRY_VOID(co_await open_log(call));
   publish_totals();
   store_.status_.open = true;
@@ -59,7 +60,7 @@ Task<Result<>> ObjectHome::open_log(Call call) {
   options.ahead = options.fsync ? std::min(write_ahead, options.segment_size / 16) : 0;
   options.check = is_data_right;
   for (int attempt = 0;; ++attempt) {
-    kv_ = store_.kv_->make_port(machine_);
+    kv_ = store_.kv_->make_port(machine_, Lane::index);
     indexer_ = std::make_unique<Indexer>(*kv_);
     auto from = co_await indexer_->load(call);
     LogReport report;

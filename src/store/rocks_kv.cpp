@@ -12,8 +12,8 @@ using SharedDatabase = std::shared_ptr<RocksDatabase>;
 
 class RocksPort final : public Kv {
  public:
-  RocksPort(SharedDatabase database, Shard& shard, Pool& pool) noexcept
-      : database_(std::move(database)), pool_(pool), turn_(shard, 1) {}
+  RocksPort(SharedDatabase database, Shard& shard, Pool& pool, Lane reads) noexcept
+      : database_(std::move(database)), pool_(pool), reads_(reads), turn_(shard, 1) {}
   ~RocksPort() override {
     if (handing_over_ == nullptr) return;
     if (pool_.try_withdraw(Lane::cpu, *handing_over_))
@@ -29,7 +29,7 @@ class RocksPort final : public Kv {
   Task<Result<std::optional<std::string>>> get(Call call, std::string key) override {
     auto found = try_get(key);
     if (found || found.error().code != ErrorCode::busy) co_return found;
-    co_return co_await run(pool_, call, Lane::read, [database = database_, key = std::move(key)] {
+    co_return co_await run(pool_, call, reads_, [database = database_, key = std::move(key)] {
       return database->use([&](rocksdb::DB& db) { return RocksDatabase::get(db, key); });
     });
   }
@@ -37,8 +37,7 @@ class RocksPort final : public Kv {
   Task<Result<std::vector<KvPair>>> scan(Call call, std::string from, std::string until,
                                          std::size_t limit) override {
     return run(
-        pool_, call, Lane::read,
-        [database = database_, from = std::move(from), until = std::move(until), limit] {
+        pool_, call, reads_, [database = database_, from = std::move(from), until = std::move(until), limit] {
           return database->use([&](rocksdb::DB& db) { return database->scan(db, from, until, limit); });
         });
   }
@@ -57,7 +56,7 @@ class RocksPort final : public Kv {
   }
 
   Task<Result<>> flush(Call call) override {
-    return run(pool_, call, Lane::commit, [database = database_] {
+    return run(pool_, call, Lane::upkeep, [database = database_] {
       return database->use([&](rocksdb::DB& db) { return database->flush(db); });
     });
   }
@@ -91,6 +90,7 @@ class RocksPort final : public Kv {
 
   SharedDatabase database_;
   Pool& pool_;
+  Lane reads_;
   Semaphore turn_;
   HandOver* handing_over_ = nullptr;  // deletes itself
 };
@@ -99,12 +99,12 @@ class RocksEngine final : public KvEngine {
  public:
   explicit RocksEngine(SharedDatabase database) noexcept : database_(std::move(database)) {}
 
-  std::unique_ptr<Kv> make_port(io::Machine& machine) override {
-    return std::make_unique<RocksPort>(database_, machine.shard, machine.pool);
+  std::unique_ptr<Kv> make_port(io::Machine& machine, Lane reads) override {
+    return std::make_unique<RocksPort>(database_, machine.shard, machine.pool, reads);
   }
   std::uint64_t memory() const noexcept override { return database_->memory(); }
   Task<Result<>> close(Call call, io::Machine& machine) override {
-    return run(machine.pool, call, Lane::commit, [database = database_] { return database->close(); });
+    return run(machine.pool, call, Lane::upkeep, [database = database_] { return database->close(); });
   }
 
  private:
@@ -129,14 +129,14 @@ Task<Result<std::shared_ptr<KvEngine>>> RocksKvMaker::open(Call call, io::Machin
   CO_TRY_VOID(co_await machine.disk.sync_directory(call, parent));
   std::uint64_t seed = 0;
   machine.entropy.fill(std::as_writable_bytes(std::span(&seed, 1)));
-  co_return co_await run(machine.pool, call, Lane::commit,
+  co_return co_await run(machine.pool, call, Lane::upkeep,
                          [options = options_, directory = std::move(directory), seed] {
                            return open_engine(options, directory, seed);
                          });
 }
 
 Task<Result<>> RocksKvMaker::destroy(Call call, io::Machine& machine, std::string directory) {
-  return run(machine.pool, call, Lane::commit,
+  return run(machine.pool, call, Lane::upkeep,
              [directory = std::move(directory)] { return RocksDatabase::destroy(directory); });
 }
 

@@ -282,7 +282,7 @@ TEST_F(RocksKvTest, closing_waits_for_a_flush_whose_waiter_left) {
       scope.spawn("flush", flush_map(scope.call(), ports[0].get(), &flushed));
     }
     ASSERT_TRUE(
-        real.turn_until([&] { return real.pool.jobs() > 0 && real.threads.queued(Lane::commit) == 0; }));
+        real.turn_until([&] { return real.pool.jobs() > 0 && real.threads.queued(Lane::upkeep) == 0; }));
     {
       ShardScope here(real.loop.shard());
       scope.cancel(StopReason::client_gone);

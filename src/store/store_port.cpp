@@ -9,7 +9,6 @@
 namespace cairn::store {
 namespace {
 
-constexpr std::size_t reads_at_once = 64;
 // Memory of a shard for reading whole parts; when it is all in use, groups are read one by one.
 constexpr std::size_t blocks_at_once = 16;
 constexpr std::size_t block_bytes = crypto::part_size + io::File::direct_alignment;
@@ -69,7 +68,6 @@ StorePort::StorePort(ObjectStore& store, io::Machine& machine)
       machine_(machine),
       kv_(store.kv_->make_port(machine)),
       files_(machine, store.segment_directory()),
-      reads_(machine.shard, reads_at_once),
       blocks_(block_bytes, blocks_at_once),
       maps_(std::make_unique<Recent<std::shared_ptr<const PartMap>>>(maps_kept)),
       outlines_(std::make_unique<Recent<std::shared_ptr<const std::vector<crypto::Hash>>>>(outlines_kept)) {
@@ -87,7 +85,6 @@ StorePort::~StorePort() {
 Task<Result<std::optional<std::string>>> StorePort::value(Call call, std::string_view key) {
   auto quick = kv_->try_get(key);
   if (quick || quick.error().code != ErrorCode::busy) co_return quick;
-  CO_TRY(Permit permit, co_await reads_.acquire(call));
   co_return co_await kv_->get(call, std::string(key));
 }
 
@@ -122,7 +119,6 @@ Task<Result<std::string>> StorePort::read_meta(Call call, Place place) {
   const std::uint64_t from = place.at.offset + record_header_size;
   auto got = file->try_read_into(from, memory->room());
   if (!got || *got < place.meta_size) {
-    CO_TRY(Permit permit, co_await reads_.acquire(call));
     got = co_await file->read_into(call, from, {memory->room(), memory});
   }
   if (!got) co_return fail(got.error());
@@ -230,7 +226,6 @@ Task<Result<>> StorePort::read_verified(Call call, std::shared_ptr<const PartMap
   const std::uint64_t from = map->place.data_at() + in_part * crypto::group_size;
   auto got = file->try_read_into(from, into.bytes);
   if (!got || *got < into.bytes.size()) {
-    CO_TRY(Permit permit, co_await reads_.acquire(call));
     got = co_await file->read_into(call, from, into);
   }
   if (!got) co_return fail(got.error());
@@ -326,6 +321,7 @@ Task<Result<>> StorePort::fill(Call call, LocatedPtr object, std::uint64_t group
   CO_TRY(auto map, co_await part_map(call, object, group / crypto::groups_per_part));
   const std::size_t in_part = group % crypto::groups_per_part;
   auto file = co_await files_.get(call, map->place.at.segment);
+  if (!file && (file.error().code == ErrorCode::timeout || call.stopped())) co_return fail(file.error());
   if (!file || in_part + (end - group) > map->groups.size()) co_return Result<>{};
   const std::uint64_t from = map->place.data_at() + in_part * crypto::group_size;
   const auto length = [&](std::uint64_t until) {
@@ -343,7 +339,6 @@ Task<Result<>> StorePort::fill(Call call, LocatedPtr object, std::uint64_t group
   if ((*file)->is_resident(from, into.size())) got = (*file)->try_read_into(from, into);
   if (!got || *got < into.size()) {
     if (until == group + ReadAhead::step_groups) until = before_cached(until, end);
-    CO_TRY(Permit permit, co_await reads_.acquire(call));
     if (++cold_reads_ % page_cached_share == 0) {
       into = block->bytes().first(length(until));
       got = co_await (*file)->read_into(call, from, {into, block});
@@ -351,7 +346,7 @@ Task<Result<>> StorePort::fill(Call call, LocatedPtr object, std::uint64_t group
       into = block->bytes().subspan(from % io::File::direct_alignment, length(until));
       got = co_await (*file)->read_direct(call, from, into.size(), {block->bytes(), block});
     }
-    if (!got && (call.stopped() || call.expired())) co_return fail(got.error());
+    if (!got && (got.error().code == ErrorCode::timeout || call.stopped())) co_return fail(got.error());
   }
   if (!got || *got < into.size()) co_return Result<>{};
   store_.status_.groups_read.fetch_add(until - group, std::memory_order_relaxed);
@@ -383,7 +378,6 @@ Task<Result<std::vector<Listed>>> StorePort::list(Call call, std::string prefix,
   if (after) from = std::max(from, std::string(object_key(*after)) + '\0');
   std::vector<Listed> out;
   if (from >= until) co_return out;
-  CO_TRY(Permit permit, co_await reads_.acquire(call));
   CO_TRY(const auto found, co_await kv_->scan(call, from, until, limit));
   for (const KvPair& pair : found) {
     ObjectEntry entry;

@@ -10,7 +10,6 @@
 
 #include "io/machine.h"
 #include "io/read_block.h"
-#include "runtime/semaphore.h"
 #include "store/draft.h"
 #include "store/group_cache.h"
 #include "store/mutation.h"
@@ -117,7 +116,6 @@ class StorePort {
   io::Machine& machine_;
   std::unique_ptr<Kv> kv_;
   SegmentFiles files_;
-  Semaphore reads_;
   io::ReadBlocks blocks_;
   std::uint64_t cold_reads_ = 0;
   std::unique_ptr<Recent<std::shared_ptr<const PartMap>>> maps_;

@@ -102,19 +102,27 @@ class DyingLeader : public Model {
 // A pool of one thread that is itself a task: work and completion are steps of their own.
 class StepPool final : public Pool {
  public:
-  explicit StepPool(World& world) : queue_(world, {}), bell_(world.shard, 8) {}
+  explicit StepPool(World& world, std::size_t capacity = 8)
+      : queue_(world, {}), bell_(world.shard, 8), capacity_(capacity) {}
   Result<> try_submit(Lane, PoolJob& job) override {
+    if (queue_.edit().size() >= capacity_) return fail(ErrorCode::busy, "pool");
     TRY_VOID(bell_.try_send(0));
     queue_.edit().push_back(&job);
     return {};
   }
-  bool try_withdraw(Lane, PoolJob& job) noexcept override { return std::erase(queue_.edit(), &job) > 0; }
+  bool try_withdraw(Lane lane, PoolJob& job) noexcept override {
+    if (std::erase(queue_.edit(), &job) == 0) return false;
+    tell_room(lane);
+    return true;
+  }
+  std::uint64_t completed(Lane) const noexcept override { return 0; }
 
   Task<> serve(Call call) {
     while (co_await bell_.recv(call)) {
       if (queue_.edit().empty()) continue;  // taken back
       PoolJob* job = queue_.edit().front();
       queue_.edit().pop_front();
+      tell_room(Lane::read);
       job->work();
       co_await yield(call);
       (void)queue_.edit();  // a completion is news to whoever withdraws
@@ -125,6 +133,7 @@ class StepPool final : public Pool {
  private:
   Shared<std::deque<PoolJob*>> queue_;
   Mpsc<int> bell_;
+  std::size_t capacity_;
 };
 
 // Jobs whose waiter may leave by a deadline or a cancel while they are queued, run, or complete.

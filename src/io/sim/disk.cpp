@@ -1,6 +1,7 @@
 #include "io/sim/disk.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/check.h"
 
@@ -45,6 +46,8 @@ SimDisk::Operation& SimDisk::begin(DiskCall call) {
   const std::uint32_t index = free_.back();
   free_.pop_back();
   Operation& operation = *operations_[index];
+  operation.disk = this;
+  operation.lanes = nullptr;
   operation.call = call;
   ++operation.generation;
   operation.busy = true;
@@ -81,6 +84,7 @@ void SimDisk::complete(void* self, std::uint64_t index, std::uint64_t generation
   const std::uint64_t inode = operation.inode;
   operation.outcome = disk.perform(operation);
   operation.finished = true;
+  if (SimLanes* lanes = std::exchange(operation.lanes, nullptr)) lanes->end(operation);
   if (inode != 0) disk.close(inode);
   disk.clockwork_.fold(
       (index << 8) ^ static_cast<std::uint64_t>(operation.call) ^
@@ -102,6 +106,8 @@ void SimDisk::finish_operations() {
 }
 
 void SimDisk::release(Operation& operation) noexcept {
+  if (operation.lanes != nullptr) operation.lanes->end(operation);
+  operation.lanes = nullptr;
   operation.busy = false;
   operation.buffer.reset();
   operation.region = {};

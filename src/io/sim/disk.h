@@ -2,7 +2,8 @@
 // to the durable image plus whatever it pleases of the changes since (crash.h).
 //
 // Every operation takes simulated time and takes effect when it completes, so that concurrent ones finish in
-// any order. Whoever stops waiting leaves its operation behind: it still happens (counted in orphans()).
+// any order: those that have a thread of their lane, for the others wait for one. Whoever stops waiting
+// leaves its operation behind: it still happens (counted in orphans()), unless it had not begun.
 #pragma once
 
 #include <array>
@@ -17,6 +18,7 @@
 #include "io/sim/clockwork.h"
 #include "io/sim/crash.h"
 #include "io/sim/image.h"
+#include "io/sim/pool.h"
 #include "runtime/buffer.h"
 #include "runtime/waiter.h"
 
@@ -119,7 +121,10 @@ class SimDisk {
   friend class SimFile;
   friend class DiskTicket;
 
-  struct Operation {
+  struct Operation final : SimLanes::Entry {
+    void begin() override { disk->submit(*this); }
+    SimDisk* disk = nullptr;
+    SimLanes* lanes = nullptr;  // while it has a thread, or waits for one
     DiskCall call = DiskCall::read;
     std::uint32_t index = 0;
     std::uint32_t generation = 0;
@@ -201,8 +206,10 @@ class SimDisk {
 // One shard's way to its node's disk.
 class DiskPort final : public Disk {
  public:
-  explicit DiskPort(SimDisk& disk) noexcept : disk_(disk) {}
+  DiskPort(SimDisk& disk, SimPool& pool);
 
+  Disk& commits() noexcept override { return root_.commits_ ? *root_.commits_ : *this; }
+  Disk& upkeep() noexcept override { return root_.upkeep_ ? *root_.upkeep_ : *this; }
   Task<Result<std::unique_ptr<File>>> open(Call call, std::string path, OpenMode mode) override;
   Task<Result<>> rename(Call call, std::string from, std::string to) override;
   Task<Result<>> unlink(Call call, std::string path) override;
@@ -212,13 +219,19 @@ class DiskPort final : public Disk {
   Task<Result<std::uint64_t>> free_space(Call call, std::string path) override;
 
  private:
+  DiskPort(DiskPort& root, Lane all) noexcept;
   Task<Result<>> on_path(Call call, DiskCall kind, std::string path, std::string from);
+
+  DiskPort& root_;
   SimDisk& disk_;
+  SimPool& pool_;
+  Lane reads_, changes_;
+  std::unique_ptr<DiskPort> commits_, upkeep_;
 };
 
 class SimFile final : public File {
  public:
-  SimFile(SimDisk& disk, std::uint64_t inode) noexcept;
+  SimFile(SimDisk& disk, SimPool& pool, Lane reads, Lane changes, std::uint64_t inode) noexcept;
   ~SimFile() override;
 
   Result<std::size_t> try_read(std::uint64_t offset, std::size_t count, Buffer& into) noexcept override;
@@ -238,6 +251,8 @@ class SimFile final : public File {
 
  private:
   SimDisk& disk_;
+  SimPool& pool_;
+  Lane reads_, changes_;
   std::uint64_t inode_;
 };
 

@@ -11,9 +11,10 @@ namespace cairn::io::sim {
 // An operation from its submission to its result. Leaving without the result abandons it.
 class DiskTicket {
  public:
-  DiskTicket(SimDisk& disk, DiskCall call) : disk_(disk), operation_(disk.begin(call)) {}
+  DiskTicket(SimDisk& disk, SimPool& pool, Lane lane, DiskCall call)
+      : disk_(disk), pool_(pool), lane_(lane), operation_(disk.begin(call)) {}
   ~DiskTicket() {
-    if (operation_.finished || !submitted_) {
+    if (operation_.finished || !entered_) {
       disk_.release(operation_);
       return;
     }
@@ -26,47 +27,101 @@ class DiskTicket {
 
   SimDisk::Operation* operator->() noexcept { return &operation_; }
 
-  // Nothing is submitted for a call that is already over.
-  bool submit(const Call& call) {
-    if (call.stopped() || call.expired()) return false;
-    submitted_ = true;
-    disk_.submit(operation_);
+  // A place in the lane's queue. Nothing is submitted for a call that is already over.
+  Result<> try_enter(const Call& call) {
+    if (call.stopped() || call.expired()) return fail(ErrorCode::cancelled, "disk");
+    operation_.lanes = &pool_.lanes();
+    auto entered = pool_.lanes().try_enter(lane_, operation_, pool_);
+    if (!entered) operation_.lanes = nullptr;
+    entered_ = entered.has_value();
+    return entered;
+  }
+  // Takes it back, if it has not begun.
+  bool try_withdraw() noexcept {
+    if (!entered_ || !pool_.lanes().try_leave(operation_)) return false;
+    operation_.lanes = nullptr;
+    entered_ = false;
     return true;
   }
   ListWait done(const Call& call, const char* context) noexcept {
     return {call, operation_.waiters, context};
   }
+  bool finished() const noexcept { return operation_.finished; }
+  SimPool& pool() noexcept { return pool_; }
+  Lane lane() const noexcept { return lane_; }
 
  private:
   SimDisk& disk_;
+  SimPool& pool_;
+  Lane lane_;
   SimDisk::Operation& operation_;
-  bool submitted_ = false;
+  bool entered_ = false;
 };
 
 namespace {
 
-// Submits and waits; the operation's own failure becomes the caller's.
+// As run() of the real pool, for an operation that takes its own time: waits for room in the lane, for a
+// thread, and for the operation, whose own failure becomes the caller's.
 // NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the caller waits
 Task<Result<>> run(Call call, DiskTicket& ticket, const char* context) {
-  (void)ticket.submit(call);
-  CO_TRY_VOID(co_await ticket.done(call, context));
-  co_return ticket->outcome;
+  Pool::Room& room = ticket.pool().room(ticket.lane());
+  LaneWatch watch(ticket.pool(), call, ticket.lane());
+  ticket->urgent = watch.urgent();
+  Result<> entered = fail(ErrorCode::busy, context);
+  if (!room.entering && room.waiting.empty()) entered = ticket.try_enter(call);
+  const bool refused = !entered && entered.error().code == ErrorCode::busy;
+  for (bool first = watch.urgent(); !entered && entered.error().code == ErrorCode::busy; first = true) {
+    const Result<> waited = co_await RoomWait(watch.span(), room, first);
+    if (watch.goes_on(waited)) continue;
+    entered = waited ? ticket.try_enter(call) : waited;
+  }
+  if (refused) ticket.pool().tell_room(ticket.lane());
+  if (!entered) {
+    // Over before it was asked for: the wait says why.
+    Result<> over = entered;
+    if (call.stopped() || call.expired()) over = co_await ticket.done(call, context);
+    co_return fail(watch.refusal((over ? entered : over).error()).as_undone());
+  }
+  Result<> waited;
+  do {
+    do {
+      if (!ticket.finished()) waited = co_await ticket.done(watch.span(), context);
+    } while (!ticket.finished() && watch.goes_on(waited));
+    if (ticket.finished()) {
+      watch.done();
+      co_return ticket->outcome;
+    }
+    if (ticket.try_withdraw()) co_return fail(watch.refusal(waited.error()).as_undone());
+  } while (watch.goes_on_running(waited));
+  co_return fail(waited.error());
 }
 
 }  // namespace
 
+DiskPort::DiskPort(SimDisk& disk, SimPool& pool)
+    : root_(*this),
+      disk_(disk),
+      pool_(pool),
+      reads_(Lane::read),
+      changes_(Lane::upkeep),
+      commits_(new DiskPort(*this, Lane::commit)),
+      upkeep_(new DiskPort(*this, Lane::upkeep)) {}
+DiskPort::DiskPort(DiskPort& root, Lane all) noexcept
+    : root_(root), disk_(root.disk_), pool_(root.pool_), reads_(all), changes_(all) {}
+
 Task<Result<std::unique_ptr<File>>> DiskPort::open(Call call, std::string path, OpenMode mode) {
-  DiskTicket ticket(disk_, DiskCall::open);
+  const bool reads = mode == OpenMode::read || mode == OpenMode::read_direct;
+  DiskTicket ticket(disk_, pool_, reads ? reads_ : changes_, DiskCall::open);
   ticket->path = Image::normalise(path);
   ticket->mode = mode;
   CO_TRY_VOID(co_await run(call, ticket, "open"));
   // Between completion and here the file may have been unlinked; its inode is gone then.
   if (disk_.view_.data(ticket->inode) == nullptr) co_return fail(ErrorCode::not_found, "open");
-  co_return std::make_unique<SimFile>(disk_, ticket->inode);
+  co_return std::make_unique<SimFile>(disk_, pool_, reads_, changes_, ticket->inode);
 }
 
 Task<Result<>> DiskPort::on_path(Call call, DiskCall kind, std::string path, std::string from) {
-  DiskTicket ticket(disk_, kind);
+  DiskTicket ticket(disk_, pool_, changes_, kind);
   ticket->path = Image::normalise(path);
   ticket->from = Image::normalise(from);
   co_return co_await run(call, ticket, "disk");
@@ -86,20 +141,21 @@ Task<Result<>> DiskPort::sync_directory(Call call, std::string path) {
 }
 
 Task<Result<std::vector<std::string>>> DiskPort::list(Call call, std::string path) {
-  DiskTicket ticket(disk_, DiskCall::list);
+  DiskTicket ticket(disk_, pool_, reads_, DiskCall::list);
   ticket->path = Image::normalise(path);
   CO_TRY_VOID(co_await run(call, ticket, "list"));
   co_return std::move(ticket->names);
 }
 
 Task<Result<std::uint64_t>> DiskPort::free_space(Call call, std::string path) {
-  DiskTicket ticket(disk_, DiskCall::free_space);
+  DiskTicket ticket(disk_, pool_, reads_, DiskCall::free_space);
   ticket->path = Image::normalise(path);
   CO_TRY_VOID(co_await run(call, ticket, "free space"));
   co_return ticket->number;
 }
 
-SimFile::SimFile(SimDisk& disk, std::uint64_t inode) noexcept : disk_(disk), inode_(inode) {
+SimFile::SimFile(SimDisk& disk, SimPool& pool, Lane reads, Lane changes, std::uint64_t inode) noexcept
+    : disk_(disk), pool_(pool), reads_(reads), changes_(changes), inode_(inode) {
   ++disk_.open_[inode_];
 }
 SimFile::~SimFile() { disk_.close(inode_); }
@@ -119,7 +175,7 @@ Result<std::size_t> SimFile::try_read(std::uint64_t offset, std::size_t count, B
 }
 
 Task<Result<Buffer>> SimFile::read(Call call, std::uint64_t offset, std::size_t count, Buffer into) {
-  DiskTicket ticket(disk_, DiskCall::read);
+  DiskTicket ticket(disk_, pool_, reads_, DiskCall::read);
   ticket->inode = inode_;
   ticket->offset = offset;
   ticket->count = count;
@@ -129,7 +185,7 @@ Task<Result<Buffer>> SimFile::read(Call call, std::uint64_t offset, std::size_t 
 }
 
 Task<Result<Buffer>> SimFile::write(Call call, std::uint64_t offset, Buffer from) {
-  DiskTicket ticket(disk_, DiskCall::write);
+  DiskTicket ticket(disk_, pool_, changes_, DiskCall::write);
   ticket->inode = inode_;
   ticket->offset = offset;
   ticket->buffer = std::move(from);
@@ -148,7 +204,7 @@ Result<std::size_t> SimFile::try_read_into(std::uint64_t offset, MutableByteView
 
 Task<Result<std::size_t>> SimFile::read_into(Call call, std::uint64_t offset, Region into) {
   CHECK(into.owner != nullptr);
-  DiskTicket ticket(disk_, DiskCall::read);
+  DiskTicket ticket(disk_, pool_, reads_, DiskCall::read);
   ticket->inode = inode_;
   ticket->offset = offset;
   ticket->region = std::move(into);
@@ -162,25 +218,32 @@ Task<Result<>> SimFile::write_blocks(Call call, std::uint64_t offset, std::vecto
   std::size_t size = 0;
   for (const HeapBytes& block : blocks) size += block.size();
   if (size > 0) {
-    DiskTicket ticket(disk_, DiskCall::write);
+    DiskTicket ticket(disk_, pool_, changes_, DiskCall::write);
     ticket->inode = inode_;
     ticket->offset = offset;
     ticket->heap = HeapBytes(size);
     for (const HeapBytes& block : blocks) ticket->heap.append(block.bytes());
     CO_TRY_VOID(co_await run(call, ticket, "write"));
   }
-  if (sync == Sync::data) CO_TRY_VOID(co_await sync_data(call));
-  co_return Result<>{};
+  if (sync != Sync::data) co_return Result<>{};
+  auto synced = co_await sync_data(call);
+  // The write happened, even if the sync never began: the real one is a single step.
+  if (!synced) {
+    Error error = synced.error();
+    error.undone = error.undone && size == 0;
+    co_return fail(error);
+  }
+  co_return synced;
 }
 
 Task<Result<>> SimFile::sync_data(Call call) {
-  DiskTicket ticket(disk_, DiskCall::sync_data);
+  DiskTicket ticket(disk_, pool_, changes_, DiskCall::sync_data);
   ticket->inode = inode_;
   co_return co_await run(call, ticket, "sync");
 }
 
 Task<Result<>> SimFile::truncate(Call call, std::uint64_t size) {
-  DiskTicket ticket(disk_, DiskCall::truncate);
+  DiskTicket ticket(disk_, pool_, changes_, DiskCall::truncate);
   ticket->inode = inode_;
   ticket->offset = size;
   co_return co_await run(call, ticket, "truncate");

@@ -25,10 +25,10 @@ Node::Place::Place(Clockwork& clockwork, SimNetwork& net, Node& node, unsigned i
       entropy(draw_seed(clockwork) + (std::uint64_t{node.lives_} << 40)),
       memory(&clockwork.choices),
       network(net, shard, node.index_),
-      disk(node.disk_),
       mailbox([] {}),
-      pool(clockwork, mailbox, node.pool_faults,
+      pool(clockwork, *node.lanes_, mailbox, node.pool_faults,
            {on_pool, &node, (std::uint64_t{node.lives_} << 32) | index}),
+      disk(node.disk_, pool),
       traced(*this),
       scope(shard),
       next_timer(Instant::never().ns) {
@@ -70,6 +70,7 @@ void Node::start() {
   CHECK(places_.empty());
   ++lives_;
   paused_ = false;
+  lanes_ = std::make_unique<SimLanes>(clockwork_, pool_faults);
   for (unsigned i = 0; i < shard_count_; ++i)
     places_.push_back(std::make_unique<Place>(clockwork_, network_, *this, i));
   if (!boot_) return;
@@ -146,6 +147,7 @@ void Node::tear_down() {
     while (!kept_.empty()) kept_.pop_back();
   }
   places_.clear();
+  lanes_.reset();
 }
 
 }  // namespace cairn::io::sim

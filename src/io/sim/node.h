@@ -74,9 +74,9 @@ class Node {
     SimEntropy entropy;
     SimMemory memory;
     NetworkPort network;
-    DiskPort disk;
     Mailbox mailbox;
     SimPool pool;
+    DiskPort disk;
     struct Traced {
       explicit Traced(Place& place) noexcept;
     } traced;  // before the scope, which asks for an identity
@@ -108,6 +108,7 @@ class Node {
   std::uint32_t lives_ = 0;
   std::int64_t skew_ms_ = 0;
   bool paused_ = false;
+  std::unique_ptr<SimLanes> lanes_;  // of this life
   std::vector<std::unique_ptr<Place>> places_;
   std::vector<std::shared_ptr<void>> kept_;
 };

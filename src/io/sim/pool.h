@@ -1,10 +1,13 @@
-// The simulated pool: a job's work runs at a moment of the seed's choosing, at once in real time, and its
-// completion comes back through the mailbox some time later; jobs overtake each other as threads would.
+// The simulated pool: lanes with threads and bounded queues like the real ones, shared by the shards of a
+// node. A job's work runs at a moment of the seed's choosing, at once in real time, and its completion comes
+// back through the mailbox some time later; the jobs that have a thread overtake each other.
 #pragma once
 
 #include <array>
+#include <memory>
 #include <vector>
 
+#include "io/lanes.h"
 #include "io/sim/clockwork.h"
 #include "runtime/mailbox.h"
 #include "runtime/pool.h"
@@ -15,7 +18,62 @@ struct PoolFaults {
   Duration latency_min = Duration::micros(5);
   Duration latency_max = Duration::micros(100);
   std::uint32_t full = 0;  // per million: refuses although there is room
-  std::size_t queue = 256;
+  LaneSizes lanes = lane_sizes;
+};
+
+class SimPool;
+
+// The lanes of one process: what its shards' pools and its disk wait in.
+class SimLanes {
+ public:
+  // Something that needs a thread of a lane for a while.
+  class Entry : public Link {
+   public:
+    virtual ~Entry() { CHECK(!linked()); }
+    // It has a thread now, until it calls end().
+    virtual void begin() = 0;
+    bool urgent = false;  // as of a PoolJob
+
+   private:
+    friend class SimLanes;
+    Lane lane_{};
+    bool running_ = false;
+  };
+
+  SimLanes(Clockwork& clockwork, const PoolFaults& faults);
+  SimLanes(const SimLanes&) = delete;
+  SimLanes& operator=(const SimLanes&) = delete;
+
+  // As Pool::try_submit; `from` is told when there may be room.
+  Result<> try_enter(Lane lane, Entry& entry, SimPool& from);
+  // True when it had no thread yet: it will not begin.
+  bool try_leave(Entry& entry) noexcept;
+  // Gives its thread back, if it has one.
+  void end(Entry& entry) noexcept;
+  std::uint64_t completed(Lane lane) const noexcept { return at(lane).completed; }
+  void add_seat(Lane lane) noexcept { ++at(lane).seats; }
+  void remove_seat(Lane lane) noexcept { --at(lane).seats; }
+  void forget(SimPool& pool) noexcept;
+
+ private:
+  struct Queue {
+    List<Entry> waiting;
+    std::size_t depth = 0;
+    std::size_t running = 0;
+    std::size_t seats = 0;
+    std::uint64_t completed = 0;
+    std::vector<SimPool*> refused;
+  };
+  Queue& at(Lane lane) noexcept { return queues_[static_cast<std::size_t>(lane)]; }
+  const Queue& at(Lane lane) const noexcept { return queues_[static_cast<std::size_t>(lane)]; }
+  Lane lane_of(const Queue& queue) const noexcept { return static_cast<Lane>(&queue - queues_.data()); }
+  const LaneSize& size_of(Lane lane) const noexcept { return faults_.lanes[static_cast<std::size_t>(lane)]; }
+  void begin_next(Queue& queue) noexcept;
+  void tell(Queue& queue) noexcept;
+
+  Clockwork& clockwork_;
+  const PoolFaults& faults_;
+  std::array<Queue, lane_count> queues_;
 };
 
 class SimPool final : public Pool {
@@ -26,34 +84,53 @@ class SimPool final : public Pool {
     void* target;
     std::uint64_t a;
   };
-  SimPool(Clockwork& clockwork, Mailbox& home, const PoolFaults& faults, Door door) noexcept
-      : clockwork_(clockwork), home_(home), faults_(faults), door_(door) {
-    clockwork_.probes.declare("pool.full");
-  }
-  ~SimPool() override { CHECK(working_.empty()); }
+  SimPool(Clockwork& clockwork, SimLanes& lanes, Mailbox& home, const PoolFaults& faults, Door door) noexcept;
+  ~SimPool() override;
 
   Result<> try_submit(Lane lane, PoolJob& job) override;
   bool try_withdraw(Lane lane, PoolJob& job) noexcept override;
+  std::uint64_t completed(Lane lane) const noexcept override { return lanes_.completed(lane); }
+  void add_seat(Lane lane) override { lanes_.add_seat(lane); }
+  void remove_seat(Lane lane) noexcept override { lanes_.remove_seat(lane); }
+  SimLanes& lanes() noexcept { return lanes_; }
+  Clockwork& clockwork() noexcept { return clockwork_; }
 
-  // An event of the door: a job of lane b starts, or (b == lane_count) one that works completes.
-  void turn(std::uint64_t b);
+  // There may be room in the lane: told by mail, now or after a while.
+  void post_room(Lane lane) noexcept;
+  void post_room_later(Lane lane);
+  // An event of the door.
+  void turn(std::uint64_t what);
   // Lets everything that works complete now. What is queued is withdrawn by its waiters.
   void hurry();
 
  private:
+  enum What : std::uint64_t { to_start, to_complete, to_tell };  // to_tell + the lane's number
+  struct Running final : SimLanes::Entry {
+    Running(SimPool& of, PoolJob& what) noexcept : pool(of), job(what) { urgent = what.urgent; }
+    void begin() override { pool.begin(*this); }
+    SimPool& pool;
+    PoolJob& job;
+    bool begun = false;
+  };
+  struct RoomMail : MailItem {
+    SimPool* pool = nullptr;
+    Lane lane{};
+    bool posted = false;
+  };
+  void begin(Running& running);
   void finish(std::size_t index);
   Duration delay() { return clockwork_.span(faults_.latency_min, faults_.latency_max, "pool.latency"); }
+  void schedule(std::uint64_t what) { clockwork_.after(delay(), door_.handler, door_.target, door_.a, what); }
 
   Clockwork& clockwork_;
+  SimLanes& lanes_;
   Mailbox& home_;
   const PoolFaults& faults_;
   Door door_;
-  struct Queue {
-    List<PoolJob> jobs;
-    std::size_t depth = 0;
-  };
-  std::array<Queue, lane_count> lanes_;
-  std::vector<PoolJob*> working_;
+  std::vector<std::unique_ptr<Running>> jobs_of_lanes_;
+  std::vector<Running*> starting_;  // they have a thread, which has not begun to work
+  std::vector<Running*> working_;
+  std::array<RoomMail, lane_count> mails_;
 };
 
 }  // namespace cairn::io::sim

@@ -152,6 +152,10 @@ void StorageShard::answer_body(Exchange& exchange, const Wanted& wanted, Address
 Task<Result<>> StorageShard::get(Call call, Exchange& exchange) {
   const Address address = exchange.route.address;
   shared_.metrics.misses.at().add(slot_);
+  // What cannot begin in a part of its time is refused: the rest is for those that have begun.
+  LaneUse lanes;
+  lanes.begin_within = Duration{(call.deadline() - machine_.shard.now()).ns / 4};
+  call = call.in_lanes(lanes);
   auto looked = co_await ports_->find(call, address);
   if (!looked) {
     if (looked.error().code == ErrorCode::integrity) shared_.metrics.integrity.at(0).add(slot_);
@@ -219,7 +223,8 @@ Task<Result<>> StorageShard::proof(Call call, Exchange& exchange) {
   CO_TRY(auto parts, co_await found.port->part_hashes(call, found.object));
   exchange.response.add_field("ETag", found.object->facts->etag);
   exchange.response.add_field("Cache-Control", "public, max-age=31536000, immutable");
-  auto source = std::make_unique<ProofSource>(std::move(found), machine_.slab, first, last, std::move(parts));
+  auto source = std::make_unique<ProofSource>(
+      std::move(found), machine_.slab, context_.settings.request_timeout, first, last, std::move(parts));
   exchange.response.answer_sized("application/vnd.cairn.outboard", std::move(source),
                                  crypto::proof_size(size, first, last));
   co_return Result<>{};

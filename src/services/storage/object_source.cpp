@@ -68,6 +68,9 @@ std::optional<http::Piece> ObjectSource::try_next() {
 
 Task<Result<http::Piece>> ObjectSource::next(Call call) {
   if (auto piece = try_next()) co_return std::move(*piece);
+  LaneUse lanes;
+  lanes.stall = library_.stall;
+  call = call.in_lanes(lanes);
   if (found_.port == nullptr) {
     CO_TRY(found_, co_await library_.ports.find(call, address_));
     if (found_.port == nullptr) co_return fail(ErrorCode::not_found, "the object was removed meanwhile");
@@ -81,15 +84,19 @@ Task<Result<http::Piece>> ObjectSource::next(Call call) {
   co_return cut(std::move(*bytes));
 }
 
-ProofSource::ProofSource(store::SetPort::Found found, Slab& slab, std::uint64_t first, std::uint64_t last,
-                         std::shared_ptr<const std::vector<crypto::Hash>> parts)
+ProofSource::ProofSource(store::SetPort::Found found, Slab& slab, Duration stall, std::uint64_t first,
+                         std::uint64_t last, std::shared_ptr<const std::vector<crypto::Hash>> parts)
     : found_(std::move(found)),
       slab_(slab),
+      stall_(stall),
       parts_(std::move(parts)),
       builder_(found_.object->entry.size, first, last, *parts_) {}
 
 Task<Result<http::Piece>> ProofSource::next(Call call) {
   if (builder_.done()) co_return http::Piece();
+  LaneUse lanes;
+  lanes.stall = stall_;
+  call = call.in_lanes(lanes);
   Buffer out = slab_.take(Slab::medium);
   while (!builder_.done() && out.room().size() >= crypto::parent_size) {
     if (const auto part = builder_.wants_part()) {

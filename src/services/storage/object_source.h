@@ -20,6 +20,7 @@ struct Library {
   store::GroupCache& cache;
   observe::Counter integrity;  // answers that ended because stored bytes did not match
   observe::Slot slot;
+  Duration stall;  // a body ends when the lane it waits in has completed nothing for so long
 };
 
 // A piece of bytes [from, from + count) of verified groups.
@@ -80,13 +81,14 @@ class ObjectSource final : public http::BodySource {
 // The outboard of a range, part by part.
 class ProofSource final : public http::BodySource {
  public:
-  ProofSource(store::SetPort::Found found, Slab& slab, std::uint64_t first, std::uint64_t last,
-              std::shared_ptr<const std::vector<crypto::Hash>> parts);
+  ProofSource(store::SetPort::Found found, Slab& slab, Duration stall, std::uint64_t first,
+              std::uint64_t last, std::shared_ptr<const std::vector<crypto::Hash>> parts);
   Task<Result<http::Piece>> next(Call call) override;
 
  private:
   store::SetPort::Found found_;
   Slab& slab_;
+  Duration stall_;
   std::shared_ptr<const std::vector<crypto::Hash>> parts_;
   crypto::ProofBuilder builder_;
 };

@@ -86,7 +86,10 @@ class StorageShard final : public serve::ServiceShard {
   // Keeps large pages of the cache ready. Cancel: clean
   Task<> prepare_cache(Call call);
 
-  Library library() noexcept { return {*ports_, *shared_.cache, shared_.metrics.integrity.at(0), slot_}; }
+  Library library() noexcept {
+    return {*ports_, *shared_.cache, shared_.metrics.integrity.at(0), slot_,
+            context_.settings.request_timeout};
+  }
   void count_refused_body(const http::Exchange& exchange, const Error& error);
 
   Shared& shared_;

@@ -1,0 +1,87 @@
+// What a store does while lanes of the pool are full, or hang.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "store/simulated_store.h"
+
+namespace cairn::store {
+namespace {
+
+// Holds `count` places of the lanes by which `disk` reads, for as long as the disk stalls now.
+void hang(io::sim::Node& node, io::Disk& disk, int count, Duration span) {
+  node.disk().stall(span);
+  auto ask = [](Call call, io::Disk* of) -> Task<> { (void)co_await of->free_space(call, ""); };
+  for (int i = 0; i < count; ++i) node.scope().spawn("hangs", ask(node.scope().call(), &disk));
+}
+
+// there.
+TEST(ObjectStoreLanes, the_index_is_asked_for_a_commit_while_readers_fill_their_lane) {
+  LogKvOptions cold;
+  cold.cold = 1'000'000;
+  SimulatedStore s(1, 1, cold);
+  ASSERT_TRUE(s.open());
+  const auto token = s.begin();
+  ASSERT_TRUE(token);
+  ASSERT_TRUE(s.part(token->token, 0, sample(1 << 20)));
+  ASSERT_TRUE(s.part(token->token, 1, sample(1'000)));
+  const auto made = s.commit(token->token);
+  ASSERT_TRUE(made);
+  hang(s.node, s.machine().disk, 400, Duration::seconds(20));
+  s.world.run_for(Duration::millis(10));
+  s.disk().heal();
+  const Instant before = s.world.now();
+  EXPECT_TRUE(s.put(sample(5'000)));
+  EXPECT_TRUE(s.remove(made->address));  // looks for its parts when the record is in the log
+  EXPECT_LT(s.world.now() - before, Duration::seconds(2));
+  EXPECT_FALSE(s.store->status().fenced);
+  s.world.run_for(Duration::seconds(30));
+}
+
+TEST(ObjectStoreLanes, a_body_is_not_cut_by_readers_that_fill_their_lane) {
+  SimulatedStore s(3);
+  s.node.disk().faults.cold = 1'000'000;
+  ASSERT_TRUE(s.open());
+  std::vector<Address> stored;
+  for (std::uint64_t i = 0; i < 4; ++i) {
+    const auto put = s.put(sample(300'000, i));
+    ASSERT_TRUE(put);
+    stored.push_back(put->address);
+  }
+  s.forget_cached(stored);
+  LaneUse lanes;
+  lanes.stall = Duration::seconds(10);
+  const Call call = s.call().in_lanes(lanes);
+  std::vector<std::shared_ptr<std::optional<Result<std::string>>>> readers;
+  for (int i = 0; i < 600; ++i)
+    readers.push_back(
+        s.start(SimulatedStore::read_task(call, s.port(), stored[static_cast<std::size_t>(i) % 4])));
+  ASSERT_TRUE(s.world.run_until([&] {
+    return std::all_of(readers.begin(), readers.end(), [](const auto& one) { return one->has_value(); });
+  }));
+  for (std::size_t i = 0; i < readers.size(); ++i) {
+    ASSERT_TRUE(**readers[i]) << i << " " << (**readers[i]).error().context;
+    EXPECT_EQ(***readers[i], sample(300'000, i % 4)) << i;
+  }
+  EXPECT_GT(s.world.probes().count("pool.full"), 0u);
+}
+
+TEST(ObjectStoreLanes, a_body_whose_lane_completes_nothing_ends) {
+  SimulatedStore s(3);
+  s.node.disk().faults.cold = 1'000'000;
+  ASSERT_TRUE(s.open());
+  const auto put = s.put(sample(300'000));
+  ASSERT_TRUE(put);
+  s.forget_cached({put->address});
+  s.disk().stall(Duration::seconds(1'000));
+  LaneUse lanes;
+  lanes.stall = Duration::seconds(10);
+  const Instant before = s.world.now();
+  const auto read = s.run(SimulatedStore::read_task(s.call().in_lanes(lanes), s.port(), put->address));
+  EXPECT_EQ(code_of(read), ErrorCode::timeout);
+  EXPECT_LT(s.world.now() - before, Duration::seconds(25));
+  s.world.run_for(Duration::seconds(1'000));
+}
+
+}  // namespace
+}  // namespace cairn::store
