@@ -33,25 +33,6 @@ Error error_of(int problem, const char* context) noexcept {
 }
 std::unexpected<Error> failed(const char* context) noexcept { return fail(error_of(errno, context)); }
 
-// Owned by the File and by every operation still running on it: a descriptor is not closed under one.
-class Descriptor {
- public:
-  explicit Descriptor(int number, int direct = -1) noexcept : number_(number), direct_(direct) {}
-  ~Descriptor() {
-    ::close(number_);
-    if (direct_ >= 0) ::close(direct_);
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  int number() const noexcept { return number_; }
-  int direct() const noexcept { return direct_; }  // -1: none
-
- private:
-  int number_;
-  int direct_;
-};
-using SharedDescriptor = std::shared_ptr<Descriptor>;
-
 Result<Buffer> read_all(int descriptor, std::uint64_t offset, std::size_t count, Buffer into) {
   count = std::min(count, into.room().size());
   while (count > 0) {
@@ -139,7 +120,7 @@ int open_direct(int descriptor, const std::string& path) noexcept {
   if (fstat(descriptor, &first) == 0 && fstat(direct, &second) == 0 && first.st_dev == second.st_dev &&
       first.st_ino == second.st_ino)
     return direct;
-  ::close(direct);  // the name is another file's by now
+  close_here(direct);  // the name is another file's by now
   return -1;
 }
 
@@ -173,11 +154,8 @@ Result<> write_vector(int descriptor, std::uint64_t offset, const std::vector<He
 
 class KernelFile final : public File {
  public:
-  KernelFile(Pool& pool, Lane reads, Lane changes, int descriptor, int direct)
-      : pool_(pool),
-        reads_(reads),
-        changes_(changes),
-        descriptor_(std::make_shared<Descriptor>(descriptor, direct)) {}
+  KernelFile(Pool& pool, Lane reads, Lane changes, SharedDescriptor descriptor) noexcept
+      : pool_(pool), reads_(reads), changes_(changes), descriptor_(std::move(descriptor)) {}
 
   Result<std::size_t> try_read(std::uint64_t offset, std::size_t count, Buffer& into) noexcept override {
     const MutableByteView room = into.room();
@@ -310,31 +288,36 @@ KernelDisk::KernelDisk(Pool& pool)
       pool_(pool),
       reads_(Lane::read),
       changes_(Lane::upkeep),
+      closer_(std::make_shared<Closer>(pool)),
       commits_(new KernelDisk(*this, Lane::commit)),
       upkeep_(new KernelDisk(*this, Lane::upkeep)) {}
 KernelDisk::KernelDisk(KernelDisk& root, Lane all) noexcept
-    : root_(root), pool_(root.pool_), reads_(all), changes_(all) {}
-KernelDisk::~KernelDisk() = default;
+    : root_(root), pool_(root.pool_), reads_(all), changes_(all), closer_(root.closer_) {}
+KernelDisk::~KernelDisk() {
+  if (&root_ == this) closer_->end();
+}
 
 Task<Result<std::unique_ptr<File>>> KernelDisk::open(Call call, std::string path, OpenMode mode) {
+  closer_->retry();
   // A waiter that left must not leak what was opened for it: the descriptor closes with the job.
   const bool reads = mode == OpenMode::read || mode == OpenMode::read_direct;
-  CO_TRY(auto opened,
-         co_await run(pool_, call, reads ? reads_ : changes_,
-                      [this, path = std::move(path), mode]() -> Result<std::unique_ptr<File>> {
-                        // Without waiting: a pipe at that path would hold the lane until
-                        // somebody writes to it.
-                        const int descriptor =
-                            ::open(path.c_str(), flags_of(mode) | O_CLOEXEC | O_NONBLOCK, 0600);
-                        if (descriptor < 0) return failed("open");
-                        struct stat is{};
-                        if (fstat(descriptor, &is) != 0 || !S_ISREG(is.st_mode)) {
-                          ::close(descriptor);
-                          return fail(ErrorCode::not_found, "not a file");
-                        }
-                        const int direct = mode == OpenMode::read_direct ? open_direct(descriptor, path) : -1;
-                        return std::make_unique<KernelFile>(pool_, reads_, changes_, descriptor, direct);
-                      }));
+  CO_TRY(auto opened, co_await run(pool_, call, reads ? reads_ : changes_,
+                                   [this, path = std::move(path), mode]() -> Result<std::unique_ptr<File>> {
+                                     // Without waiting: a pipe at that path would hold the lane until
+                                     // somebody writes to it.
+                                     const int descriptor =
+                                         ::open(path.c_str(), flags_of(mode) | O_CLOEXEC | O_NONBLOCK, 0600);
+                                     if (descriptor < 0) return failed("open");
+                                     struct stat is{};
+                                     if (fstat(descriptor, &is) != 0 || !S_ISREG(is.st_mode)) {
+                                       close_here(descriptor);
+                                       return fail(ErrorCode::not_found, "not a file");
+                                     }
+                                     const int direct =
+                                         mode == OpenMode::read_direct ? open_direct(descriptor, path) : -1;
+                                     return std::make_unique<KernelFile>(pool_, reads_, changes_,
+                                                                         closer_->hold(descriptor, direct));
+                                   }));
   co_return std::move(opened);
 }
 
@@ -374,12 +357,13 @@ Task<Result<>> KernelDisk::sync_directory(Call call, std::string path) {
     const int descriptor = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (descriptor < 0) return failed("open directory");
     const Result<> synced = checked(fsync(descriptor), "sync directory");
-    ::close(descriptor);
+    close_here(descriptor);
     return synced;
   });
 }
 
 Task<Result<std::uint64_t>> KernelDisk::free_space(Call call, std::string path) {
+  closer_->retry();
   return run(pool_, call, reads_, [path = std::move(path)]() -> Result<std::uint64_t> {
     struct statvfs is{};
     if (statvfs(path.c_str(), &is) != 0) return failed("free space");

@@ -4,6 +4,7 @@
 //          removed.
 #pragma once
 
+#include "io/closer.h"
 #include "io/file.h"
 #include "runtime/pool.h"
 
@@ -31,6 +32,7 @@ class KernelDisk : public Disk {
   KernelDisk& root_;
   Pool& pool_;
   Lane reads_, changes_;
+  std::shared_ptr<Closer> closer_;
   std::unique_ptr<KernelDisk> commits_, upkeep_;
 };
 

@@ -33,6 +33,17 @@ ALLOWED = [
     ("observe", r"std::thread\b.*|write|poll|sched_yield|syscall", "the log's writer thread, and the futex it sleeps on"),
     ("runtime", r"std::(thread|condition_variable)\b.*|[gs]etpriority", "the pool's threads"),
 ]
+# The last close of a file may take long, so descriptors of files go to the pool. (member of io, why it may close)
+MAY_CLOSE = [
+    ("closer.cpp", "files, on the pool's threads"),
+    ("tcp.cpp", "sockets"),
+    ("loop.cpp", "the loop's own descriptors, when it ends"),
+    ("process.cpp", "signals, when the process ends"),
+    ("memory.cpp", "arenas in memory, when their service ends"),
+    ("lock_file.cpp", "of a whole process, before its shards run and after them"),
+    ("small_file.cpp", "start-up and pool jobs: its header says so"),
+]
+CLOSES = {"close", "fclose", "closefrom", "close_range"}
 # (library, variable, why there is exactly one in a process)
 ALLOWED_STATE = [
     ("base", r"cairn::\(anonymous namespace\)::handler_of_tests", "a failed CHECK has nobody to ask"),
@@ -86,6 +97,12 @@ def problems_of(tree, archive, library, sources, libc):
     seen = set()
     for member, raw, name, section in read_symbols(archive):
         if section == "*UND*":
+            if library == "io" and raw in CLOSES and member.removesuffix(".o") not in dict(MAY_CLOSE):
+                what, mend = f"{member} references {name}", "give descriptors of files to Closer"
+                if (member, what) not in seen:
+                    seen.add((member, what))
+                    yield Problem(*place(tree, sources, member, name), what, mend)
+                continue
             if library in MAKES_THE_WORLD or not touches_the_world(raw, name, libc) or allowed(ALLOWED, library, name):
                 continue
             what, mend = f"{archive.name} references {name}", "take it from an interface of runtime or io"

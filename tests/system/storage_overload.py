@@ -1,0 +1,182 @@
+"""More readers than the disk can serve, and files that are closed: commits go on, nothing is fenced, no shard waits."""
+
+import json
+import mmap
+import os
+import shutil
+import struct
+import subprocess
+import tempfile
+import threading
+import time
+import unittest
+
+import demo
+import wire
+from storage_server import MIB, Storage, binary
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+
+
+class SlowDisk:
+    """What slow_disk.c does to the servers that are started with it."""
+
+    FIELDS = ("cold", "read_delay_ms", "sync_delay_ms", "reading", "closed_here", "closed")
+
+    def __init__(self):
+        compiler = shutil.which("clang-19") or shutil.which("cc")
+        if compiler is None:
+            raise AssertionError("no C compiler is installed")
+        self.home = tempfile.mkdtemp(prefix="cairn-slow-disk-")
+        library, path = os.path.join(self.home, "slow_disk.so"), os.path.join(self.home, "disk")
+        subprocess.run([compiler, "-shared", "-fPIC", "-O1", "-Wall", "-Werror", "-o", library,
+                        os.path.join(HERE, "slow_disk.c"), "-ldl"], check=True)
+        with open(path, "w+b") as file:
+            file.write(bytes(8 * len(self.FIELDS)))
+            file.flush()
+            self.memory = mmap.mmap(file.fileno(), 8 * len(self.FIELDS))
+        self.environment = {"LD_PRELOAD": library, "SLOW_DISK": path}
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.memory.close()
+        shutil.rmtree(self.home, ignore_errors=True)
+
+    def set(self, **fields):
+        for name, value in fields.items():
+            struct.pack_into("=q", self.memory, 8 * self.FIELDS.index(name), value)
+
+    def get(self, name):
+        return struct.unpack_from("=q", self.memory, 8 * self.FIELDS.index(name))[0]
+
+
+class SlowStorage(Storage):
+    def __init__(self, disk, settings):
+        self.disk = disk
+        super().__init__(settings)
+
+    def spawn(self):
+        arguments = [binary(), "storage", "--data", self.data, "--bind", self.bind, *self.arguments]
+        for key, value in self.settings.items():
+            arguments += ["--set", f"{key}={value}"]
+        self.code = None
+        with open(self.log_path, "ab") as log:
+            self.process = subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=log, bufsize=0,
+                                            env=demo.clean_environment(self.disk.environment))
+        return self
+
+
+class Readers:
+    """So many threads that read objects again and again; what came of it."""
+
+    def __init__(self, storage, addresses, count):
+        self.storage, self.addresses, self.ended = storage, addresses, threading.Event()
+        self.lock, self.statuses, self.cut = threading.Lock(), {}, []
+        self.threads = [threading.Thread(target=self.read, args=(i,), daemon=True) for i in range(count)]
+
+    def read(self, at):
+        while not self.ended.is_set():
+            begun = False
+            try:
+                with self.storage.connect() as connection:
+                    answer = connection.ask("GET", "/o/" + self.addresses[at % len(self.addresses)],
+                                            **self.storage.bearer())
+                    begun = True
+                with self.lock:
+                    self.statuses[answer.status] = self.statuses.get(answer.status, 0) + 1
+            except (wire.Broken, OSError) as error:
+                with self.lock:
+                    self.cut.append((begun, repr(error)))
+            at += 7
+
+    def count(self, status):
+        with self.lock:
+            return self.statuses.get(status, 0)
+
+    def __enter__(self):
+        for thread in self.threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.ended.set()
+        self.storage.disk.set(cold=0, read_delay_ms=0, sync_delay_ms=0)
+        for thread in self.threads:
+            thread.join(wire.PATIENCE)
+
+
+class Overload(unittest.TestCase):
+    def setUp(self):
+        self.disk = self.enterContext(SlowDisk())
+
+    def start(self, **settings):
+        return self.enterContext(SlowStorage(self.disk, {"server.shards": 2, **settings}))
+
+    def status(self, storage):
+        return json.loads(storage.ask("GET", "/admin/status").body)["data_dirs"][0]
+
+    def store(self, storage, body):
+        answer = storage.ask("POST", "/o", body)
+        self.assertIn(answer.status, (200, 201), answer)
+        return json.loads(answer.body)["address"]
+
+    def newest(self, storage):
+        return max(name for name in os.listdir(storage.segments) if name.endswith(".seg"))
+
+    def test_many_cold_readers_never_fence_the_log(self):
+        storage = self.start(**{"storage.segment_size": "16MiB", "storage.cache_bytes": "16MiB"})
+        addresses = [self.store(storage, os.urandom(70000)) for _ in range(300)]
+        self.disk.set(cold=1, read_delay_ms=5)
+        with Readers(storage, addresses, 300) as readers:
+            while readers.count(200) < 50:
+                time.sleep(0.01)
+            # Segments are begun, and what was appended is found in the index, while all of them wait.
+            began = self.newest(storage)
+            for _ in range(40):
+                self.store(storage, os.urandom(MIB))
+            self.assertNotEqual(self.newest(storage), began)
+            for address in addresses[:5]:
+                answer = storage.ask("DELETE", "/o/" + address)
+                self.assertEqual(answer.status, 204, answer)
+        self.assertFalse(self.status(storage)["fenced"])
+        self.assertEqual(readers.cut, [])
+        self.assertLessEqual(set(readers.statuses), {200, 404, 429, 504})
+        self.assertNotIn("root keys cannot be read", storage.log())
+
+    def test_a_flush_of_the_index_does_not_delay_a_put(self):
+        storage = self.start(**{"storage.segment_size": "16MiB"})
+        addresses = [self.store(storage, os.urandom(MIB)) for _ in range(40)]
+        # Compaction flushes the index and syncs the directory: both take far longer than a put may.
+        self.disk.set(sync_delay_ms=3000)
+        for address in addresses:
+            self.assertEqual(storage.ask("DELETE", "/o/" + address).status, 204)
+        slowest = 0.0
+        until = time.monotonic() + 6
+        while time.monotonic() < until:
+            began = time.monotonic()
+            self.store(storage, os.urandom(1000))
+            slowest = max(slowest, time.monotonic() - began)
+        self.disk.set(sync_delay_ms=0)
+        self.assertLess(slowest, 2.5)
+
+    def test_no_shard_closes_a_segment(self):
+        storage = self.start(**{"server.shards": 1, "storage.segment_size": "16MiB"})
+        addresses = [self.store(storage, os.urandom(MIB)) for _ in range(64)]
+        self.disk.set(cold=1)
+        for address in addresses:
+            self.assertEqual(storage.ask("GET", "/o/" + address).status, 200)
+        before = self.disk.get("closed")
+        for address in addresses:
+            self.assertEqual(storage.ask("DELETE", "/o/" + address).status, 204)
+        until = time.monotonic() + wire.PATIENCE
+        while self.disk.get("closed") - before < 3 and time.monotonic() < until:
+            time.sleep(0.05)
+        self.assertGreaterEqual(self.disk.get("closed") - before, 3)
+        self.assertEqual(self.disk.get("closed_here"), 0)
+        self.disk.set(cold=0)
+
+
+if __name__ == "__main__":
+    unittest.main()
