@@ -12,6 +12,7 @@ std::vector<ModelSpec> all_models() {
   add_flight_models(models);
   add_lifecycle_models(models);
   add_mailbox_models(models);
+  add_pool_models(models);
   add_errand_models(models);
   add_handover_models(models);
   add_registry_models(models);

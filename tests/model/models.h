@@ -20,6 +20,7 @@ void add_cancel_models(std::vector<ModelSpec>& to);
 void add_flight_models(std::vector<ModelSpec>& to);
 void add_lifecycle_models(std::vector<ModelSpec>& to);
 void add_mailbox_models(std::vector<ModelSpec>& to);
+void add_pool_models(std::vector<ModelSpec>& to);
 void add_errand_models(std::vector<ModelSpec>& to);
 void add_handover_models(std::vector<ModelSpec>& to);
 void add_registry_models(std::vector<ModelSpec>& to);
