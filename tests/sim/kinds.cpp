@@ -11,13 +11,15 @@ std::unique_ptr<Scenario> make(std::uint64_t seed, Options options, io::sim::Pro
   return std::make_unique<T>(seed, options, probes);
 }
 
-constexpr std::string_view demo_not_used[] = {"pool.full"};
+constexpr std::string_view demo_not_used[] = {"pool.full", "pool.commit_refused", "pool.room_told",
+                                              "pool.withdrawn"};
 
-constexpr std::string_view storage_not_used[] = {"pool.full", "disk.misdirected_read",
-                                                 "disk.misdirected_write", "disk.stale_read"};
+constexpr std::string_view storage_not_used[] = {"disk.misdirected_read", "disk.misdirected_write",
+                                                 "disk.stale_read"};
 
-constexpr std::string_view registry_not_used[] = {"pool.full", "disk.rot", "disk.misdirected_read",
-                                                  "disk.misdirected_write", "disk.stale_read"};
+constexpr std::string_view registry_not_used[] = {
+    "pool.full", "pool.commit_refused",   "pool.room_told",         "pool.withdrawn",
+    "disk.rot",  "disk.misdirected_read", "disk.misdirected_write", "disk.stale_read"};
 
 constexpr Kind all[] = {
     {"demo", "the demo service: everything that services share", make<DemoScenario>, 20, 100, demo_not_used},

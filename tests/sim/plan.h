@@ -91,6 +91,7 @@ struct Plan {
   Duration chaos_gap = Duration::seconds(1);
   io::sim::NetworkFaults network{};
   io::sim::DiskFaults disk{};
+  io::sim::PoolFaults pool{};  // also when all else is well
   Duration warm_up = Duration::seconds(3), faults = Duration::seconds(15), calm = Duration::seconds(3);
   Duration think = Duration::millis(100);
   Duration patience = Duration::seconds(4);  // of a client with one request

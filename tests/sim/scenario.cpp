@@ -80,6 +80,7 @@ void Scenario::build() {
   for (unsigned i = 0; i < plan_.shards.size(); ++i) {
     servers_.push_back(std::make_unique<Server>(*this, i, plan_.shards[i], plan_.limits[i]));
     servers_.back()->start();
+    servers_.back()->node().pool_faults = plan_.pool;
   }
   pending_.resize(plan_.visitors);
   for (unsigned machine = 0; machine < plan_.client_machines; ++machine) {

@@ -81,6 +81,11 @@ Plan draw(std::uint64_t seed) {
   // A disk that gives back what was there before, or writes elsewhere, can make a durable tail look torn.
   plan.disk.rot /= 10;
   plan.disk.misdirected_read = plan.disk.misdirected_write = plan.disk.stale_read = 0;
+  // Lanes that are soon full: whoever meets one waits, and nothing else comes of it.
+  if (random.chance(1, 2)) {
+    for (LaneSize& lane : plan.pool.lanes) lane = {1, 1 + static_cast<std::size_t>(random.below(3))};
+    if (random.chance(1, 2)) plan.pool.full = 1 + static_cast<std::uint32_t>(random.below(300'000));
+  }
   return plan;
 }
 
