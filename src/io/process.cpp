@@ -10,11 +10,6 @@
 #include "io/lanes.h"
 
 namespace cairn::io {
-namespace {
-
-
-}  // namespace
-
 Process::Node::Node(unsigned index, ThreadPool& threads)
     : loop(index),
       pool(threads, loop.mailbox()),
