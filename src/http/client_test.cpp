@@ -59,6 +59,7 @@ class Twin final : public io::Stream {
     return {io::IoStatus::done, count};
   }
   io::Io try_discard(std::size_t) noexcept override { return {io::IoStatus::failed}; }
+  std::uint64_t unacknowledged() const noexcept override { return 0; }
   io::Io try_writev(std::span<const iovec> parts) noexcept override {
     if (wire_.failed) return {io::IoStatus::failed};
     std::size_t count = 0;

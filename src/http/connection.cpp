@@ -60,6 +60,7 @@ Task<> Connection::serve(Call call) {
     }
     fresh_ = false;
 
+    pace_.start_over();
     exchange_ = server_.borrow();
     Exchange& exchange = *exchange_;
     exchange.peer = stream_->peer();

@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "http/exchange.h"
+#include "http/pace.h"
 #include "http/server.h"
 
 namespace cairn::http {
@@ -11,7 +12,7 @@ namespace cairn::http {
 class Connection {
  public:
   Connection(Server& server, std::unique_ptr<io::Stream> stream, Handler::Admission admission) noexcept
-      : server_(server), stream_(std::move(stream)), admission_(admission) {}
+      : server_(server), stream_(std::move(stream)), admission_(admission), pace_(stream_->peer().local) {}
   ~Connection();
 
   // Serves requests until the connection ends. Cancel: partial — the connection is broken.
@@ -63,6 +64,7 @@ class Connection {
   // Waits for what stopped it.
   Task<bool> get_past(Call call, Sent obstacle, const Piece* piece);
   Task<bool> send_file(Call call);
+  // Until the kernel takes more. False when the peer is too slow, and when the call ends.
   Task<bool> wait_writable(Call call);
   Task<bool> flush(Call call, std::span<iovec> parts);
 
@@ -82,6 +84,7 @@ class Connection {
   unsigned gathered_ = 0;       // answers in out_
   std::size_t turn_bytes_ = 0;  // sent since others last had their turn
   std::size_t run_pieces_ = run_pieces_min;
+  Pace pace_;
   Buffer input_;   // bytes received and not yet used, from the current head's first byte on
   Buffer chunks_;  // of a chunked body: what is behind the head, so that the head can stay where it is
   Buffer out_;     // answers not yet sent

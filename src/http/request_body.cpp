@@ -62,8 +62,7 @@ Task<Result<>> Connection::wait_body(Call call, RequestBody& body) {
   const ServerOptions& options = server_.options_;
   const Instant now = server_.machine_.shard.now();
   const Duration window = options.timeouts.read;
-  const auto least =
-      static_cast<std::uint64_t>(static_cast<double>(options.lowest_rate) * window.to_seconds());
+  const std::uint64_t least = options.least_bytes(window);
   if (body.window_start_ == Instant{}) body.window_start_ = now;
   if (now - body.window_start_ >= window) {
     if (body.window_bytes_ < least) {

@@ -102,11 +102,20 @@ Task<bool> Connection::send_answer(Call call) {
 }
 
 Task<bool> Connection::wait_writable(Call call) {
-  auto waited = co_await stream_->writable.wait(call.within(server_.options_.timeouts.write));
-  if (!waited && waited.error().code == ErrorCode::timeout) server_.handler_.timed_out(Handler::Slow::write);
   turn_bytes_ = 0;
   run_pieces_ = run_pieces_min;
-  co_return waited.has_value();
+  const Shard& shard = server_.machine_.shard;
+  for (;;) {
+    const Duration window = server_.options_.timeouts.write;
+    const Instant judged_at = pace_.judged_at(shard.now(), window);
+    auto waited = co_await stream_->writable.wait(call.by(judged_at));
+    if (waited) co_return true;
+    if (waited.error().code != ErrorCode::timeout) co_return false;
+    if (call.expired() || pace_.too_slow(stream_->unacknowledged(), server_.options_.least_bytes(window))) {
+      server_.handler_.timed_out(Handler::Slow::write);
+      co_return false;
+    }
+  }
 }
 
 // Sends out_ and then `parts` (at most three), changing them as it goes.
@@ -124,6 +133,7 @@ Task<bool> Connection::flush(Call call, std::span<iovec> parts) {
     }
     if (sent.status != io::IoStatus::done) co_return false;
     turn_bytes_ += sent.count;
+    pace_.sent(sent.count);
     std::size_t rest = sent.count;
     while (at < count && rest >= all[at].iov_len) rest -= all[at++].iov_len;
     if (rest > 0) {
@@ -156,6 +166,7 @@ Connection::Sent Connection::try_send_range(Piece& piece) noexcept {
     piece.offset += sent.count;
     piece.count -= sent.count;
     turn_bytes_ += sent.count;
+    pace_.sent(sent.count);
   }
   return Sent::all;
 }

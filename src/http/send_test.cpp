@@ -391,7 +391,7 @@ TEST_F(SendTest, a_status_without_a_body_has_none_whatever_was_answered) {
 
 TEST_F(SendTest, a_fast_reader_does_not_keep_the_turn) {
   // A window that takes everything: nothing but the sender's own restraint lets the other task run.
-  world.network().faults.window = 4 * size;
+  world.network().faults.window = world.network().faults.send_buffer = 4 * size;
   desk.count = size;
   desk.parts.assign(size / 65'536, {How::file, 65'536});
   int turns = 0;

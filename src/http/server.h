@@ -19,7 +19,7 @@ namespace cairn::http {
 struct ServerTimeouts {
   Duration head = Duration::seconds(5);   // from its first byte
   Duration read = Duration::seconds(5);   // body without progress, and the window of the lowest rate
-  Duration write = Duration::seconds(5);  // answer without progress
+  Duration write = Duration::seconds(5);  // the window of the lowest rate at which an answer is taken
   Duration idle = Duration::seconds(60);
   Duration linger = Duration::seconds(2);
 };
@@ -28,8 +28,12 @@ struct ServerOptions {
   ServerTimeouts timeouts;
   HeadLimits head;
   std::uint64_t linger_bytes = 2u << 20;
-  std::uint64_t lowest_rate = 1024;  // bytes a second, averaged over timeouts.read
+  std::uint64_t lowest_rate = 1024;  // bytes a second, averaged over timeouts.read or timeouts.write
   unsigned pipelined = 16;           // answers gathered into one write at most
+
+  std::uint64_t least_bytes(Duration window) const noexcept {
+    return static_cast<std::uint64_t>(static_cast<double>(lowest_rate) * window.to_seconds());
+  }
 };
 
 class Server {

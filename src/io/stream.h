@@ -51,6 +51,9 @@ class Stream {
   virtual Io try_discard(std::size_t count) noexcept = 0;
   virtual Io try_writev(std::span<const iovec> parts) noexcept = 0;
   virtual Io try_send_file(File& file, std::uint64_t offset, std::size_t count) noexcept = 0;
+  // What was written and the peer's kernel has not acknowledged; of a Unix socket, what the peer has not
+  // read, in whole writes and with the kernel's overhead for each. A system call: not for every write.
+  virtual std::uint64_t unacknowledged() const noexcept = 0;
   // While on, what is written is known to be followed by more (a head that a file range follows), so that
   // no part segment is sent for it. Costs no system call.
   virtual void cork(bool on) noexcept = 0;

@@ -1,9 +1,11 @@
 #include "io/tcp.h"
 
 #include <arpa/inet.h>
+#include <linux/sockios.h>
 #include <netdb.h>
 #include <netinet/tcp.h>
 #include <sys/epoll.h>
+#include <sys/ioctl.h>
 #include <sys/sendfile.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -91,6 +93,10 @@ class TcpStream final : public Stream, public Pollable {
     return written(sent);
   }
 
+  std::uint64_t unacknowledged() const noexcept override {
+    int bytes = 0;
+    return ioctl(descriptor_, SIOCOUTQ, &bytes) == 0 && bytes > 0 ? static_cast<std::uint64_t>(bytes) : 0;
+  }
   void cork(bool on) noexcept override { corked_ = on; }
   void shutdown_send() noexcept override { ::shutdown(descriptor_, SHUT_WR); }
   void close(bool reset) noexcept override {

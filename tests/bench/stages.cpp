@@ -60,6 +60,7 @@ class EndlessStream : public io::Stream {
   io::Io try_send_file(io::File&, std::uint64_t, std::size_t count) noexcept override {
     return {io::IoStatus::done, count};
   }
+  std::uint64_t unacknowledged() const noexcept override { return 0; }
   void cork(bool) noexcept override {}
   void shutdown_send() noexcept override {}
   void close(bool) noexcept override {}

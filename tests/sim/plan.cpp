@@ -27,6 +27,8 @@ void draw_network(Random& random, Plan& plan) {
   net.clog = rate(random, 20'000);
   if (half(random)) net.latency_max = Duration::millis(between(random, 1, 60));
   if (random.chance(1, 3)) net.window = static_cast<std::size_t>(between(random, 512, 8192));
+  if (random.chance(1, 3)) net.send_buffer = static_cast<std::size_t>(between(random, 4096, 65'536));
+  if (random.chance(1, 4)) net.reopen = net.window;
   if (random.chance(1, 3)) net.backlog = static_cast<std::size_t>(between(random, 1, 3));
 }
 

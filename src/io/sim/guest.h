@@ -2,6 +2,7 @@
 // so that a test decides what is sent, when, and whether anything is taken.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <memory>
@@ -55,6 +56,19 @@ class Guest {
   void send(std::string_view bytes) {
     to_send_ += bytes;
     pump();
+  }
+  // Reads up to `count` bytes that are here, whether `reading` or not.
+  void take(std::size_t count) {
+    std::array<std::byte, 4096> room;
+    while (count > 0 && !ended_ && !broken_ && stream_->readable.ready()) {
+      const Io read = stream_->try_read(MutableByteView(room).first(std::min(count, room.size())));
+      if (read.status == IoStatus::done) {
+        got_ += as_text({room.data(), read.count});
+        count -= read.count;
+      }
+      ended_ = read.status == IoStatus::eof;
+      broken_ = read.status == IoStatus::failed;
+    }
   }
   void shutdown_send() { stream_->shutdown_send(); }
   void close(bool reset = false) { stream_->close(reset); }

@@ -1,6 +1,7 @@
 #include "io/sim/network.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/check.h"
 
@@ -10,7 +11,8 @@ SimNetwork::SimNetwork(Clockwork& clockwork) : clockwork_(clockwork) {
   clockwork_.probes.declare({"net.split_write", "net.split_delivery", "net.cut", "net.frozen", "net.reset",
                              "net.reset_lost", "net.half_open", "net.silence", "net.refused",
                              "net.slow_reader", "net.clog", "net.backlog_full", "net.syn_lost",
-                             "net.window_full", "net.accept_error", "net.reset_by_close", "net.peer_gone"});
+                             "net.window_full", "net.window_shut", "net.low_water", "net.accept_error",
+                             "net.reset_by_close", "net.peer_gone"});
 }
 
 SimNetwork::~SimNetwork() { CHECK(listeners_.empty()); }
@@ -111,12 +113,13 @@ SimNetwork::Connection& SimNetwork::make_connection() {
   connection.local = connection.silent = false;
   for (const unsigned side : {0u, 1u}) {
     connection.ends[side] = {};
-    connection.pipes[side].reset(faults.window);
-    if (clockwork_.chance(faults.slow_reader, "net.slow_reader")) {
-      clockwork_.probes.hit("net.slow_reader");
-      connection.pipes[side].slow = true;
-      connection.pipes[side].window = faults.slow_window;
-    }
+    const bool slow = clockwork_.chance(faults.slow_reader, "net.slow_reader");
+    const std::size_t window = slow ? faults.slow_window : faults.window;
+    const std::size_t step = faults.reopen == 0 ? window / 16 : std::min(faults.reopen, window);
+    connection.pipes[side].reset(faults.send_buffer, window, std::max<std::size_t>(step, 1));
+    if (!slow) continue;
+    clockwork_.probes.hit("net.slow_reader");
+    connection.pipes[side].slow = true;
   }
   ++live_;
   return connection;
@@ -142,8 +145,14 @@ void SimNetwork::send(Connection& connection, unsigned to, std::size_t count, bo
     if (first) clockwork_.after(faults.cork_for, on_push, this, key(connection), to);
     return;
   }
-  auto length = static_cast<std::uint32_t>(pipe.unsent);
-  pipe.unsent = 0;
+  if (pipe.shut) return;
+  auto length = static_cast<std::uint32_t>(std::min(pipe.unsent, pipe.open()));
+  pipe.unsent -= length;
+  if (pipe.unsent > 0) {
+    clockwork_.probes.hit("net.window_shut");
+    pipe.shut = true;
+  }
+  if (length == 0) return;
   while (length > 1 && clockwork_.chance(faults.split_delivery, "net.split_delivery")) {
     clockwork_.probes.hit("net.split_delivery");
     const std::uint32_t piece = 1 + clockwork_.choices.pick(length - 1, "net.piece");
@@ -151,6 +160,29 @@ void SimNetwork::send(Connection& connection, unsigned to, std::size_t count, bo
     length -= piece;
   }
   transmit(connection, to, length);
+  if (pipe.finished && pipe.unsent == 0 && !std::exchange(pipe.end_sent, true)) transmit(connection, to, 0);
+}
+
+// The reader has made room.
+void SimNetwork::open_window(Connection& connection, unsigned to) {
+  Pipe& pipe = connection.pipes[to];
+  if (!pipe.shut || pipe.open() < pipe.reopen) return;
+  pipe.shut = false;
+  clockwork_.after(latency(connection.ends[to].node, connection.ends[1 - to].node), on_push, this,
+                   key(connection), to);
+}
+
+// More has arrived at the reader's side.
+void SimNetwork::acknowledge(Connection& connection, unsigned to) {
+  Pipe& pipe = connection.pipes[to];
+  if (!pipe.blocked) return;
+  if (!pipe.above_low_water()) {
+    clockwork_.probes.hit("net.low_water");
+    return;
+  }
+  pipe.blocked = false;
+  clockwork_.after(latency(connection.ends[to].node, connection.ends[1 - to].node), on_room, this,
+                   key(connection), 1 - to);
 }
 
 void SimNetwork::transmit(Connection& connection, unsigned to, std::uint32_t length) {
@@ -169,9 +201,9 @@ void SimNetwork::transmit(Connection& connection, unsigned to, std::uint32_t len
 void SimNetwork::finish(Connection& connection, unsigned to) {
   Pipe& pipe = connection.pipes[to];
   if (pipe.finished) return;
-  send(connection, to, 0, true);
   pipe.finished = true;
-  transmit(connection, to, 0);
+  send(connection, to, 0, true);
+  if (pipe.unsent == 0 && !std::exchange(pipe.end_sent, true)) transmit(connection, to, 0);
 }
 
 void SimNetwork::send_reset(Connection& connection, unsigned to) {
@@ -188,6 +220,7 @@ void SimNetwork::fail_end(Connection& connection, unsigned side) {
   pipe.bytes.clear();  // what arrived and was not read is lost, as with a real reset
   pipe.segments.clear();
   pipe.arrived = pipe.unsent = 0;
+  pipe.shut = false;
   if (end.stream == nullptr) return;
   end.stream->readable.signal();
   end.stream->writable.signal();
@@ -267,6 +300,7 @@ void SimNetwork::arrive(Connection& connection, unsigned to, std::uint32_t lengt
   else
     pipe.arrived += length;
   delivered_ += length;
+  acknowledge(connection, to);
   if (end.stream == nullptr) return;
   end.stream->readable.signal();
   if (length == 0) end.stream->tell_peer_gone();
@@ -296,14 +330,11 @@ void SimNetwork::on_push(void* self, std::uint64_t key, std::uint64_t to) {
 }
 
 void SimNetwork::on_credit(void* self, std::uint64_t key, std::uint64_t to) {
-  Connection* connection = static_cast<SimNetwork*>(self)->find(key);
+  auto& network = *static_cast<SimNetwork*>(self);
+  Connection* connection = network.find(key);
   if (connection == nullptr) return;
-  Pipe& pipe = connection->pipes[to];
-  pipe.owed = 0;
-  if (pipe.blocked) {
-    pipe.blocked = false;
-    on_room(self, key, 1 - to);
-  }
+  connection->pipes[to].owed = 0;
+  network.open_window(*connection, static_cast<unsigned>(to));
 }
 
 // --- crash

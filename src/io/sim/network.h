@@ -40,8 +40,12 @@ struct NetworkFaults {
   Duration syn_retry = Duration::seconds(1);
   Duration slow_for = Duration::millis(200);
   Duration clog_for = Duration::millis(500);
-  std::size_t window = 64 * 1024;  // written and not yet read, per direction
+  std::size_t send_buffer = 32 * 1024;  // written and not yet at the reader's side, per direction
+  std::size_t window = 32 * 1024;       // sent and not yet read, per direction
   std::size_t slow_window = 1024;
+  // A window that was used up opens again only by so much; 0: by a sixteenth, as kernels do over a network.
+  // Over loopback a segment is 64 KiB, and so is this.
+  std::size_t reopen = 0;
   std::size_t backlog = 128;
 };
 
@@ -168,6 +172,7 @@ class SimNetwork {
   Io read(SimStream& stream, std::byte* into, std::size_t count);  // null: thrown away
   Io write(SimStream& stream, std::span<const iovec> parts);
   Io send_file(SimStream& stream, File& file, std::uint64_t offset, std::size_t count);
+  std::uint64_t unacknowledged(const SimStream& stream) noexcept;
   void cork(SimStream& stream, bool on);
   void shutdown_send(SimStream& stream);
   void close(SimStream& stream, bool reset);
@@ -176,6 +181,8 @@ class SimNetwork {
   std::size_t accept_size(std::size_t wanted, std::size_t room);
   void send(Connection& connection, unsigned to, std::size_t count, bool push = false);
   void transmit(Connection& connection, unsigned to, std::uint32_t length);
+  void open_window(Connection& connection, unsigned to);
+  void acknowledge(Connection& connection, unsigned to);
   void finish(Connection& connection, unsigned to);
   void close_end(Connection& connection, unsigned side, bool reset);
   void fail_end(Connection& connection, unsigned side);
@@ -228,6 +235,7 @@ class SimStream final : public Stream {
   Io try_send_file(File& file, std::uint64_t offset, std::size_t count) noexcept override {
     return network_.send_file(*this, file, offset, count);
   }
+  std::uint64_t unacknowledged() const noexcept override { return network_.unacknowledged(*this); }
   void cork(bool on) noexcept override { network_.cork(*this, on); }
   void shutdown_send() noexcept override { network_.shutdown_send(*this); }
   void close(bool reset = false) noexcept override { network_.close(*this, reset); }

@@ -346,7 +346,9 @@ TEST(SimNetwork, shards_of_a_node_share_a_port_and_another_node_cannot) {
 
 // A connected pair of streams without programs, for what single attempts do.
 struct Wire {
-  explicit Wire(std::uint64_t seed) : world(seed), a(world.add_node("a")), b(world.add_node("b")) {
+  explicit Wire(std::uint64_t seed, std::size_t reopen = 0)
+      : world(seed), a(world.add_node("a")), b(world.add_node("b")) {
+    world.network().faults.reopen = reopen;
     listener = std::move(*b.machine().network.listen({"0.0.0.0", 1, ""}));
     a.scope().spawn("dial", dial(a.machine(), a.scope().call(), &left));
     world.run_to_rest();
@@ -399,18 +401,64 @@ TEST(SimStream, a_short_read_clears_readable_unless_the_end_is_known) {
 
 TEST(SimStream, the_window_bounds_what_is_under_way) {
   Wire wire(1);
-  wire.world.network().faults.window = 64 * 1024;
   const std::string text = pattern(100'000);
-  const Io first = Wire::put(*wire.left, text);
-  EXPECT_EQ(first.count, 64u * 1024);
+  EXPECT_EQ(Wire::put(*wire.left, text).count, 32u * 1024) << "the send buffer";
+  EXPECT_EQ(wire.left->unacknowledged(), 32u * 1024);
   EXPECT_EQ(Wire::put(*wire.left, text).status, IoStatus::would_block);
   EXPECT_FALSE(wire.left->writable.ready());
   wire.world.run_to_rest();
-  EXPECT_EQ(wire.right->try_discard(1000).count, 1000u);
+  EXPECT_TRUE(wire.left->writable.ready()) << "all of it went into the reader's window";
+  EXPECT_EQ(wire.left->unacknowledged(), 0u);
+  EXPECT_EQ(Wire::put(*wire.left, text).count, 32u * 1024);
+  EXPECT_EQ(Wire::put(*wire.left, text).status, IoStatus::would_block);
   wire.world.run_to_rest();
-  EXPECT_TRUE(wire.left->writable.ready());
-  EXPECT_EQ(Wire::put(*wire.left, text).count, 1000u);
-  EXPECT_EQ(Wire::take(*wire.right).size(), 64u * 1024 - 1000);
+  EXPECT_EQ(wire.left->unacknowledged(), 32u * 1024) << "the window is shut";
+  EXPECT_EQ(Wire::take(*wire.right).size(), 32u * 1024);
+  wire.world.run_to_rest();
+  EXPECT_EQ(wire.left->unacknowledged(), 0u);
+}
+
+TEST(SimStream, a_shut_window_opens_by_a_piece_and_the_writer_hears_of_a_third) {
+  for (const std::size_t reopen : {std::size_t{0}, std::size_t{8192}}) {
+    Wire wire(1, reopen);
+    const std::string text = pattern(100'000);
+    std::size_t written = 0;
+    for (int i = 0; i < 3; ++i) {
+      written += Wire::put(*wire.left, text).count;
+      wire.world.run_to_rest();
+    }
+    EXPECT_EQ(written, 64u * 1024);
+    EXPECT_EQ(wire.left->unacknowledged(), 32u * 1024);
+    const std::size_t step = reopen == 0 ? 2048 : reopen;
+    std::size_t read = 0;
+    for (; !wire.left->writable.ready(); read += 512) {
+      ASSERT_EQ(wire.right->try_discard(512).count, 512u);
+      wire.world.run_to_rest();
+      EXPECT_EQ(wire.left->unacknowledged(), 32u * 1024 - (read + 512) / step * step);
+    }
+    EXPECT_GE(read, 32u * 1024 / 3);
+    EXPECT_LE(read, 32u * 1024 / 3 + step);
+    EXPECT_GT(wire.world.probes().count("net.window_shut"), 0u);
+    EXPECT_GT(wire.world.probes().count("net.low_water"), 0u);
+  }
+}
+
+TEST(SimStream, the_end_waits_for_the_window_too) {
+  Wire wire(1);
+  const std::string text = pattern(60'000);
+  std::size_t written = Wire::put(*wire.left, text).count;
+  wire.world.run_to_rest();
+  written += Wire::put(*wire.left, std::string_view(text).substr(written)).count;
+  EXPECT_EQ(written, text.size());
+  wire.left->close();
+  std::string all;
+  IoStatus status{};
+  for (int i = 0; i < 10 && status != IoStatus::eof; ++i) {
+    wire.world.run_to_rest();
+    all += Wire::take(*wire.right, &status);
+  }
+  EXPECT_EQ(status, IoStatus::eof);
+  EXPECT_TRUE(all == text);
 }
 
 TEST(SimStream, closing_with_unread_bytes_resets_the_peer) {

@@ -1,5 +1,7 @@
-// Pipe: one direction of a simulated connection: what was written and not yet read, of which a part has
-// arrived at the reader's side.
+// Pipe: one direction of a simulated connection: what was written and not yet read. It lies in the writer's
+// send buffer until the reader's side has it, which the reader's window bounds; and there until it is read.
+// Both sides are as patient as a kernel: a shut window opens again only by a good piece, and the writer is
+// told of room only once a third of its buffer is free.
 #pragma once
 
 #include <algorithm>
@@ -79,30 +81,40 @@ class SegmentQueue {
 struct Pipe {
   ByteRing bytes;           // written and not yet read
   SegmentQueue segments;    // under way
-  std::size_t unsent = 0;   // of `bytes`, at the end: held back by a cork
+  std::size_t unsent = 0;   // of `bytes`, at the end: held back by a cork, or by a shut window
   std::size_t arrived = 0;  // of `bytes`, at the front: readable
   std::size_t owed = 0;     // read, but a slow reader has not given the room back yet
-  std::size_t window = 0;
-  std::uint32_t held = 0;  // segments that came while the way was cut
+  std::size_t buffer = 0;   // of the writer: written and not yet arrived, at most
+  std::size_t window = 0;   // of the reader: sent and not yet read, at most
+  std::size_t reopen = 0;   // a shut window opens when so much of it is free
+  std::uint32_t held = 0;   // segments that came while the way was cut
   std::int64_t last_due = 0;
   bool corked = false;
   bool blocked = false;  // the writer waits for room
+  bool shut = false;     // bytes wait for the reader's window
   bool slow = false;
-  bool finished = false;  // the writer sent its end
-  bool ended = false;     // which has arrived
+  bool finished = false;  // the writer will send no more
+  bool end_sent = false;
+  bool ended = false;  // which has arrived
 
-  std::size_t room() const noexcept {
-    const std::size_t used = bytes.size() + owed;
+  std::size_t unacknowledged() const noexcept { return bytes.size() - arrived; }
+  std::size_t room() const noexcept { return unacknowledged() < buffer ? buffer - unacknowledged() : 0; }
+  // How much may be sent now.
+  std::size_t open() const noexcept {
+    const std::size_t used = bytes.size() - unsent + owed;
     return used < window ? window - used : 0;
   }
-  void reset(std::size_t new_window) noexcept {
+  bool above_low_water() const noexcept { return room() >= (buffer + 2) / 3; }
+  void reset(std::size_t new_buffer, std::size_t new_window, std::size_t new_reopen) noexcept {
     bytes.clear();
     segments.clear();
     unsent = arrived = owed = 0;
+    buffer = new_buffer;
     window = new_window;
+    reopen = new_reopen;
     held = 0;
     last_due = 0;
-    corked = blocked = slow = finished = ended = false;
+    corked = blocked = shut = slow = finished = end_sent = ended = false;
   }
 };
 

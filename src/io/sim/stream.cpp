@@ -49,11 +49,8 @@ Io SimNetwork::read(SimStream& stream, std::byte* into, std::size_t count) {
   if (pipe.slow) {
     if (pipe.owed == 0) clockwork_.after(faults.slow_for, on_credit, this, key(*connection), stream.side_);
     pipe.owed += taken;
-  } else if (pipe.blocked) {
-    pipe.blocked = false;
-    const unsigned writer = 1 - stream.side_;
-    clockwork_.after(latency(connection->ends[stream.side_].node, connection->ends[writer].node), on_room,
-                     this, key(*connection), writer);
+  } else {
+    open_window(*connection, stream.side_);
   }
   clockwork_.fold((static_cast<std::uint64_t>(connection->index) << 40) ^ taken);
   return {IoStatus::done, taken};
@@ -67,7 +64,7 @@ std::pair<SimNetwork::Connection*, IoStatus> SimNetwork::writable(SimStream& str
   if (pipe.room() == 0) {
     clockwork_.probes.hit("net.window_full");
     pipe.blocked = true;
-    // A full pipe goes out whatever the cork says, or the reader could never make room.
+    // A full buffer goes out whatever the cork says, or the reader could never make room.
     send(*connection, 1 - stream.side_, 0, true);
     stream.writable.clear();
     return {nullptr, IoStatus::would_block};
@@ -119,6 +116,12 @@ Io SimNetwork::send_file(SimStream& stream, File& file, std::uint64_t offset, st
   pipe.bytes.push({bytes.data(), *got});
   send(*connection, to, *got, true);
   return {IoStatus::done, *got};
+}
+
+std::uint64_t SimNetwork::unacknowledged(const SimStream& stream) noexcept {
+  const Connection* connection = find(stream.connection_);
+  if (connection == nullptr || connection->ends[stream.side_].failed) return 0;
+  return connection->pipes[1 - stream.side_].unacknowledged();
 }
 
 void SimNetwork::cork(SimStream& stream, bool on) {
