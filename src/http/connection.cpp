@@ -23,11 +23,26 @@ Connection::~Connection() {
 }
 
 Task<> Connection::run(Call call, std::unique_ptr<Connection> self) {
-  if (self->admission_ == Handler::Admission::refused)
-    co_await self->turn_away(call);
-  else
-    co_await self->serve(call);
-  self->stream_->close();
+  try {
+    if (self->admission_ == Handler::Admission::refused)
+      co_await self->turn_away(call);
+    else
+      co_await self->serve(call);
+    self->stream_->close();
+  } catch (const std::exception& problem) {  // the connection boundary
+    self->break_off(problem.what());
+  } catch (...) {
+    self->break_off("not a std::exception");
+  }
+}
+
+void Connection::break_off(const char* what) noexcept {
+  stream_->close(true);
+  try {
+    if (answering_) server_.handler_.finished(*exchange_, false);
+  } catch (...) {  // NOLINT(bugprone-empty-catch): told below
+  }
+  server_.handler_.broke(what);
 }
 
 Task<> Connection::turn_away(Call call) {
@@ -89,6 +104,7 @@ Task<> Connection::serve(Call call) {
     }
 
     exchange.started = server_.machine_.shard.now();
+    answering_ = true;
     if (parsed.progress == Progress::failed) {
       exchange.response.close = true;
       exchange.parser.head.rebase(as_text(input_.bytes()).data());  // what was read of it may be looked at
@@ -97,7 +113,7 @@ Task<> Connection::serve(Call call) {
       begin_request(parsed.size);
       if (begin() == Handler::Next::handle) {
         if (out_ && !out_.empty() && !co_await flush(call, {})) {
-          server_.handler_.finished(exchange, false);  // begin() has counted it
+          finish(false);  // begin() has counted it
           co_return;
         }
         co_await run_handler(call);
@@ -124,7 +140,7 @@ Task<> Connection::serve(Call call) {
       complete = co_await flush(call, {});
     }
     const bool close = response.close;
-    server_.handler_.finished(exchange, complete);
+    finish(complete);
     server_.give_back(std::exchange(exchange_, nullptr));
     if (!complete) {
       stream_->close(true);
@@ -136,6 +152,11 @@ Task<> Connection::serve(Call call) {
       co_return;
     }
   }
+}
+
+void Connection::finish(bool complete) {
+  answering_ = false;
+  server_.handler_.finished(*exchange_, complete);
 }
 
 void Connection::begin_request(std::size_t head_bytes) noexcept {

@@ -23,6 +23,8 @@ class Connection {
   enum class Read : std::uint8_t { got, ended, timed_out };
 
   Task<> serve(Call call);
+  // The task failed: the peer sees a reset, and what was counted for its request is given back.
+  void break_off(const char* what) noexcept;
   // Says why this connection may not stay, without reading from it.
   Task<> turn_away(Call call);
   // What the waits of a request answer to below the connection's own stop.
@@ -36,6 +38,7 @@ class Connection {
   Handler::Next begin();
   Task<> run_handler(Call call);
   void answer_failure();
+  void finish(bool complete);
   // --- send.cpp
   // Leaves room for any head behind an answer that is already gathered.
   static constexpr std::size_t head_room = 2048;
@@ -46,6 +49,7 @@ class Connection {
   static constexpr std::size_t run_pieces_min = 4, run_pieces_max = 16;
   enum class Sent : std::uint8_t { all, full, cold, turn, broken };
   class Run;
+  class WhileThere;
 
   // Whether the answer has a body on the wire: not to HEAD, and not with a status that has none.
   bool sends_body() const noexcept;
@@ -53,10 +57,9 @@ class Connection {
   bool write_head() noexcept;
   bool append_small_answer() noexcept;
   Task<bool> send_answer(Call call);
-  // The source's waits are made with `pulls`.
-  Task<bool> send_stream(Call call, Call pulls);
-  // A stream that stays open: its source is stopped when the peer leaves, and ends when draining begins.
-  Task<bool> send_open(Call call);
+  Task<bool> send_stream(Call call);
+  // The next piece of the source. One that stays open ends when draining begins.
+  Task<Result<Piece>> pull(Call call);
   // The end of the turn, for whoever has sent much in it.
   Task<bool> give_way(Call call);
   // As much of [piece.offset, + piece.count) as goes now, taken off the piece; why it stopped there.
@@ -81,6 +84,7 @@ class Connection {
   std::unique_ptr<io::Stream> stream_;
   Handler::Admission admission_;
   bool fresh_ = true;           // no request was read yet
+  bool answering_ = false;      // the handler has been told of a request, and not yet of its end
   unsigned gathered_ = 0;       // answers in out_
   std::size_t turn_bytes_ = 0;  // sent since others last had their turn
   std::size_t run_pieces_ = run_pieces_min;

@@ -174,6 +174,8 @@ class Handler {
   virtual Admission admit(const io::PeerAddress& peer, bool health_only) = 0;
   // A refused connection is told so through refuse() and leaves too, if there was time to tell it.
   virtual void left(const io::PeerAddress& peer, Admission admission) = 0;
+  // A connection's task ended with an exception, which is a bug or want of memory: the connection is closed.
+  virtual void broke(const char* what) noexcept { (void)what; }
   // Draining: the last listener was closed after its queue was taken in.
   virtual void doors_closed() {}
   // The peer was too slow to send or to take.

@@ -17,9 +17,6 @@ iovec part(std::string_view text) noexcept { return {const_cast<char*>(text.data
 // work (half of the sender's CPU for 1 MiB over loopback).
 constexpr std::uint64_t held_back_max = 128 * 1024;
 
-// Draining has begun. A peer that left is no end: there is nobody to tell.
-bool ends_open(const Call& pulls) noexcept { return pulls.cancel().reason() == StopReason::draining; }
-
 using ChunkLine = std::array<char, 20>;
 
 std::string_view write_chunk_line(std::uint64_t size, ChunkLine& line) noexcept {
@@ -92,7 +89,7 @@ Task<bool> Connection::send_answer(Call call) {
   if (response.kind == Response::Body::file) {
     complete = co_await send_file(call);
   } else if (response.kind == Response::Body::stream) {
-    complete = exchange_->stays_open ? co_await send_open(call) : co_await send_stream(call, call);
+    complete = co_await send_stream(call);
   } else {
     std::array<iovec, 1> parts{part(response.whole())};
     complete = co_await flush(call, {parts.data(), response.whole().empty() ? 0u : 1u});
@@ -100,6 +97,30 @@ Task<bool> Connection::send_answer(Call call) {
   response.hold.reset();
   co_return complete;
 }
+
+// A wait for something else than the peer, while an answer is sent: it ends when the peer leaves, so that
+// nothing is held for nobody, and after a time that is generous beyond what the waits inside are bounded by.
+class Connection::WhileThere {
+ public:
+  WhileThere(Connection& connection, const Call& call) noexcept
+      : stream_(*connection.stream_),
+        stop_(connection.server_.machine_.shard, &connection.parent_of_waits(call)),
+        call_(call.under(stop_).within(connection.server_.options_.timeouts.source)) {
+    stream_.on_peer_gone(
+        [](void* stop) noexcept { static_cast<CancelSource*>(stop)->cancel(StopReason::client_gone); },
+        &stop_);
+  }
+  ~WhileThere() { stream_.on_peer_gone(nullptr, nullptr); }
+  WhileThere(const WhileThere&) = delete;
+  WhileThere& operator=(const WhileThere&) = delete;
+  const Call& call() const noexcept { return call_; }
+  StopReason reason() const noexcept { return stop_.reason(); }
+
+ private:
+  io::Stream& stream_;
+  CancelSource stop_;
+  Call call_;
+};
 
 Task<bool> Connection::wait_writable(Call call) {
   turn_bytes_ = 0;
@@ -180,7 +201,8 @@ Task<bool> Connection::get_past(Call call, Sent obstacle, const Piece* piece) {
     case Sent::cold: {
       turn_bytes_ = 0;
       const auto size = static_cast<std::size_t>(std::min<std::uint64_t>(piece->count, turn_bytes_max));
-      co_return (co_await piece->file->warm(call, piece->offset, size)).has_value();
+      const WhileThere wait(*this, call);
+      co_return (co_await piece->file->warm(wait.call(), piece->offset, size)).has_value();
     }
     default:
       co_return false;
@@ -226,23 +248,16 @@ class Connection::Run {
   std::size_t count_ = 0;
 };
 
-Task<bool> Connection::send_open(Call call) {
-  CancelSource stop(server_.machine_.shard, &parent_of_waits(call));
-  struct Watch {
-    io::Stream& stream;
-    Watch(io::Stream& of, CancelSource& stops) noexcept : stream(of) {
-      stream.on_peer_gone(
-          [](void* source) noexcept { static_cast<CancelSource*>(source)->cancel(StopReason::client_gone); },
-          &stops);
-    }
-    ~Watch() { stream.on_peer_gone(nullptr, nullptr); }
-  };
-  const Watch watch(*stream_, stop);
-  co_return co_await send_stream(call, call.under(stop));
+Task<Result<Piece>> Connection::pull(Call call) {
+  const WhileThere wait(*this, call);
+  Result<Piece> piece = co_await exchange_->response.source->next(wait.call());
+  // A peer that left is no end: there is nobody to tell.
+  if (!piece && exchange_->stays_open && wait.reason() == StopReason::draining) co_return Piece();
+  co_return piece;
 }
 
 // The head goes out with the first piece, unless an open-ended stream has to be waited for: that may last.
-Task<bool> Connection::send_stream(Call call, Call pulls) {
+Task<bool> Connection::send_stream(Call call) {
   Response& response = exchange_->response;
   const bool sized = response.sized;
   const bool chunked = !sized && exchange_->request().minor >= 1;
@@ -254,15 +269,15 @@ Task<bool> Connection::send_stream(Call call, Call pulls) {
     std::optional<Piece> piece = std::exchange(after, std::nullopt);
     try {
       // One that always has more to say ends here, too.
-      if (exchange_->stays_open && ends_open(pulls)) piece = Piece();
+      if (exchange_->stays_open && server_.idle_->reason() == StopReason::draining) piece = Piece();
       if (!piece) piece = response.source->try_next();
       if (!piece) {
         if (!sized && out_ && !out_.empty() && !co_await flush(call, {})) co_return false;
         turn_bytes_ = 0;
         if (exchange_->stays_open && input_.empty()) input_.reset();
-        auto waited = co_await response.source->next(pulls);
-        if (!waited && !(exchange_->stays_open && ends_open(pulls))) co_return false;
-        piece = waited ? std::move(*waited) : Piece();
+        auto pulled = co_await pull(call);
+        if (!pulled) co_return false;
+        piece = std::move(*pulled);
       }
       if (sized && (piece->empty() || piece->size() > left)) co_return false;
       if (piece->is_file() && piece->size() < left)

@@ -38,7 +38,7 @@ struct Kept {
 };
 
 // How a source gives one part of the text.
-enum class How : std::uint8_t { buffer, memory, file, stuck, error, exception, sync_exception };
+enum class How : std::uint8_t { buffer, memory, file, stuck, late, error, exception, sync_exception };
 struct Part {
   How how;
   std::size_t size;
@@ -59,6 +59,7 @@ class Parts final : public BodySource {
   Task<Result<Piece>> next(Call call) override {
     co_await yield(call);
     if (parts_[at_].how == How::stuck) CO_TRY_VOID(co_await sleep_for(call, Duration::seconds(3600)));
+    if (parts_[at_].how == How::late) CO_TRY_VOID(co_await sleep_for(call, Duration::seconds(50)));
     if (parts_[at_].how == How::error) co_return fail(ErrorCode::integrity, "part");
     if (parts_[at_].how == How::exception) throw std::runtime_error("next");
     co_return take();
@@ -356,6 +357,83 @@ TEST_F(SendTest, a_reader_that_stalls_or_leaves_lets_go_of_everything) {
       EXPECT_EQ(desk.complete, std::vector{false});
     }
   }
+}
+
+TEST_F(SendTest, a_client_that_leaves_ends_the_wait_for_its_answers_next_piece) {
+  desk.count = 200'000;
+  for (const How first : {How::file, How::memory})
+    for (const char* path : {"/sized", "/chunked"})
+      for (const bool reset : {false, true}) {
+        desk.parts = {{first, 100'000}, {How::stuck, 100'000}};
+        desk.complete.clear();
+        Guest guest = connect();
+        guest.send(get(path));
+        ASSERT_TRUE(guest.until([&] { return guest.got().size() > 100'000; }, Duration::seconds(1)));
+        guest.run_for(Duration::seconds(1));
+        EXPECT_EQ(desk.complete, std::vector<bool>{}) << "it waits for its source";
+        guest.close(reset);
+        guest.run_for(Duration::millis(10));
+        EXPECT_EQ(desk.complete, std::vector{false}) << path;
+        EXPECT_EQ(desk.kept.held, 0);
+        EXPECT_EQ(server.connections(), 0u);
+      }
+}
+
+TEST_F(SendTest, a_client_that_left_before_its_source_was_asked_is_not_waited_for) {
+  // The client has gone while nothing was waited for: the pull that follows ends before it begins.
+  desk.count = 200'000;
+  desk.parts = {{How::memory, 100'000}, {How::stuck, 100'000}};
+  Guest guest = connect();
+  guest.send(get("/sized"));
+  guest.shutdown_send();
+  guest.run_for(Duration::millis(10));
+  EXPECT_EQ(desk.complete, std::vector{false});
+}
+
+TEST_F(SendTest, a_source_that_says_nothing_for_a_minute_breaks_the_connection) {
+  desk.count = 200'000;
+  desk.parts = {{How::memory, 100'000}, {How::stuck, 100'000}};
+  Guest guest = connect();
+  guest.send(get("/sized"));
+  guest.run_for(Duration::seconds(59));
+  EXPECT_EQ(desk.complete, std::vector<bool>{});
+  guest.run_for(Duration::seconds(2));
+  EXPECT_EQ(desk.complete, std::vector{false});
+  EXPECT_TRUE(guest.broken());
+}
+
+TEST_F(SendTest, the_time_of_a_source_begins_anew_with_each_piece) {
+  desk.parts.assign(5, {How::late, 1000});
+  desk.count = 5000;
+  Guest guest = connect();
+  EXPECT_EQ(guest.ask(get("/sized")).body, text.substr(0, 5000));
+  EXPECT_GT(world.now(), Instant{} + Duration::seconds(200));
+}
+
+// A client that leaves at every moment of an answer: whatever it waited for, all is let go and told once.
+TEST_F(SendTest, a_client_may_leave_at_any_moment_of_an_answer) {
+  desk.parts = {{How::file, 30'000, true},
+                {How::memory, 40'000, false},
+                {How::buffer, 5000, true},
+                {How::file, 60'000, false},
+                {How::memory, 20'000, true}};
+  desk.count = total(desk.parts);
+  world.network().faults.window = 8 * 1024;
+  for (const char* path : {"/sized", "/chunked"})
+    for (const bool reset : {false, true})
+      for (int steps = 1; steps < 400; steps += 3) {
+        desk.complete.clear();
+        Guest guest = connect();
+        guest.reading = steps % 2 == 0;
+        guest.send(get(path));
+        int step = 0;
+        guest.until([&] { return ++step > steps; }, Duration::seconds(1));
+        guest.close(reset);
+        guest.run_for(Duration::seconds(61));
+        ASSERT_EQ(desk.complete.size(), 1u) << path << ", after " << steps;
+        ASSERT_EQ(desk.kept.held, 0) << path << ", after " << steps;
+        ASSERT_EQ(server.connections(), 0u) << path << ", after " << steps;
+      }
 }
 
 TEST_F(SendTest, head_sends_the_length_of_every_kind_and_no_body) {

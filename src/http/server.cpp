@@ -12,6 +12,10 @@ namespace {
 constexpr std::size_t refusals_max = 64;
 constexpr Duration accept_pause = Duration::millis(100);
 constexpr std::size_t spare_exchanges = 64;
+// Connections taken in before others have their turn: a flood of them must not hold up those that are here.
+constexpr unsigned accepts_per_turn = 64;
+// What can be queued on a listener when it closes; who knocks all the time does not keep it open.
+constexpr unsigned accepts_at_the_end = 4096;
 
 }  // namespace
 
@@ -80,15 +84,20 @@ Task<> Server::accept(Call call, Door& door) {
   const Call waits = call.under(*door.accepting);
   while (!draining_ && !door.retired) {
     if (!co_await listener.acceptable.wait(waits)) break;
-    while (take_one(call, door)) {
+    unsigned taken = 0;
+    while (taken < accepts_per_turn && take_one(call, door)) ++taken;
+    if (taken == accepts_per_turn) {
+      co_await yield(call);
+      continue;
     }
     // Out of descriptors: those waiting stay queued in the kernel while others finish.
     if (listener.acceptable.ready() && !co_await sleep_for(waits, accept_pause)) break;
   }
   // What has already connected is served before the door closes.
-  if (draining_ || door.retired)
-    while (take_one(call, door)) {
-    }
+  if (draining_ || door.retired) {
+    for (unsigned taken = 1; taken <= accepts_at_the_end && take_one(call, door); ++taken)
+      if (taken % accepts_per_turn == 0) co_await yield(call);
+  }
   listener.close();
   if (door.retired) forget(door);
   if (--open_doors_ == 0) handler_.doors_closed();
@@ -98,20 +107,32 @@ Task<> Server::accept(Call call, Door& door) {
 bool Server::take_one(Call call, Door& door) {
   io::Listener::Accepted accepted = door.listener->try_accept();
   if (accepted.status != io::IoStatus::done) return false;
-  welcome(call, std::move(accepted.stream), door.health_only);
+  try {
+    welcome(call, std::move(accepted.stream), door.health_only);
+  } catch (...) {  // no memory: the connection is gone, the next may have more luck after a pause
+    handler_.broke("a connection that could not be taken in");
+    return false;
+  }
   return true;
 }
 
 void Server::welcome(Call call, std::unique_ptr<io::Stream> stream, bool health_only) {
-  const Handler::Admission admission = handler_.admit(stream->peer(), health_only);
+  const io::PeerAddress peer = stream->peer();
+  const Handler::Admission admission = handler_.admit(peer, health_only);
   if (admission == Handler::Admission::refused && refusals_ >= refusals_max) {
     stream->close(true);
     return;
   }
+  std::unique_ptr<Connection> connection;
+  try {
+    connection = std::make_unique<Connection>(*this, std::move(stream), admission);
+  } catch (...) {
+    handler_.left(peer, admission);
+    throw;
+  }
   if (admission == Handler::Admission::refused) ++refusals_;
   ++connections_;
-  auto connection = std::make_unique<Connection>(*this, std::move(stream), admission);
-  scope_->spawn("connection", Connection::run(call, std::move(connection)));
+  scope_->spawn("connection", Connection::run(call, std::move(connection)), Waits::bounded);
 }
 
 Exchange* Server::borrow() {

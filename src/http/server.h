@@ -3,7 +3,11 @@
 //   [H-1] One task per connection; it is the only reader and writer of its stream.
 //   [H-2] An idle connection holds no buffer and no exchange.
 //   [H-3] A request whose head was read is answered, or its connection is broken; never silence.
-//   [H-4] Every wait for a peer is bounded by one of the timeouts below.
+//   [H-4] Every wait of a connection's task has a deadline, of one of the timeouts below or of its request;
+//   the
+//         simulation checks it (spawned as `bounded`).
+//   [H-5] An answer that waits for its source, or for its file, waits no longer than its peer is there.
+//   [H-6] A connection's task that fails costs its connection, told by broke(), and nothing else.
 #pragma once
 
 #include <memory>
@@ -22,6 +26,8 @@ struct ServerTimeouts {
   Duration write = Duration::seconds(5);  // the window of the lowest rate at which an answer is taken
   Duration idle = Duration::seconds(60);
   Duration linger = Duration::seconds(2);
+  Duration source =
+      Duration::seconds(60);  // for one piece of a streamed answer, whatever its source waits for
 };
 
 struct ServerOptions {

@@ -60,6 +60,7 @@ class Desk final : public Handler {
     const std::string_view path = exchange.request().path();
     Response& response = exchange.response;
     if (path == "/throw-at-once") throw std::runtime_error("begin");
+    if (path == "/throw-twice") throw std::runtime_error("begin, and refuse");
     if (path == "/wait" || path == "/throw" || path.starts_with("/read")) return Next::handle;
     if (path == "/refuse") {
       response.status = 413;
@@ -101,13 +102,19 @@ class Desk final : public Handler {
     if (error.code != ErrorCode::internal && error.code != ErrorCode::busy) ++begun;
     refused.push_back(error.code);
     refused_corr = exchange.request().fields.get(FieldName::x_corr_id);
+    if (exchange.request().path() == "/throw-twice") throw std::runtime_error("refuse");
     sign(exchange);
     exchange.response.status = status_of(error.code);
     exchange.response.text = name_of(error.code);
     exchange.response.answer_text("text/plain");
   }
-  void finished(Exchange&, bool whole) override { complete.push_back(whole); }
+  void finished(Exchange& exchange, bool whole) override {
+    complete.push_back(whole);
+    if (exchange.request().path() == "/throw-at-the-end") throw std::runtime_error("finished");
+  }
+  void broke(const char* what) noexcept override { problems.emplace_back(what); }
   Admission admit(const io::PeerAddress&, bool) override {
+    admitted_at.push_back(turns);
     if (verdict != Admission::refused) ++inside;
     return verdict;
   }
@@ -137,6 +144,9 @@ class Desk final : public Handler {
   std::string refused_corr;
   std::optional<Error> body_error;
   StopReason stopped = StopReason::none;
+  std::vector<std::string> problems;
+  int turns = 0;
+  std::vector<int> admitted_at;
   int inside = 0, doors = 0, slow_reads = 0, slow_writes = 0;
 
  private:
@@ -675,6 +685,68 @@ TEST_F(ServerTest, a_handler_that_throws_at_once_is_500_and_ends_the_connection)
   EXPECT_EQ(answer.status, 500);
   EXPECT_EQ(answer.field("Connection"), "close");
   EXPECT_TRUE(guest.until_ended());
+}
+
+TEST_F(ServerTest, a_connection_whose_task_fails_is_closed_and_counted_and_draining_ends) {
+  Guest other = connect();
+  for (const char* path : {"/throw-at-the-end", "/throw-twice"}) {
+    desk.problems.clear();
+    Guest guest = connect();
+    guest.send(get(path));
+    EXPECT_TRUE(guest.until_ended(Duration::seconds(1))) << path;
+    EXPECT_EQ(desk.problems.size(), 1u) << path;
+    EXPECT_EQ(server.connections(), 1u) << path;
+  }
+  EXPECT_EQ(other.ask(get("/still-here")).body, "/still-here");
+  bool joined = false;
+  struct Join {
+    static Task<> run(Call call, Scope* scope, bool* joined) {
+      *joined = (co_await scope->join(call.within(Duration::seconds(5)))).has_value();
+    }
+  };
+  Scope waiting(host.shard());
+  drain();
+  {
+    ShardScope here(host.shard());
+    waiting.spawn("join", Join::run(waiting.call(), &host.scope(), &joined));
+  }
+  EXPECT_TRUE(other.until([&] { return joined; }, Duration::seconds(2)));
+  EXPECT_EQ(desk.complete.size(), 3u);
+}
+
+TEST_F(ServerTest, many_that_connect_at_once_leave_a_turn_to_others) {
+  world.network().faults.backlog = 1000;
+  bool stop = false;
+  struct Other {
+    static Task<> run(Call call, const bool* stop, int* turns) {
+      for (; !*stop; ++*turns) co_await yield(call);
+    }
+  };
+  {
+    ShardScope here(host.shard());
+    host.scope().spawn("other", Other::run(host.scope().call(), &stop, &desk.turns));
+  }
+  // All have knocked before the listener looks.
+  std::vector<std::unique_ptr<io::Stream>> guests(300);
+  struct Dial {
+    static Task<> run(Call call, io::Machine machine, std::unique_ptr<io::Stream>* out) {
+      auto made = co_await machine.network.connect(call, {"host", port, {}});
+      if (made) *out = std::move(*made);
+    }
+  };
+  world.network().faults.jitter = {};
+  {
+    ShardScope here(away.shard());
+    for (auto& guest : guests)
+      away.scope().spawn("dial", Dial::run(away.scope().call(), away.machine(), &guest));
+  }
+  EXPECT_TRUE(
+      world.run_until([&] { return desk.admitted_at.size() == guests.size(); }, Duration::seconds(1)));
+  stop = true;
+  for (std::size_t i = 64; i < desk.admitted_at.size(); ++i)
+    EXPECT_LT(desk.admitted_at[i - 64], desk.admitted_at[i]) << i;
+  guests.clear();
+  world.run_until([&] { return server.connections() == 0; }, Duration::seconds(1));
 }
 
 TEST_F(ServerTest, a_client_that_leaves_stops_its_handler) {

@@ -104,6 +104,32 @@ TEST(Scope, a_scope_in_a_frame_is_left_empty_even_by_an_abort) {
   EXPECT_EQ(ended, 2);
 }
 
+TEST(Waiter, a_bounded_task_that_waits_without_a_deadline_is_found_where_steps_are_traced) {
+  struct Any final : Tracer {
+    void touch(std::uint64_t, Access) override {}
+    std::uint64_t new_identity() override { return ++last; }
+    std::uint64_t last = 100;
+  };
+  struct Waiting {
+    static Task<> run(Call call, WaitList* list) { (void)co_await ListWait(call, *list, "test"); }
+  };
+  const auto spawn = [](Waits waits, auto narrow) {
+    Any any;
+    Bench b;
+    b.shard.set_tracer(&any);
+    WaitList list;
+    b.scope.spawn("a", Waiting::run(narrow(b.scope.call()), &list), waits);
+    b.settle();
+    b.scope.abort();
+    b.settle();
+  };
+  const auto as_is = [](Call call) { return call; };
+  spawn(Waits::freely, as_is);
+  spawn(Waits::bounded, [](Call call) { return call.within(Duration::seconds(1)); });
+  spawn(Waits::bounded, [](Call call) { return call.unbounded(); });
+  EXPECT_DEATH(spawn(Waits::bounded, as_is), "CHECK failed");
+}
+
 TEST(Sleep, wakes_at_its_time_and_not_before) {
   Bench b;
   std::vector<std::int64_t> woke;

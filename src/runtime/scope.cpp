@@ -42,10 +42,10 @@ struct Scope::Root {
 // NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): a scope outlives its tasks
 Scope::Root Scope::run(Scope&, Task<> task) { co_await std::move(task); }
 
-void Scope::spawn(const char* name, Task<> task) {
+void Scope::spawn(const char* name, Task<> task, Waits waits) {
   ShardScope here(shard_);
   Root root = run(*this, std::move(task));
-  root.promise.node.info = {name, shard_.new_identity()};
+  root.promise.node.info = {name, shard_.new_identity(), waits == Waits::bounded};
   tasks_.push_back(root.promise.node);
   ++size_;
   ++shard_.live_tasks;

@@ -13,6 +13,9 @@
 
 namespace cairn {
 
+// Of a spawned task: must each of its waits have a deadline?
+enum class Waits : std::uint8_t { freely, bounded };
+
 class Scope {
  public:
   explicit Scope(Shard& shard) noexcept
@@ -29,7 +32,7 @@ class Scope {
   Call call() noexcept { return {Instant::never(), cancel_}; }
 
   // Queues the task; it runs when the shard gets to it. `name` is a literal.
-  void spawn(const char* name, Task<> task);
+  void spawn(const char* name, Task<> task, Waits waits = Waits::freely);
 
   void cancel(StopReason reason) noexcept { cancel_.cancel(reason); }
   void abort() noexcept { cancel_.abort(); }

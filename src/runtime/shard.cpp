@@ -51,6 +51,8 @@ bool Waiter::may_wait() noexcept {
 
 void Waiter::begin(std::coroutine_handle<> handle) noexcept {
   CHECK(shard_->held_locks == 0);
+  if (shard_->tracer() != nullptr) [[unlikely]]
+    CHECK(task_ == nullptr || !task_->bounded || call_.shielded() || call_.deadline() != Instant::never());
   handle_ = handle;
   why_ = Wake::none;
   call_.cancel().add(*this, call_.shielded());

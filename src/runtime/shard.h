@@ -22,6 +22,7 @@ namespace cairn {
 struct TaskInfo {
   const char* name = "";
   std::uint64_t identity = 0;
+  bool bounded = false;  // R-4 holds for it
 };
 
 class Shard {

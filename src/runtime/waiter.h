@@ -4,6 +4,9 @@
 //   Once woken as `ready`, a later deadline or cancel does not change the outcome: what was handed
 //         over is never lost.
 //   Resumption always goes through the shard's ready queue, never inline.
+//   A wait of a task spawned as `bounded` has a deadline, unless it is shielded. Checked where steps
+//   are
+//         traced: in simulations and by the explorer.
 // It lives in the awaiting coroutine's frame, so a wait allocates nothing.
 #pragma once
 

@@ -328,7 +328,15 @@ Task<> Node::log_events(Call call, ShardPart& part) {
 
 // NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): parts outlive their tasks
 Task<> Node::drain_shard(Call call, ShardPart& part, std::function<void(DrainResult)> done) {
-  DrainResult result = co_await part.bus.drain.finish(call, part.connections);
+  DrainResult result;
+  try {
+    result = co_await part.bus.drain.finish(call, part.connections);
+  } catch (const std::exception& problem) {
+    // All have ended, one of them badly. Whatever it was, the process still has to come to its end.
+    part.pipeline.broke(problem.what());
+  } catch (...) {
+    part.pipeline.broke("not a std::exception");
+  }
   for (std::size_t i = 0; i < result.aborted; ++i)
     metrics_.tasks_aborted.at(metrics_.kind_index("connection")).add(part.machine.shard.index());
   // Nobody can send any more: workers end when they have emptied the queue.

@@ -121,6 +121,11 @@ void Pipeline::timed_out(Slow what) {
   shared_.metrics.io_timeouts.at(what == Slow::read ? IoOp::read : IoOp::write).add(slot_);
 }
 
+void Pipeline::broke(const char* what) noexcept {
+  shared_.metrics.tasks_panicked.at(connection_kind_).add(slot_);
+  log_.error("a connection failed", {{"what", what}});
+}
+
 // The client's own id when it is fit to be logged, else a fresh ULID.
 void Pipeline::take_corr_id(http::Exchange& exchange) noexcept {
   const std::string_view given = exchange.request().fields.get(http::FieldName::x_corr_id);

@@ -82,6 +82,7 @@ class Pipeline final : public http::Handler {
   Admission admit(const io::PeerAddress& peer, bool health_only) override;
   void left(const io::PeerAddress& peer, Admission admission) override;
   void timed_out(Slow what) override;
+  void broke(const char* what) noexcept override;
   void doors_closed() override { door_ = DrainGuard(); }
 
  private:
