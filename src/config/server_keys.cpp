@@ -157,7 +157,8 @@ void declare_timeouts_table(Schema& schema, const ServerDefaults& defaults, Serv
       timeout("read", "5s", "A head must be complete, and a body make progress, within this time.",
               {{"read_timeout"}});
   keys.write_timeout =
-      timeout("write", "5s", "An answer must make progress within this time.", {{"write_timeout"}});
+      timeout("write", "5s", "An answer must be taken at 1 KiB/s or more, averaged over this time.",
+              {{"write_timeout"}});
   keys.idle_timeout =
       timeout("idle", "60s", "A connection without a request is closed after this time.", {{"idle_timeout"}});
   keys.request_timeout =

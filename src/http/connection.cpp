@@ -15,11 +15,71 @@ constexpr Duration fresh_grace = Duration::millis(250);
 
 }  // namespace
 
+Connection::Connection(Server& server, std::unique_ptr<io::Stream> stream, Handler::Admission admission,
+                       bool health_only) noexcept
+    : server_(server),
+      stream_(std::move(stream)),
+      admission_(admission),
+      health_only_(health_only),
+      pace_(stream_->peer().local) {
+  ++server_.standing_[static_cast<std::size_t>(admission_)];
+  if (admission_ == Handler::Admission::extra)
+    extra_until_ = server_.machine_.shard.now() + server_.options_.timeouts.extra;
+}
+
 Connection::~Connection() {
   if (exchange_ != nullptr) server_.give_back(exchange_);
-  --server_.connections_;
-  if (admission_ == Handler::Admission::refused) --server_.refusals_;
+  --server_.standing_[static_cast<std::size_t>(admission_)];
   server_.handler_.left(stream_->peer(), admission_);
+}
+
+void Connection::stand(Handler::Admission admission) noexcept {
+  --server_.standing_[static_cast<std::size_t>(admission_)];
+  admission_ = admission;
+  ++server_.standing_[static_cast<std::size_t>(admission_)];
+}
+
+void Connection::give_way() noexcept {
+  if (admission_ == Handler::Admission::extra) server_.handler_.closed_unread();
+  server_.handler_.left(stream_->peer(), admission_);
+  stand(Handler::Admission::refused);
+  gave_way_ = true;
+  unlink();
+  stream_->readable.signal();
+}
+
+void Connection::start_waiting() noexcept {
+  waits_since_ = server_.machine_.shard.now();
+  if (admission_ == Handler::Admission::extra)
+    server_.unread_.push_back(*this);
+  else if (admission_ == Handler::Admission::welcome && input_.empty())
+    server_.idlers_.push_back(*this);
+}
+
+bool Connection::stop_waiting(const Result<>& waited) noexcept {
+  if (linked()) unlink();
+  if (gave_way_) return false;
+  if (waited || admission_ != Handler::Admission::extra || waited.error().code != ErrorCode::timeout)
+    return true;
+  server_.handler_.closed_unread();
+  return false;
+}
+
+Task<bool> Connection::find_place(Call call, bool whole) {
+  using Place = Handler::Place;
+  constexpr Duration longest = Duration::millis(64);
+  for (Duration pause = Duration::millis(1); whole; pause = pause * 2) {
+    const Place place = server_.handler_.place(*exchange_, health_only_, place_);
+    if (place == Place::welcome) stand(Handler::Admission::welcome);
+    if (place == Place::reserved) stand(Handler::Admission::reserved);
+    if (place == Place::welcome || place == Place::reserved) co_return true;
+    if (place == Place::none || pause > longest || !co_await sleep_for(call, pause)) break;
+  }
+  const bool told = server_.may_tell();
+  if (!told) server_.handler_.closed_unread();
+  server_.handler_.left(stream_->peer(), admission_);
+  stand(Handler::Admission::refused);
+  co_return told;
 }
 
 Task<> Connection::run(Call call, std::unique_ptr<Connection> self) {
@@ -62,7 +122,9 @@ Task<> Connection::serve(Call call) {
       const bool last_chance = server_.draining_;
       const Call idle =
           last_chance ? call.within(fresh_ ? fresh_grace : Duration{}) : call.under(*server_.idle_);
-      auto waited = co_await stream_->readable.wait(idle.within(server_.options_.timeouts.idle));
+      start_waiting();
+      auto waited = co_await stream_->readable.wait(head_wait(idle.within(server_.options_.timeouts.idle)));
+      if (!stop_waiting(waited)) co_return;
       // Draining: what has arrived in this moment is still answered, and who has just come may still ask.
       if (!waited && waited.error().stop != StopReason::draining && !last_chance) co_return;
       if (!input_) input_ = server_.machine_.slab.take(Slab::small - 64);
@@ -79,12 +141,13 @@ Task<> Connection::serve(Call call) {
     exchange_ = server_.borrow();
     Exchange& exchange = *exchange_;
     exchange.peer = stream_->peer();
-    exchange.reserved = admission_ == Handler::Admission::reserved;
     const Instant head_deadline = server_.machine_.shard.now() + server_.options_.timeouts.head;
     Parsed parsed = exchange.parser.parse(as_text(input_.bytes()));
     while (parsed.progress == Progress::need_more) {
       if (out_ && !out_.empty() && !co_await flush(call, {})) co_return;
-      auto waited = co_await stream_->readable.wait(call.by(head_deadline));
+      start_waiting();
+      auto waited = co_await stream_->readable.wait(head_wait(call.by(head_deadline)));
+      if (!stop_waiting(waited)) co_return;
       if (!waited) {
         if (waited.error().code != ErrorCode::timeout || !exchange.parser.started()) co_return;
         server_.handler_.timed_out(Handler::Slow::read);
@@ -103,6 +166,13 @@ Task<> Connection::serve(Call call) {
       parsed = exchange.parser.parse(as_text(input_.bytes()));
     }
 
+    if (admission_ == Handler::Admission::extra &&
+        !co_await find_place(call, parsed.progress != Progress::failed)) {
+      stream_->close(true);
+      co_return;
+    }
+    exchange.reserved = admission_ != Handler::Admission::welcome;
+    exchange.without_place = admission_ == Handler::Admission::refused;
     exchange.started = server_.machine_.shard.now();
     answering_ = true;
     if (parsed.progress == Progress::failed) {

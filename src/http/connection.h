@@ -9,20 +9,36 @@
 
 namespace cairn::http {
 
-class Connection {
+// Linked into one of its server's lists while it waits for a head.
+class Connection : public Link {
  public:
-  Connection(Server& server, std::unique_ptr<io::Stream> stream, Handler::Admission admission) noexcept
-      : server_(server), stream_(std::move(stream)), admission_(admission), pace_(stream_->peer().local) {}
+  Connection(Server& server, std::unique_ptr<io::Stream> stream, Handler::Admission admission,
+             bool health_only) noexcept;
   ~Connection();
 
   // Serves requests until the connection ends. Cancel: partial — the connection is broken.
   static Task<> run(Call call, std::unique_ptr<Connection> self);
+
+  const io::Stream& stream() const noexcept { return *stream_; }
+  Instant waits_since() const noexcept { return waits_since_; }
+  // Ends its wait for a head, and with it the connection. What it held is free at once.
+  void give_way() noexcept;
 
  private:
   friend class RequestBody;
   enum class Read : std::uint8_t { got, ended, timed_out };
 
   Task<> serve(Call call);
+  void stand(Handler::Admission admission) noexcept;
+  // Around every wait for bytes of a head. After it: false when this connection has given way, or should
+  // have.
+  void start_waiting() noexcept;
+  bool stop_waiting(const Result<>& waited) noexcept;
+  Call head_wait(const Call& call) const noexcept {
+    return admission_ == Handler::Admission::extra ? call.by(extra_until_) : call;
+  }
+  // Of an extra connection, its head being there: a place, or none. False: it is not even told so.
+  Task<bool> find_place(Call call, bool whole);
   // The task failed: the peer sees a reset, and what was counted for its request is given back.
   void break_off(const char* what) noexcept;
   // Says why this connection may not stay, without reading from it.
@@ -83,6 +99,11 @@ class Connection {
   Server& server_;
   std::unique_ptr<io::Stream> stream_;
   Handler::Admission admission_;
+  bool health_only_;            // came in by a door that serves health only
+  bool gave_way_ = false;       // and is to end without another word
+  PermitHold place_;            // of a reserved one
+  Instant waits_since_{};       // for a head
+  Instant extra_until_{};       // its head is complete by then
   bool fresh_ = true;           // no request was read yet
   bool answering_ = false;      // the handler has been told of a request, and not yet of its end
   unsigned gathered_ = 0;       // answers in out_

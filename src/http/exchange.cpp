@@ -47,7 +47,7 @@ void Exchange::clear() noexcept {
   taking_body = false;
   stays_open = false;
   parser.reset();
-  reserved = false;
+  reserved = without_place = false;
   route.outcome = RouteMatch::Outcome::not_found;
   body.clear();
   response.clear();

@@ -20,6 +20,7 @@
 #include "io/file.h"
 #include "io/stream.h"
 #include "runtime/call.h"
+#include "runtime/permits.h"
 
 namespace cairn::http {
 
@@ -128,7 +129,8 @@ struct Exchange {
   RequestParser parser;
   const RequestHead& request() const noexcept { return parser.head; }
   io::PeerAddress peer;
-  bool reserved = false;       // on one of the connections kept for health
+  bool reserved = false;       // on a connection beyond the caps: health only
+  bool without_place = false;  // not even that
   std::size_t head_bytes = 0;  // of the input, from its front
   Instant started{};           // the head was complete
   Instant deadline{};          // of the response head
@@ -169,10 +171,21 @@ class Handler {
   virtual void refuse(Exchange& exchange, Error error) = 0;
   // The answer was sent, or the connection broke first.
   virtual void finished(Exchange& exchange, bool complete) = 0;
-  // A connection arrived: may it stay, and on whose account? `reserved` serves health only.
-  enum class Admission : std::uint8_t { welcome, reserved, refused };
+  // A connection arrived: may it stay? `extra`: there is no place for it, but its first head is read,
+  // quickly, and place() is asked then. `reserved` holds a place that serves health only.
+  enum class Admission : std::uint8_t { welcome, reserved, extra, refused };
   virtual Admission admit(const io::PeerAddress& peer, bool health_only) = 0;
-  // A refused connection is told so through refuse() and leaves too, if there was time to tell it.
+  // The head of an extra connection is complete: which place does it get? A reserved one is `hold`. `soon`: a
+  // connection is being asked to give way, so ask again in a moment.
+  enum class Place : std::uint8_t { none, soon, reserved, welcome };
+  virtual Place place(Exchange& exchange, bool health_only, PermitHold& hold) {
+    (void)exchange, (void)health_only, (void)hold;
+    return Place::none;
+  }
+  // An extra connection was closed before its head was complete.
+  virtual void closed_unread() {}
+  // What it held is free again. A refused connection is told so through refuse() and leaves too, if there was
+  // time to tell it.
   virtual void left(const io::PeerAddress& peer, Admission admission) = 0;
   // A connection's task ended with an exception, which is a bug or want of memory: the connection is closed.
   virtual void broke(const char* what) noexcept { (void)what; }

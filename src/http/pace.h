@@ -6,7 +6,7 @@
 // loopback), which a steady reader of 2 KiB/s needs half a minute for. So what a peer took beyond the lowest
 // rate counts for the windows that follow, up to a bound.
 //   [P-1] A peer that has taken less than the lowest rate over a window, and has nothing saved, is too slow.
-//   [P-2] A peer that stops is found too slow after at most 1 + windows_saved_max windows.
+//   [P-2] A peer that stops is found too slow after at most 2 + windows_saved_max windows.
 //   [P-3] One above the lowest rate is never too slow, if its kernel acknowledges something within as many.
 #pragma once
 

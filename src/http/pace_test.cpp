@@ -140,8 +140,7 @@ TEST(SlowReader, one_that_stops_is_cut_whatever_it_took_before) {
   guest.send("GET /big HTTP/1.1\r\nHost: h\r\n\r\n");
   ASSERT_TRUE(guest.until([&] { return guest.got().size() > (8 << 20); }));
   guest.reading = false;
-  guest.run_for(Duration::seconds(5) * (Pace::windows_saved_max + 1));
-  guest.run_for(Duration::seconds(5));
+  guest.run_for(Duration::seconds(5) * (Pace::windows_saved_max + 2) + Duration::seconds(1));
   EXPECT_EQ(rates.desk.complete, false);
   EXPECT_EQ(rates.desk.slow_writes, 1);
 }

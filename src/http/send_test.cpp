@@ -386,7 +386,7 @@ TEST_F(SendTest, a_client_that_left_before_its_source_was_asked_is_not_waited_fo
   Guest guest = connect();
   guest.send(get("/sized"));
   guest.shutdown_send();
-  guest.run_for(Duration::millis(10));
+  guest.run_for(Duration::seconds(1));
   EXPECT_EQ(desk.complete, std::vector{false});
 }
 
@@ -430,7 +430,8 @@ TEST_F(SendTest, a_client_may_leave_at_any_moment_of_an_answer) {
         guest.until([&] { return ++step > steps; }, Duration::seconds(1));
         guest.close(reset);
         guest.run_for(Duration::seconds(61));
-        ASSERT_EQ(desk.complete.size(), 1u) << path << ", after " << steps;
+        ASSERT_LE(desk.complete.size(), 1u)
+            << path << ", after " << steps;  // a reset may overtake the request
         ASSERT_EQ(desk.kept.held, 0) << path << ", after " << steps;
         ASSERT_EQ(server.connections(), 0u) << path << ", after " << steps;
       }

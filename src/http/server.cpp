@@ -8,8 +8,12 @@
 namespace cairn::http {
 namespace {
 
-// Refused connections that may be told so at a time; above it they are reset, so that a flood costs nothing.
-constexpr std::size_t refusals_max = 64;
+// Refused connections that are told so at a time.
+constexpr std::size_t telling_max = 64;
+// Connections beyond the caps whose head is not complete; one more ends the one that has waited longest.
+constexpr std::size_t unread_max = 128;
+// Who has waited for less has not had time to ask.
+constexpr Duration idle_min = Duration::seconds(1);
 constexpr Duration accept_pause = Duration::millis(100);
 constexpr std::size_t spare_exchanges = 64;
 // Connections taken in before others have their turn: a flood of them must not hold up those that are here.
@@ -22,7 +26,31 @@ constexpr unsigned accepts_at_the_end = 4096;
 Server::Server(io::Machine& machine, Handler& handler, ServerOptions options)
     : machine_(machine), handler_(handler), options_(options) {}
 
-Server::~Server() { CHECK(connections_ == 0); }
+Server::~Server() { CHECK(connections() == 0); }
+
+bool Server::may_tell() const noexcept { return standing(Handler::Admission::refused) < telling_max; }
+
+Connection* Server::find_idler(const Among& among) noexcept {
+  const Instant now = machine_.shard.now();
+  Connection* found = nullptr;
+  idlers_.for_each([&](Connection& each) {
+    if (found == nullptr && now - each.waits_since() >= idle_min && !each.stream().readable.ready() &&
+        among.fits(among.context, each.stream().peer()))
+      found = &each;
+  });
+  return found;
+}
+
+std::optional<Instant> Server::longest_idle(const Among& among) noexcept {
+  const Connection* found = find_idler(among);
+  return found != nullptr ? std::optional(found->waits_since()) : std::nullopt;
+}
+
+bool Server::let_one_give_way(const Among& among) noexcept {
+  Connection* found = find_idler(among);
+  if (found != nullptr) found->give_way();
+  return found != nullptr;
+}
 
 Result<> Server::listen(const io::Endpoint& endpoint, bool health_only) {
   TRY(auto listener, machine_.network.listen(endpoint));
@@ -119,19 +147,26 @@ bool Server::take_one(Call call, Door& door) {
 void Server::welcome(Call call, std::unique_ptr<io::Stream> stream, bool health_only) {
   const io::PeerAddress peer = stream->peer();
   const Handler::Admission admission = handler_.admit(peer, health_only);
-  if (admission == Handler::Admission::refused && refusals_ >= refusals_max) {
+  if (admission == Handler::Admission::refused && !may_tell()) {
     stream->close(true);
     return;
   }
+  if (admission == Handler::Admission::extra && standing(admission) >= unread_max) {
+    if (unread_.empty()) {  // all of them have just come
+      handler_.closed_unread();
+      handler_.left(peer, admission);
+      stream->close(true);
+      return;
+    }
+    unread_.front().give_way();
+  }
   std::unique_ptr<Connection> connection;
   try {
-    connection = std::make_unique<Connection>(*this, std::move(stream), admission);
+    connection = std::make_unique<Connection>(*this, std::move(stream), admission, health_only);
   } catch (...) {
     handler_.left(peer, admission);
     throw;
   }
-  if (admission == Handler::Admission::refused) ++refusals_;
-  ++connections_;
   scope_->spawn("connection", Connection::run(call, std::move(connection)), Waits::bounded);
 }
 

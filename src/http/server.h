@@ -8,9 +8,15 @@
 //         simulation checks it (spawned as `bounded`).
 //   [H-5] An answer that waits for its source, or for its file, waits no longer than its peer is there.
 //   [H-6] A connection's task that fails costs its connection, told by broke(), and nothing else.
+//   [H-7] Who gives way waits for a head of which it has sent nothing, and has done so for a second; beyond
+//   the
+//         caps, who has waited longest for the rest of its head.
+//   [H-8] Connections without a place are bounded: so many unread ones, so many being told.
 #pragma once
 
+#include <array>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -26,6 +32,7 @@ struct ServerTimeouts {
   Duration write = Duration::seconds(5);  // the window of the lowest rate at which an answer is taken
   Duration idle = Duration::seconds(60);
   Duration linger = Duration::seconds(2);
+  Duration extra = Duration::seconds(1);  // a connection beyond the caps has sent its head by then
   Duration source =
       Duration::seconds(60);  // for one piece of a streamed answer, whatever its source waits for
 };
@@ -41,6 +48,8 @@ struct ServerOptions {
     return static_cast<std::uint64_t>(static_cast<double>(lowest_rate) * window.to_seconds());
   }
 };
+
+class Connection;
 
 class Server {
  public:
@@ -63,11 +72,34 @@ class Server {
   // have begun with `Connection: close`. The scope is empty when all have ended.
   void drain() noexcept;
   bool draining() const noexcept { return draining_; }
-  std::size_t connections() const noexcept { return connections_; }
-  std::size_t refusals() const noexcept { return refusals_; }  // of these, only told that there are too many
+  std::size_t connections() const noexcept {
+    std::size_t all = 0;
+    for (const std::size_t count : standing_) all += count;
+    return all;
+  }
+  // Of these, without a place: not yet read, told that there are too many, or about to end.
+  std::size_t refusals() const noexcept {
+    return standing(Handler::Admission::extra) + standing(Handler::Admission::refused);
+  }
+
+  // Of the connections that fit `among`: since when the one waits that would give way.
+  struct Among {
+    bool (*fits)(const void* context, const io::PeerAddress& peer) noexcept;
+    const void* context;
+  };
+  std::optional<Instant> longest_idle(const Among& among) noexcept;
+  // That one does. False when there is none.
+  bool let_one_give_way(const Among& among) noexcept;
 
  private:
   friend class Connection;
+  std::size_t standing(Handler::Admission admission) const noexcept {
+    return standing_[static_cast<std::size_t>(admission)];
+  }
+  // Whether one more may be told that there are too many; above it they are reset, so that a flood costs
+  // nothing.
+  bool may_tell() const noexcept;
+  Connection* find_idler(const Among& among) noexcept;
   struct Door {
     std::unique_ptr<io::Listener> listener;
     bool health_only;
@@ -90,8 +122,9 @@ class Server {
   ServerOptions options_;
   Scope* scope_ = nullptr;
   bool draining_ = false;
-  std::size_t connections_ = 0;
-  std::size_t refusals_ = 0;
+  std::array<std::size_t, 4> standing_{};  // connections by their admission
+  List<Connection> idlers_;  // who waits for a head's first byte and has a place, the longest first
+  List<Connection> unread_;  // who has none and waits for its head
   std::size_t open_doors_ = 0;
   std::vector<std::unique_ptr<Door>> doors_;
   std::unique_ptr<CancelSource> idle_;  // stopped when draining begins; idle waits answer to it

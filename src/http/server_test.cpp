@@ -807,7 +807,7 @@ TEST_F(ServerTest, a_request_whose_predecessors_answer_is_not_taken_is_finished_
   Guest guest = connect();
   guest.reading = false;
   guest.send(get("/big") + get("/small") + get("/wait"));
-  EXPECT_TRUE(guest.until([&] { return server.connections() == 1; }, Duration::seconds(40)));
+  EXPECT_TRUE(guest.until([&] { return server.connections() == 1; }, Duration::seconds(45)));
   EXPECT_EQ(desk.slow_writes, 1);
   EXPECT_EQ(desk.begun, 4);
   EXPECT_EQ(desk.complete.size(), 4u);

@@ -282,7 +282,7 @@ TEST_F(EventStreamTest, a_subscriber_that_never_reads_costs_one_chunk_and_is_cut
   EXPECT_GE(rendered + 1000, window);
   EXPECT_LE(rendered, window + event_text("", "", std::string(1000, 'x')).size());
   EXPECT_EQ(source.feeds, 1);
-  guest.run_for(Duration::seconds(36));
+  guest.run_for(Duration::seconds(40));
   EXPECT_EQ(source.asked, asked) << "nothing is asked for before the chunk in hand is gone";
   EXPECT_EQ(desk.slow_writes, 1);
   EXPECT_EQ(desk.complete, std::vector{false});

@@ -35,6 +35,10 @@ void Shard::fire(Waiter& waiter) noexcept {
   waiter.wake(Wake::deadline);
 }
 
+namespace {
+bool may_last(const Call& call) noexcept { return call.deadline() == Instant::never() && !call.shielded(); }
+}  // namespace
+
 bool Waiter::may_wait() noexcept {
   shard_ = current_shard();
   task_ = shard_->current_task();
@@ -52,7 +56,7 @@ bool Waiter::may_wait() noexcept {
 void Waiter::begin(std::coroutine_handle<> handle) noexcept {
   CHECK(shard_->held_locks == 0);
   if (shard_->tracer() != nullptr) [[unlikely]]
-    CHECK(task_ == nullptr || !task_->bounded || call_.shielded() || call_.deadline() != Instant::never());
+    CHECK(task_ == nullptr || !task_->bounded || !may_last(call_));
   handle_ = handle;
   why_ = Wake::none;
   call_.cancel().add(*this, call_.shielded());

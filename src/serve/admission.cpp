@@ -5,13 +5,11 @@
 
 namespace cairn::serve {
 
-using Verdict = http::Handler::Admission;
-
 Admission::Admission(const Settings& settings)
     : inflight(settings.max_inflight),
       rate(settings.max_rps),
       connections_(settings.max_conns),
-      reserved_(reserved_connections),
+      reserved_{Permits(reserved_connections), Permits(reserved_connections), Permits(reserved_connections)},
       per_address_(settings.max_conns_per_ip),
       allow_uids_(settings.allow_uids) {}
 
@@ -23,9 +21,9 @@ void Admission::apply(const Settings& settings) noexcept {
   allow_uids_.with([&](std::vector<std::uint32_t>& uids) { uids = settings.allow_uids; });
 }
 
-bool Admission::is_allowed(const io::PeerAddress& local_peer) {
-  return local_peer.same_user || allow_uids_.with([&](const std::vector<std::uint32_t>& uids) {
-    return std::find(uids.begin(), uids.end(), local_peer.uid) != uids.end();
+bool Admission::is_allowed(const io::PeerAddress& peer) {
+  return !peer.local || peer.same_user || allow_uids_.with([&](const std::vector<std::uint32_t>& uids) {
+    return std::find(uids.begin(), uids.end(), peer.uid) != uids.end();
   });
 }
 
@@ -35,17 +33,24 @@ std::size_t Admission::AddressHash::operator()(const AddressKey& key) const noex
 }
 
 Admission::AddressKey Admission::key_of(const io::PeerAddress& peer) noexcept {
+  if (peer.local) return {{~std::uint64_t{0}, ~std::uint64_t{0}}};
+  constexpr std::array<std::uint8_t, 12> mapped{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
   AddressKey key;
   std::memcpy(key.words.data(), peer.bytes, sizeof key.words);
+  // Whoever has one IPv6 address has the 2^64 beside it.
+  if (std::memcmp(peer.bytes, mapped.data(), mapped.size()) != 0) key.words[1] = 0;
   return key;
 }
 
 bool Admission::count_address(const io::PeerAddress& peer) {
   const AddressKey key = key_of(peer);
-  const std::uint64_t most = per_address_.load(std::memory_order_relaxed);
+  const std::uint64_t most = peer.local ? ~std::uint64_t{0} : per_address_.load(std::memory_order_relaxed);
   return addresses_[AddressHash()(key) % stripes].with([&](Counts& counts) {
     std::uint64_t& count = counts[key];
-    if (count >= most) return false;
+    if (count >= most) {
+      if (count == 0) counts.erase(key);  // a cap of none leaves nothing behind
+      return false;
+    }
     ++count;
     return true;
   });
@@ -60,26 +65,36 @@ void Admission::uncount_address(const io::PeerAddress& peer) {
   });
 }
 
-Verdict Admission::connect_for_health() {
-  return reserved_.try_take() ? Verdict::reserved : Verdict::refused;
+bool Admission::try_connect(const io::PeerAddress& peer) {
+  if (!connections_.try_take()) return false;
+  if (count_address(peer)) return true;
+  connections_.give();
+  return false;
 }
 
-Verdict Admission::connect(const io::PeerAddress& peer) {
-  if (peer.local && !is_allowed(peer)) return Verdict::refused;
-  if (connections_.try_take()) {
-    if (peer.local || count_address(peer)) return Verdict::welcome;
-    connections_.give();
-  }
-  return connect_for_health();
+void Admission::disconnect(const io::PeerAddress& peer) {
+  uncount_address(peer);
+  connections_.give();
 }
 
-void Admission::disconnect(const io::PeerAddress& peer, Verdict admission) {
-  if (admission == Verdict::reserved) {
-    reserved_.give();
-  } else {
-    if (!peer.local) uncount_address(peer);
-    connections_.give();
-  }
+Admission::AddressKey Admission::who_gives_way(const io::PeerAddress& peer) {
+  struct Most {
+    AddressKey key{};
+    std::uint64_t count = 0;
+  } most;
+  const AddressKey own = key_of(peer);
+  const std::uint64_t cap = per_address_.load(std::memory_order_relaxed);
+  const bool own_is_full = !peer.local && addresses_[AddressHash()(own) % stripes].with([&](Counts& counts) {
+    const auto found = counts.find(own);
+    return found != counts.end() && found->second >= cap;
+  });
+  if (own_is_full) return own;
+  for (auto& stripe : addresses_)
+    stripe.with([&](Counts& counts) {
+      for (const auto& [key, count] : counts)
+        if (count > most.count) most = {key, count};
+    });
+  return most.key;
 }
 
 }  // namespace cairn::serve

@@ -7,8 +7,6 @@
 namespace cairn::serve {
 namespace {
 
-using Verdict = http::Handler::Admission;
-
 Settings limits(std::uint64_t connections, std::uint64_t per_address) {
   Settings settings{};
   settings.max_conns = connections;
@@ -35,101 +33,137 @@ io::PeerAddress local_peer(std::uint32_t uid, bool same_user) {
   return address;
 }
 
-TEST(Admission, beyond_the_cap_sixteen_are_reserved_and_the_rest_refused) {
+io::PeerAddress peer_v6(std::uint8_t network, std::uint8_t host) {
+  io::PeerAddress address;
+  address.bytes[0] = 0x20;
+  address.bytes[1] = 0x01;
+  address.bytes[7] = network;
+  address.bytes[15] = host;
+  return address;
+}
+
+TEST(Admission, no_more_than_the_cap_have_a_place) {
   Admission admission(limits(4, 100));
-  std::vector<Verdict> verdicts;
-  for (int i = 0; i < 4 + 16 + 3; ++i) verdicts.push_back(admission.connect(peer(1)));
-  for (std::size_t i = 0; i < verdicts.size(); ++i)
-    EXPECT_EQ(verdicts[i], i < 4 ? Verdict::welcome : i < 20 ? Verdict::reserved : Verdict::refused) << i;
+  for (int i = 0; i < 4; ++i) EXPECT_TRUE(admission.try_connect(peer(1)));
+  EXPECT_FALSE(admission.try_connect(peer(1)));
+  EXPECT_FALSE(admission.try_connect(local_peer(1, true)));
   EXPECT_EQ(admission.connections().taken(), 4u);
-  for (const Verdict verdict : verdicts)
-    if (verdict != Verdict::refused) admission.disconnect(peer(1), verdict);
+  admission.disconnect(peer(1));
+  EXPECT_TRUE(admission.try_connect(peer(2)));
+  admission.disconnect(peer(2));
+  for (int i = 0; i < 3; ++i) admission.disconnect(peer(1));
   EXPECT_EQ(admission.connections().taken(), 0u);
-  EXPECT_EQ(admission.connect(peer(1)), Verdict::welcome);
-  admission.disconnect(peer(1), Verdict::welcome);
 }
 
 TEST(Admission, an_address_is_counted_whatever_its_port) {
   Admission admission(limits(100, 2));
-  EXPECT_EQ(admission.connect(peer(1, 1)), Verdict::welcome);
-  EXPECT_EQ(admission.connect(peer(1, 2)), Verdict::welcome);
-  EXPECT_EQ(admission.connect(peer(1, 3)), Verdict::reserved);
-  EXPECT_EQ(admission.connect(peer(2, 1)), Verdict::welcome);
+  EXPECT_TRUE(admission.try_connect(peer(1, 1)));
+  EXPECT_TRUE(admission.try_connect(peer(1, 2)));
+  EXPECT_FALSE(admission.try_connect(peer(1, 3)));
+  EXPECT_TRUE(admission.try_connect(peer(2, 1)));
   EXPECT_EQ(admission.connections().taken(), 3u) << "the one over its address's cap holds no place";
-  admission.disconnect(peer(1, 3), Verdict::reserved);
-  admission.disconnect(peer(1, 2), Verdict::welcome);
-  EXPECT_EQ(admission.connect(peer(1, 4)), Verdict::welcome);
-  admission.disconnect(peer(1, 4), Verdict::welcome);
-  admission.disconnect(peer(1, 1), Verdict::welcome);
-  admission.disconnect(peer(2, 1), Verdict::welcome);
+  admission.disconnect(peer(1, 2));
+  EXPECT_TRUE(admission.try_connect(peer(1, 4)));
+  admission.disconnect(peer(1, 4));
+  admission.disconnect(peer(1, 1));
+  admission.disconnect(peer(2, 1));
+}
+
+TEST(Admission, ipv6_is_counted_by_its_first_64_bits) {
+  Admission admission(limits(100, 2));
+  EXPECT_TRUE(admission.try_connect(peer_v6(1, 1)));
+  EXPECT_TRUE(admission.try_connect(peer_v6(1, 2)));
+  EXPECT_FALSE(admission.try_connect(peer_v6(1, 3)));
+  EXPECT_TRUE(admission.try_connect(peer_v6(2, 1)));
+  // IPv4 addresses share their first 64 bits as well, and are not one.
+  EXPECT_TRUE(admission.try_connect(peer(1)));
+  EXPECT_TRUE(admission.try_connect(peer(2)));
+  EXPECT_TRUE(admission.try_connect(peer(3)));
+  for (std::uint8_t i = 1; i <= 3; ++i) admission.disconnect(peer(i));
+  admission.disconnect(peer_v6(1, 9));
+  admission.disconnect(peer_v6(1, 1));
+  admission.disconnect(peer_v6(2, 1));
 }
 
 TEST(Admission, counts_of_every_address_return_to_zero) {
   Admission admission(limits(100'000, 1));
   for (int round = 0; round < 3; ++round) {
-    for (int i = 0; i < 256; ++i)
-      EXPECT_EQ(admission.connect(peer(static_cast<std::uint8_t>(i))), Verdict::welcome) << i;
-    for (int i = 0; i < 256; ++i) admission.disconnect(peer(static_cast<std::uint8_t>(i)), Verdict::welcome);
+    for (int i = 0; i < 256; ++i) EXPECT_TRUE(admission.try_connect(peer(static_cast<std::uint8_t>(i)))) << i;
+    for (int i = 0; i < 256; ++i) admission.disconnect(peer(static_cast<std::uint8_t>(i)));
   }
   EXPECT_EQ(admission.connections().taken(), 0u);
 }
 
-TEST(Admission, a_reserved_connection_counts_for_no_address) {
+TEST(Admission, each_door_has_sixteen_places_for_health) {
+  using Door = Admission::Door;
   Admission admission(limits(1, 1));
-  EXPECT_EQ(admission.connect(peer(1)), Verdict::welcome);
-  EXPECT_EQ(admission.connect(peer(2)), Verdict::reserved);
-  admission.disconnect(peer(1), Verdict::welcome);
-  EXPECT_EQ(admission.connect(peer(2)), Verdict::welcome);
-  admission.disconnect(peer(2), Verdict::reserved);
-  admission.disconnect(peer(2), Verdict::welcome);
-}
-
-TEST(Admission, the_health_listener_uses_the_reserved_ones_only) {
-  Admission admission(limits(100, 100));
-  for (int i = 0; i < 16; ++i) EXPECT_EQ(admission.connect_for_health(), Verdict::reserved);
-  EXPECT_EQ(admission.connect_for_health(), Verdict::refused);
+  std::vector<PermitHold> holds;
+  for (const Door door : {Door::open, Door::health, Door::local}) {
+    for (int i = 0; i < 16; ++i) {
+      auto hold = admission.try_reserve(door);
+      ASSERT_TRUE(hold);
+      holds.push_back(std::move(*hold));
+    }
+    EXPECT_FALSE(admission.try_reserve(door));
+  }
   EXPECT_EQ(admission.connections().taken(), 0u);
-  EXPECT_EQ(admission.connect(peer(1)), Verdict::welcome);
-  admission.disconnect(peer(1), Verdict::welcome);
-  for (int i = 0; i < 16; ++i) admission.disconnect(peer(1), Verdict::reserved);
+  holds.clear();
+  EXPECT_TRUE(admission.try_reserve(Door::health));
 }
 
 TEST(Admission, a_unix_peer_is_our_own_user_or_a_named_one) {
   Settings settings = limits(100, 1);
   settings.allow_uids = {1000, 1001};
   Admission admission(settings);
-  EXPECT_EQ(admission.connect(local_peer(7, true)), Verdict::welcome);
-  EXPECT_EQ(admission.connect(local_peer(1001, false)), Verdict::welcome);
-  EXPECT_EQ(admission.connect(local_peer(1001, false)), Verdict::welcome) << "no cap per address";
-  EXPECT_EQ(admission.connect(local_peer(1002, false)), Verdict::refused) << "not even for health";
-  for (int i = 0; i < 3; ++i) admission.disconnect(local_peer(1001, false), Verdict::welcome);
+  EXPECT_TRUE(admission.is_allowed(peer(1)));
+  EXPECT_TRUE(admission.is_allowed(local_peer(7, true)));
+  EXPECT_TRUE(admission.is_allowed(local_peer(1001, false)));
+  EXPECT_FALSE(admission.is_allowed(local_peer(1002, false)));
+  for (int i = 0; i < 3; ++i)
+    EXPECT_TRUE(admission.try_connect(local_peer(1001, false))) << "no cap per address";
+  for (int i = 0; i < 3; ++i) admission.disconnect(local_peer(1001, false));
   settings.allow_uids = {1002};
   admission.apply(settings);
-  EXPECT_EQ(admission.connect(local_peer(1001, false)), Verdict::refused);
-  EXPECT_EQ(admission.connect(local_peer(1002, false)), Verdict::welcome);
-  admission.disconnect(local_peer(1002, false), Verdict::welcome);
+  EXPECT_FALSE(admission.is_allowed(local_peer(1001, false)));
+  EXPECT_TRUE(admission.is_allowed(local_peer(1002, false)));
+}
+
+TEST(Admission, who_gives_way_is_of_the_address_with_the_most_or_of_the_full_one) {
+  Admission admission(limits(8, 5));
+  for (int i = 0; i < 2; ++i) EXPECT_TRUE(admission.try_connect(peer(1)));
+  for (int i = 0; i < 3; ++i) EXPECT_TRUE(admission.try_connect(peer(2)));
+  EXPECT_TRUE(admission.who_gives_way(peer(9)) == Admission::key_of(peer(2)));
+  for (int i = 0; i < 3; ++i) EXPECT_TRUE(admission.try_connect(peer(1)));
+  EXPECT_TRUE(admission.who_gives_way(peer(9)) == Admission::key_of(peer(1)));
+  Settings lower = limits(100, 3);
+  admission.apply(lower);
+  EXPECT_TRUE(admission.who_gives_way(peer(2)) == Admission::key_of(peer(2))) << "it is at its own cap";
+  admission.apply(limits(100, 100));
+  for (int i = 0; i < 6; ++i) EXPECT_TRUE(admission.try_connect(local_peer(1, true)));
+  EXPECT_TRUE(admission.who_gives_way(peer(9)) == Admission::key_of(local_peer(2, true)));
+  for (int i = 0; i < 6; ++i) admission.disconnect(local_peer(1, true));
+  for (int i = 0; i < 5; ++i) admission.disconnect(peer(1));
+  for (int i = 0; i < 3; ++i) admission.disconnect(peer(2));
 }
 
 TEST(Admission, new_limits_hold_at_once_and_evict_nobody) {
   Admission admission(limits(2, 2));
-  EXPECT_EQ(admission.connect(peer(1)), Verdict::welcome);
-  EXPECT_EQ(admission.connect(peer(1)), Verdict::welcome);
+  EXPECT_TRUE(admission.try_connect(peer(1)));
+  EXPECT_TRUE(admission.try_connect(peer(1)));
   Settings lower = limits(1, 1);
   lower.max_inflight = 0;
   lower.max_rps = 1;
   admission.apply(lower);
   EXPECT_EQ(admission.connections().taken(), 2u);
-  admission.disconnect(peer(1), Verdict::welcome);
-  EXPECT_EQ(admission.connect(peer(2)), Verdict::reserved);
+  admission.disconnect(peer(1));
+  EXPECT_FALSE(admission.try_connect(peer(2)));
   EXPECT_FALSE(admission.inflight.try_take());
   EXPECT_EQ(admission.rate.rate(), 1u);
   admission.apply(limits(3, 1));
-  EXPECT_EQ(admission.connect(peer(1)), Verdict::reserved) << "its address has one already";
-  EXPECT_EQ(admission.connect(peer(2)), Verdict::welcome);
-  admission.disconnect(peer(2), Verdict::reserved);
-  admission.disconnect(peer(1), Verdict::reserved);
-  admission.disconnect(peer(2), Verdict::welcome);
-  admission.disconnect(peer(1), Verdict::welcome);
+  EXPECT_FALSE(admission.try_connect(peer(1))) << "its address has one already";
+  EXPECT_TRUE(admission.try_connect(peer(2)));
+  admission.disconnect(peer(2));
+  admission.disconnect(peer(1));
 }
 
 }  // namespace

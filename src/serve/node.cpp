@@ -199,6 +199,9 @@ void Node::attach(io::Machine& machine) {
   observe::Logger log(log_, machine.shard.index(), service_.declaration().name);
   CHECK(parts_.size() == machine.shard.index());
   parts_.push_back(std::make_unique<ShardPart>(shared_, machine, snapshot_, settings_, log, workers_));
+  ShardPart& part = *parts_.back();
+  part.pipeline.give_way().attach(part.server);
+  shared_.ways.push_back(&part.pipeline.give_way());
 }
 
 Result<std::string> Node::listen(unsigned shard, const io::Endpoint& endpoint, bool health_only) {

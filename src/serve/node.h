@@ -68,7 +68,7 @@ class Node {
   void apply_limits(const config::Snapshot& snapshot);
   const Settings& settings() const noexcept { return settings_; }
   std::size_t connections(unsigned shard) const noexcept;
-  std::size_t refusals(unsigned shard) const noexcept;  // of these, only told that there are too many
+  std::size_t refusals(unsigned shard) const noexcept;  // of these, without a place
 
  private:
   struct ShardPart;

@@ -73,6 +73,7 @@ Pipeline::Pipeline(Shared& shared, io::Machine& machine, Bus& bus, const Setting
       machine_(machine),
       drain_(bus.drain),
       door_(std::move(*bus.drain.try_enter())),
+      give_way_(shared.admission, shared.ways, machine.mailbox, bus.drain),
       settings_(settings),
       log_(log),
       service_(shared.service.make_shard(
@@ -100,20 +101,50 @@ void Pipeline::take_keys(KeySnapshotPtr keys) {
 }
 
 http::Handler::Admission Pipeline::admit(const io::PeerAddress& peer, bool health_only) {
-  const Admission verdict =
-      health_only ? shared_.admission.connect_for_health() : shared_.admission.connect(peer);
-  if (verdict == Admission::refused) {
+  if (!shared_.admission.is_allowed(peer)) {
     shared_.metrics.rejected.at(Rejected::connections).add(slot_);
-    return verdict;
+    return Admission::refused;
   }
+  const bool welcome =
+      !health_only && (shared_.admission.try_connect(peer) ||
+                       (give_way_.ask(peer) == GiveWay::Found::now && shared_.admission.try_connect(peer)));
   shared_.metrics.tasks_spawned.at(connection_kind_).add(slot_);
   inside_.push_back(drain_.enter(door_));
-  return verdict;
+  return welcome ? Admission::welcome : Admission::extra;
+}
+
+http::Handler::Place Pipeline::place(http::Exchange& exchange, bool health_only, PermitHold& hold) {
+  using Door = serve::Admission::Door;
+  const bool health = match_route(exchange).code == ErrorCode::ok && is_health(exchange);
+  const Door door = health_only ? Door::health : exchange.peer.local ? Door::local : Door::open;
+  if (health) {
+    if (auto place = shared_.admission.try_reserve(door)) {
+      hold = std::move(*place);
+      return Place::reserved;
+    }
+  }
+  if (health_only) return Place::none;
+  if (shared_.admission.try_connect(exchange.peer)) return Place::welcome;
+  switch (give_way_.ask(exchange.peer)) {
+    case GiveWay::Found::none:
+      break;
+    case GiveWay::Found::soon:
+      return Place::soon;
+    case GiveWay::Found::now:
+      if (shared_.admission.try_connect(exchange.peer)) return Place::welcome;
+  }
+  return Place::none;
+}
+
+void Pipeline::closed_unread() { shared_.metrics.rejected.at(Rejected::connections).add(slot_); }
+
+bool Pipeline::is_health(const http::Exchange& exchange) const noexcept {
+  return exchange.route.id >= shared_.own && exchange.route.id < shared_.own + topology;
 }
 
 void Pipeline::left(const io::PeerAddress& peer, Admission admission) {
   if (admission == Admission::refused) return;
-  shared_.admission.disconnect(peer, admission);
+  if (admission == Admission::welcome) shared_.admission.disconnect(peer);
   inside_.pop_back();
 }
 
@@ -195,7 +226,7 @@ http::Handler::Next Pipeline::begin(http::Exchange& exchange) {
   const Error unmatched = match_route(exchange);
   const bool matched = unmatched.code == ErrorCode::ok;
   const std::size_t own = shared_.own;
-  if (matched && exchange.route.id >= own && exchange.route.id < own + topology) {
+  if (matched && is_health(exchange) && !exchange.without_place) {
     answer_shared(exchange, exchange.route.id - own);
     return Next::answered;
   }

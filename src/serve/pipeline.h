@@ -24,6 +24,7 @@
 #include "runtime/supervisor.h"
 #include "serve/admission.h"
 #include "serve/authorizer.h"
+#include "serve/give_way.h"
 #include "serve/metrics.h"
 #include "serve/service.h"
 
@@ -55,6 +56,7 @@ struct Shared {
   std::string_view version_json;
   std::function<void(std::string& out)> topology_json;  // with live depths
   std::atomic<bool> serving = false;  // started on every shard; until then requests are `not_ready`
+  std::vector<GiveWay*> ways = {};    // by shard, complete before any of them runs
 };
 
 // The routes every service has; their ids follow the service's own. The last one is there with keys only.
@@ -71,6 +73,7 @@ class Pipeline final : public http::Handler {
   void apply(const config::Snapshot& snapshot, const Settings& settings);
   void take_keys(KeySnapshotPtr keys);
   ServiceShard& service() noexcept { return *service_; }
+  GiveWay& give_way() noexcept { return give_way_; }
   // No more work will come: workers end when the queue is empty.
   void close() noexcept { queue_.close(); }
   std::size_t depth() const noexcept { return queue_.depth(); }
@@ -80,6 +83,8 @@ class Pipeline final : public http::Handler {
   void refuse(http::Exchange& exchange, Error error) override;
   void finished(http::Exchange& exchange, bool complete) override;
   Admission admit(const io::PeerAddress& peer, bool health_only) override;
+  Place place(http::Exchange& exchange, bool health_only, PermitHold& hold) override;
+  void closed_unread() override;
   void left(const io::PeerAddress& peer, Admission admission) override;
   void timed_out(Slow what) override;
   void broke(const char* what) noexcept override;
@@ -95,6 +100,7 @@ class Pipeline final : public http::Handler {
   void take_corr_id(http::Exchange& exchange) noexcept;
   void take_context(http::Exchange& exchange) noexcept;
   Error match_route(http::Exchange& exchange);
+  bool is_health(const http::Exchange& exchange) const noexcept;
   void answer_unmatched(http::Exchange& exchange, const Error& error);
   Error admit_request(http::Exchange& exchange, const RouteSpec& spec);
   Result<> authorize(const http::Exchange& exchange, const RouteSpec& spec);
@@ -114,6 +120,7 @@ class Pipeline final : public http::Handler {
   Drain& drain_;
   // Draining waits for whoever is inside: the open door, and each connection that came through it.
   DrainGuard door_;
+  GiveWay give_way_;
   std::vector<DrainGuard> inside_;
   Settings settings_;
   observe::Logger log_;

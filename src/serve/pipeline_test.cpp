@@ -228,8 +228,9 @@ TEST(Pipeline, beyond_the_caps_a_connection_serves_health_only) {
 }
 
 TEST(Pipeline, beyond_the_caps_any_other_request_is_busy_whatever_it_is) {
-  SimulatedNode sample({{"server.max_conns", "1"}});
+  SimulatedNode sample({{"server.max_conns", "1"}, {"timeouts.request", "60s"}});
   Guest inside = sample.connect();
+  inside.send(get("/job/50000"));  // who is busy does not give way
   for (const std::string& request :
        {get("/nowhere"), get("/debug/topology"), get("/now/a%2Fb"), post("/healthz", "")}) {
     Guest beyond = sample.connect();
@@ -250,8 +251,11 @@ TEST(Pipeline, beyond_sixteen_reserved_connections_nobody_is_let_in) {
     EXPECT_EQ(reserved.back()->ask(get("/healthz")).status, 200);
   }
   Guest refused = sample.connect();
-  expect_error(refused.answer(), 429, "busy", "1");
+  expect_error(refused.ask(get("/healthz")), 429, "busy", "1");
   EXPECT_TRUE(refused.until_ended());
+  reserved.pop_back();
+  inside.run_for(Duration::millis(10));
+  EXPECT_EQ(sample.connect().ask(get("/healthz")).status, 200);
 }
 
 TEST(Pipeline, an_address_has_its_own_cap) {

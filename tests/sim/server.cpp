@@ -328,9 +328,11 @@ void Server::check_bounds() {
   std::int64_t connections = 0;
   for (unsigned i = 0; i < shards_; ++i)
     connections += static_cast<std::int64_t>(life.node.connections(i) - life.node.refusals(i));
-  const auto reserved = static_cast<std::int64_t>(serve::Admission::reserved_connections);
+  const auto reserved =
+      static_cast<std::int64_t>(3 * serve::Admission::reserved_connections);  // of each door
   if (!life.connection_bound.holds(connections, limits_.conns, reserved))
-    scenario_.violate(fmt::format("{}: {} connections, {} + 16 allowed", name_, connections, limits_.conns));
+    scenario_.violate(
+        fmt::format("{}: {} connections, {} + 16 a door allowed", name_, connections, limits_.conns));
   const std::int64_t running = life.inflight();
   if (!life.inflight_bound.holds(running, limits_.inflight))
     scenario_.violate(fmt::format("{}: {} in flight, {} allowed", name_, running, limits_.inflight));

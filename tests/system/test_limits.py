@@ -34,9 +34,7 @@ class Connections(Case):
     def check_reserve(self, demo, cap):
         with contextlib.ExitStack() as stack:
             connect = lambda: stack.enter_context(demo.connect())
-            inside = [connect() for _ in range(cap)]
-            for connection in inside:
-                self.assertEqual(connection.ask("GET", "/mem/x").status, 200)
+            inside = busy_jobs(stack, demo, cap)  # who is busy does not give way
             reserve = [connect() for _ in range(RESERVE)]
             for i, connection in enumerate(reserve):
                 target = ("/healthz", "/readyz", "/version", "/metrics")[i % 4]
@@ -46,11 +44,12 @@ class Connections(Case):
             # A reserve connection serves health as often as asked.
             self.assertEqual(reserve[0].ask("GET", "/healthz").status, 200)
 
-            # Beyond the reserve: a well-formed refusal, at once.
-            with demo.connect() as outside:
-                refused = outside.read()
+            # Beyond the reserve: a well-formed refusal of anything, and silence is closed.
+            with demo.connect() as outside, demo.connect() as silent:
+                refused = outside.ask("GET", "/healthz")
                 self.assertEqual((refused.status, json.loads(refused.body)["error"]["code"], refused.closes()), (429, "busy", True))
                 outside.expect_end()
+                silent.expect_end()
 
             for connection in reserve[:3]:
                 answer = connection.ask("GET", "/mem/x")
@@ -58,7 +57,6 @@ class Connections(Case):
                 self.assertTrue(answer.closes())
                 connection.expect_end()
                 connection.close()
-            self.assertEqual(inside[0].ask("GET", "/mem/x").status, 200)
             # A place that became free can be taken again.
             inside.pop().close()
             def again():
@@ -67,11 +65,11 @@ class Connections(Case):
             wire.poll(again, "the freed place is used")
 
     def test_total(self):
-        with Demo({"server.max_conns": 5}) as demo:
+        with Demo({"server.max_conns": 5, "timeouts.request": "30s"}) as demo:
             self.check_reserve(demo, 5)
 
     def test_per_address(self):
-        with Demo({"server.max_conns_per_ip": 5}) as demo:
+        with Demo({"server.max_conns_per_ip": 5, "timeouts.request": "30s"}) as demo:
             self.check_reserve(demo, 5)
 
     def test_per_address_is_per_address(self):
@@ -87,8 +85,8 @@ class Connections(Case):
             self.assertTrue(other.recv(100).startswith(b"HTTP/1.1 200 "))
 
     def test_any_other_request_on_a_reserve_connection(self):
-        with Demo({"server.max_conns": 1}) as demo, demo.connect() as inside:
-            self.assertEqual(inside.ask("GET", "/mem/x").status, 200)
+        with Demo({"server.max_conns": 1, "timeouts.request": "30s"}) as demo, contextlib.ExitStack() as stack:
+            busy_jobs(stack, demo, 1)
             for method, target in (("GET", "/nothing"), ("POST", "/healthz"), ("GET", "/debug/topology"), ("POST", "/echo")):
                 with self.subTest(f"{method} {target}"), demo.connect() as connection:
                     answer = connection.ask(method, target)
@@ -96,23 +94,20 @@ class Connections(Case):
                     self.assertTrue(answer.closes())
 
     def test_refusal_arrives_although_a_request_was_sent(self):
-        with Demo({"server.max_conns": 1}) as demo, contextlib.ExitStack() as stack:
-            for _ in range(1 + RESERVE):
-                stack.enter_context(demo.connect()).ask("GET", "/healthz")
+        with Demo({"server.max_conns": 1, "timeouts.request": "30s"}) as demo, contextlib.ExitStack() as stack:
+            busy_jobs(stack, demo, 1)
             for _ in range(20):
                 with demo.connect() as connection:
                     connection.send_as_it_goes([request("GET", "/mem/x")])
                     self.assertEqual(connection.read().status, 429)
 
     def test_counted(self):
-        with Demo({"server.max_conns": 1}) as demo, contextlib.ExitStack() as stack:
-            connections = [stack.enter_context(demo.connect()) for _ in range(1 + RESERVE)]
-            for connection in connections:
-                connection.ask("GET", "/healthz")
-            with demo.connect() as outside:
-                outside.socket.recv(1)
-            samples = connections[1].ask("GET", "/metrics").body.decode()
-            self.assertIn('rejected_total{reason="connections"} 1', samples)
+        with Demo({"server.max_conns": 1, "timeouts.request": "30s"}) as demo, contextlib.ExitStack() as stack:
+            busy_jobs(stack, demo, 1)
+            with demo.connect() as told, demo.connect() as silent:
+                self.assertEqual(told.ask("GET", "/mem/x").status, 429)
+                silent.expect_end()
+            self.assertEqual(demo.metric('rejected_total{reason="connections"}'), 2)
 
 
 class Requests(Case):

@@ -128,6 +128,21 @@ class Slow(DemoTest):
             connection.read()
         wire.poll(lambda: self.demo.metric('inflight_requests{route="/file/{name:Name}"}') == 0, "its place is free")
 
+    def test_steady_reader_is_never_cut(self):
+        # The kernel tells of room in its buffer only every few seconds at this rate: many windows long.
+        before = self.demo.metric(WRITES)
+        connection = self.connect()
+        connection.send(request("GET", "/file/large"))
+        pause = threading.Event()
+        for _ in range(60):
+            got = 0
+            while got < 16384:
+                piece = connection.socket.recv(16384 - got)
+                self.assertTrue(piece, "cut")
+                got += len(piece)
+            pause.wait(0.05)
+        self.assertEqual(self.demo.metric(WRITES), before)
+
     def test_slow_reader_of_pipelined_answers_is_cut(self):
         before = self.demo.metric(WRITES)
         connection = self.connect(receive_buffer=4096)
