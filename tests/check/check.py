@@ -38,6 +38,7 @@ def self_test(tree):
 CHECKS = {
     "layers": sources.layers,
     "locks": sources.locks,
+    "waits": sources.waits,
     "names": sources.names,
     "results": sources.results,
     "format": sources.format,

@@ -147,6 +147,20 @@ class Locks(Fixture):
         self.refused(sources.locks, "src/io/a.cpp:1:")
 
 
+class Waits(Fixture):
+    def test_a_wait_without_a_deadline_is_refused(self):
+        self.write("src/serve/a.cpp", "\nco_await wait(call.unbounded());\n")
+        self.refused(sources.waits, "a.cpp:2:", "deadline")
+
+    def test_one_that_is_bounded_at_once_is_fine(self):
+        self.write("src/serve/a.cpp", "co_await wait(call.unbounded().within(patience));\nco_await wait(call\n    .unbounded()\n    .by(end));\n")
+        self.accepted(sources.waits)
+
+    def test_whoever_waits_for_its_own_memory_may(self):
+        self.write("src/runtime/scope.cpp", "co_await wait(call.unbounded());\n")
+        self.accepted(sources.waits)
+
+
 class Names(Fixture):
     def test_file_names_that_say_nothing_are_refused(self):
         self.write("src/base/string_util.h", "")

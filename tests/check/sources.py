@@ -114,6 +114,25 @@ def locks(tree):
                 yield Problem(name, line_of(code, match.start()), f"{match.group().strip()}: {what}", mend)
 
 
+UNBOUNDED = re.compile(r"\.\s*unbounded\(\)(?!\s*\.\s*(?:within|by)\()")
+# Who waits without a deadline, for what is itself about to end and uses the waiter's memory.
+MAY_WAIT_UNBOUNDED = re.compile(
+    r"src/runtime/(scope\.cpp|handover\.h)$"  # the end of a task, or of a job, in the waiter's own frame
+    r"|src/store/object_home\.cpp$|src/services/registry/committer\.cpp$"  # a committer's own task: each step has a bound
+    r"|src/(client|cairn)/"  # a program that a person can end
+)
+
+
+def waits(tree):
+    """Every wait has a deadline: Call::unbounded is for the few who are named here, or is bounded at once."""
+    for path in tree.files("src"):
+        name, code = tree.rel(path), tree.code(path)
+        if MAY_WAIT_UNBOUNDED.match(name) or re.search(r"_(test|bench)\.cpp$", name):
+            continue
+        for match in UNBOUNDED.finditer(code):
+            yield Problem(name, line_of(code, match.start()), "a wait without a deadline", "bound it with within() or by()")
+
+
 FORBIDDEN_PART = {"util", "utils", "common", "misc", "helper", "helpers", "manager", "types", "impl"}
 TYPE_NAME = re.compile(r"\b(?:class|struct|union|enum(?:\s+class)?|concept)\s+(?:\[\[\w+\]\]\s*)?([A-Z]\w*)")
 UNFINISHED = re.compile(r"\b(?:TO" r"DO|FIX" r"ME|XX" r"X|HA" r"CK|WI" r"P)\b|\bnot yet imple" r"mented\b")
