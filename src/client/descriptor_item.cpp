@@ -205,7 +205,7 @@ Result<> copy_map(codec::CborDecoder& cbor, FieldRules rules, std::string_view t
     if (!key || std::ranges::find(rules, *key, &FieldRule::name) == rules.end())
       return malformed_field("an unknown field of an item");
     TRY_VOID(pass_absent(*key));
-    CHECK(rule != rules.end());
+    if (rule == rules.end()) return malformed_field("the order of the fields of an item");
     sink.key(*key);
     TRY_VOID(copy_value(cbor, *rule++, type, sink));
   }

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "base/check.h"
 #include "base/utf8.h"
 #include "codec/base64.h"
 
@@ -77,8 +76,7 @@ Result<WallTime> read_time_field(codec::CborDecoder& cbor, const char* context) 
 }
 
 void write_time_field(codec::CborEncoder& cbor, WallTime time) {
-  CHECK(time.ms >= 0 && time <= registry_time_max);
-  cbor.write_uint(static_cast<std::uint64_t>(time.ms));
+  cbor.write_uint(static_cast<std::uint64_t>(std::clamp(time, WallTime{0}, registry_time_max).ms));
 }
 
 Result<std::string_view> parse_id_field(const codec::JsonValue& value) {

@@ -38,7 +38,7 @@ Result<std::uint64_t> read_uint_field(codec::CborDecoder& cbor, const char* cont
 Result<ByteView> read_bytes_field(codec::CborDecoder& cbor, const char* context);
 Result<Address> read_address_field(codec::CborDecoder& cbor, const char* context);
 Result<WallTime> read_time_field(codec::CborDecoder& cbor, const char* context);
-// Precondition: 0 <= time <= registry_time_max.
+// A time that cannot be said, of a clock that is wrong, becomes the nearest one that can.
 void write_time_field(codec::CborEncoder& cbor, WallTime time);
 
 Result<std::string_view> parse_id_field(const codec::JsonValue& value);

@@ -191,6 +191,7 @@ Task<> Connection::serve(Call call) {
     }
 
     Response& response = exchange.response;
+    if (!response.abandoned && !response.is_sound()) answer_failure();
     const bool failed = parsed.progress == Progress::failed;
     // The head's bytes must stay until here: the request's views point at them. A handler that pulled the
     // body took it from behind the head.

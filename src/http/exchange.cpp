@@ -4,22 +4,28 @@
 
 namespace cairn::http {
 
+// Nowhere when there is not that much: the answer is spoiled.
+char* Response::take_room(std::size_t size) noexcept {
+  spoiled_ = spoiled_ || size > lines_.size() - lines_size_;
+  if (spoiled_) return nullptr;
+  char* const at = lines_.data() + lines_size_;
+  lines_size_ += size;
+  return at;
+}
+
 void Response::add_field(std::string_view name, std::string_view value) noexcept {
-  const std::size_t size = name.size() + 2 + value.size() + 2;
-  CHECK(lines_size_ + size <= lines_.size());
-  char* at = lines_.data() + lines_size_;
+  if (!is_field_name(name) || !is_field_value(value)) spoiled_ = true;
+  char* at = take_room(name.size() + 2 + value.size() + 2);
+  if (at == nullptr) return;
   std::memcpy(at, name.data(), name.size());
   at += name.size();
   std::memcpy(at, ": ", 2);
   std::memcpy(at + 2, value.data(), value.size());
   std::memcpy(at + 2 + value.size(), "\r\n", 2);
-  lines_size_ += size;
 }
 
-void Response::add_lines(std::string_view ready) noexcept {
-  CHECK(lines_size_ + ready.size() <= lines_.size());
-  std::memcpy(lines_.data() + lines_size_, ready.data(), ready.size());
-  lines_size_ += ready.size();
+void Response::add_lines(FieldLines lines) noexcept {
+  if (char* at = take_room(lines.text().size())) std::memcpy(at, lines.text().data(), lines.text().size());
 }
 
 void Response::add_number(std::string_view name, std::uint64_t value) noexcept {
@@ -41,6 +47,7 @@ void Response::clear() noexcept {
   sized = false;
   hold.reset();
   lines_size_ = 0;
+  spoiled_ = false;
 }
 
 void Exchange::clear() noexcept {

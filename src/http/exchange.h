@@ -44,12 +44,16 @@ struct Response {
   // client.
   bool sized = false;
 
-  // Further field lines, ready to send. A line that does not fit is a bug of the route.
+  // Further field lines. What is no field name or no field value, and a line that does not fit, spoils
+  // the answer: nothing of it is sent, and the client is told `internal` in its place.
   void add_field(std::string_view name, std::string_view value) noexcept;
   void add_number(std::string_view name, std::uint64_t value) noexcept;
-  // Several at once, each already ended by CR LF.
-  void add_lines(std::string_view ready) noexcept;
+  void add_lines(FieldLines lines) noexcept;
   std::string_view lines() const noexcept { return {lines_.data(), lines_size_}; }
+  // Whether it may be sent as it is.
+  bool is_sound() const noexcept {
+    return !spoiled_ && content_type.size() <= content_type_max && is_field_value(content_type);
+  }
 
   void answer_view(std::string_view type, std::string_view body) noexcept {
     kind = Body::view;
@@ -114,8 +118,12 @@ struct Response {
   void clear() noexcept;
 
  private:
+  static constexpr std::size_t content_type_max = 512;
+  char* take_room(std::size_t size) noexcept;
+
   std::array<char, 1024> lines_;
   std::size_t lines_size_ = 0;
+  bool spoiled_ = false;
 };
 
 // What a service keeps about one request between its steps.

@@ -46,12 +46,43 @@ TEST(Response, clear_leaves_nothing_of_the_answer_before) {
   EXPECT_EQ(response.size(), 0u);
 }
 
-TEST(Response, a_field_that_does_not_fit_is_a_bug) {
+//
+TEST(Response, a_field_that_does_not_fit_spoils_the_answer) {
   Response response;
   const std::string value(1018, 'v');
   response.add_field("X", value + "!");  // 1024 with its name and CRLF
   EXPECT_EQ(response.lines().size(), 1024u);
-  EXPECT_DEATH(response.add_field("Y", ""), "lines_size_");
+  EXPECT_TRUE(response.is_sound());
+  response.add_field("Y", "");
+  EXPECT_FALSE(response.is_sound());
+  response.clear();
+  EXPECT_TRUE(response.is_sound());
+}
+
+//
+TEST(Response, a_value_that_would_end_its_line_spoils_the_answer) {
+  using namespace std::literals;
+  for (const std::string_view value : {"a\r\nX: y"sv, "a\nb"sv, "a\rb"sv, "a\0b"sv, "\x7f"sv}) {
+    Response response;
+    response.add_field("X", value);
+    EXPECT_FALSE(response.is_sound());
+    EXPECT_EQ(response.lines(), "");
+    response.clear();
+    response.answer_view(value, "body");
+    EXPECT_FALSE(response.is_sound());
+  }
+  Response response;
+  response.add_field("X Y", "a");
+  EXPECT_FALSE(response.is_sound());
+  response.clear();
+  const std::string long_type(513, 't');
+  response.answer_view(long_type, "body");
+  EXPECT_FALSE(response.is_sound());
+  response.clear();
+  response.add_field("X", "a\tb \xc3\xa9");
+  response.add_lines("A: b\r\nC: d\r\n");
+  EXPECT_TRUE(response.is_sound());
+  EXPECT_EQ(response.lines(), "X: a\tb \xc3\xa9\r\nA: b\r\nC: d\r\n");
 }
 
 TEST(Exchange, clear_leaves_nothing_of_the_request_before) {

@@ -1,6 +1,5 @@
 #include "http/path.h"
 
-#include "base/check.h"
 #include "base/utf8.h"
 #include "http/scan.h"
 
@@ -40,15 +39,15 @@ bool has_escape(std::string_view text) noexcept {
 
 }  // namespace
 
-Result<std::string_view> decode_path(std::string_view raw, std::span<char> buffer) noexcept {
+Result<std::string_view> decode_path(std::string_view raw, std::string& room) {
   if (!raw.starts_with('/')) return malformed("path does not start with /");
   const char* const end = raw.data() + raw.size();
   if (find_special(raw.data(), end) == end) [[likely]] {
     if (has_dot_segment(raw)) return malformed("dot segment in the path");
     return raw;
   }
-  CHECK(buffer.size() >= raw.size());
-  char* out = buffer.data();
+  room.resize(raw.size());
+  char* out = room.data();
   for (std::size_t i = 0; i < raw.size(); ++i) {
     char c = raw[i];
     if (static_cast<unsigned char>(c) > 0x7f) return malformed("raw byte above 0x7f in the path");
@@ -64,7 +63,7 @@ Result<std::string_view> decode_path(std::string_view raw, std::span<char> buffe
     if (is_control(c) || c == '\\') return malformed("control character or backslash in the path");
     *out++ = c;
   }
-  const std::string_view path(buffer.data(), static_cast<std::size_t>(out - buffer.data()));
+  const std::string_view path(room.data(), static_cast<std::size_t>(out - room.data()));
   if (has_dot_segment(path)) return malformed("dot segment in the path");
   if (has_escape(path)) return malformed("path is escaped twice");
   if (!is_utf8(path)) return malformed("path is not UTF-8");

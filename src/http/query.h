@@ -37,7 +37,7 @@ class Query {
 };
 
 // `raw` is without the '?'; empty means no pairs. Names and values are views into `raw` or, where they had
-// escapes, into `buffer` (at least raw.size() bytes); both must outlive them.
+// escapes, into `buffer`; both must outlive them. malformed when it is longer than `buffer`.
 Result<Query> parse_query(std::string_view raw, std::span<char> buffer) noexcept;
 
 }  // namespace cairn::http

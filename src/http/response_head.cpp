@@ -13,6 +13,8 @@ char* put(char* at, std::string_view text) noexcept {
   return at + text.size();
 }
 
+}  // namespace
+
 bool is_field_name(std::string_view name) noexcept {
   for (char c : name)
     if (!is_token_character(c)) return false;
@@ -27,8 +29,6 @@ bool is_field_value(std::string_view value) noexcept {
     if (*p != '\t') return false;
   }
 }
-
-}  // namespace
 
 std::string_view reason_of(int status) noexcept {
   switch (status) {

@@ -30,9 +30,11 @@ constexpr bool is_token_character(char c) noexcept { return token_characters[sta
 constexpr bool is_blank(char c) noexcept { return c == ' ' || c == '\t'; }
 constexpr bool is_control(char c) noexcept { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }
 constexpr bool is_digit(char c) noexcept { return c >= '0' && c <= '9'; }
-// Visible ASCII but what no URI holds raw: `"`, `<`, `>`, `#`.
+// What a URI may hold raw (RFC 3986), but for the `#` of a fragment, which is never sent.
+inline constexpr CharacterSet target_characters =
+    character_set("!$%&'()*+,-./:;=?@[]_~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ");
 constexpr bool is_target_character(char c) noexcept {
-  return c > 0x20 && c < 0x7f && c != '"' && c != '<' && c != '>' && c != '#';
+  return target_characters[static_cast<unsigned char>(c)];
 }
 constexpr char lower(char c) noexcept { return c >= 'A' && c <= 'Z' ? static_cast<char>(c | 0x20) : c; }
 // -1 for what is no hex digit.
@@ -79,17 +81,22 @@ inline const char* find_colon(const char* p, const char* end) noexcept {
                     [](char c) { return c == ':'; });
 }
 
-// The first byte that is no target character, or is '?'. Bytes above 0x7f are negative as signed ones.
+// The first byte that is no target character, or is '?'. Bytes above 0x7f are negative as signed ones. Where
+// two refused characters differ in one bit, that bit is set and both are one comparison: `"` and `#`, `<` and
+// `>`, `\` and `^`. All above `z` are refused but `~`.
 inline const char* find_target_stop(const char* p, const char* end) noexcept {
   return scan_until(
       p, end,
-      CAIRN_SCAN_BLOCK(
-          _mm_or_si128(_mm_or_si128(_mm_or_si128(_mm_cmplt_epi8(block, _mm_set1_epi8(0x21)),
-                                                 _mm_cmpeq_epi8(block, _mm_set1_epi8(0x7f))),
-                                    _mm_or_si128(_mm_cmpeq_epi8(block, _mm_set1_epi8('"')),
-                                                 _mm_cmpeq_epi8(block, _mm_set1_epi8('#')))),
-                       _mm_or_si128(_mm_cmpeq_epi8(_mm_or_si128(block, _mm_set1_epi8(2)), _mm_set1_epi8('>')),
-                                    _mm_cmpeq_epi8(block, _mm_set1_epi8('?'))))),
+      CAIRN_SCAN_BLOCK(_mm_or_si128(
+          _mm_or_si128(_mm_or_si128(_mm_cmplt_epi8(block, _mm_set1_epi8(0x21)),
+                                    _mm_andnot_si128(_mm_cmpeq_epi8(block, _mm_set1_epi8('~')),
+                                                     _mm_cmpgt_epi8(block, _mm_set1_epi8('z')))),
+                       _mm_or_si128(_mm_cmpeq_epi8(_mm_or_si128(block, _mm_set1_epi8(1)), _mm_set1_epi8('#')),
+                                    _mm_cmpeq_epi8(block, _mm_set1_epi8('`')))),
+          _mm_or_si128(
+              _mm_or_si128(_mm_cmpeq_epi8(_mm_or_si128(block, _mm_set1_epi8(2)), _mm_set1_epi8('>')),
+                           _mm_cmpeq_epi8(_mm_or_si128(block, _mm_set1_epi8(2)), _mm_set1_epi8('^'))),
+              _mm_cmpeq_epi8(block, _mm_set1_epi8('?'))))),
       [](char c) { return c == '?' || !is_target_character(c); });
 }
 

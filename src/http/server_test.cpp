@@ -70,6 +70,15 @@ class Desk final : public Handler {
       response.answer_view("text/plain", big);
     } else if (path == "/file") {
       response.answer_file("text/plain", file, file_offset, file_count);
+    } else if (path == "/spoiled") {
+      response.add_field("Location", "/a\r\nX-Injected: yes");
+      response.answer_view("text/plain", "never sent");
+    } else if (path == "/spoiled-type") {
+      response.answer_stream("text/plain\r\nX-Injected: yes",
+                             std::make_unique<Parts>(slab_, parts, parts_end));
+    } else if (path == "/overlong") {
+      response.add_field("X-Long", std::string(1100, 'x'));
+      response.answer_view("text/plain", "never sent");
     } else if (path == "/stream") {
       response.answer_stream("text/plain", std::make_unique<Parts>(slab_, parts, parts_end));
     } else {
@@ -677,6 +686,18 @@ TEST_F(ServerTest, a_handler_that_throws_is_500_and_ends_the_connection) {
   EXPECT_EQ(answer.field("Connection"), "close");
   EXPECT_TRUE(guest.until_ended());
   EXPECT_EQ(guest.got(), "");
+}
+
+//
+TEST_F(ServerTest, a_spoiled_answer_is_500_and_nothing_of_it_is_sent) {
+  for (const char* path : {"/spoiled", "/spoiled-type", "/overlong"}) {
+    Guest guest = connect();
+    const Answer answer = guest.ask(get(path));
+    EXPECT_EQ(answer.status, 500) << path;
+    EXPECT_THAT(answer.head, Not(HasSubstr("X-Injected"))) << path;
+    EXPECT_THAT(answer.head, HasSubstr("Connection: close")) << path;
+    EXPECT_EQ(answer.body, "internal") << path;
+  }
 }
 
 TEST_F(ServerTest, a_handler_that_throws_at_once_is_500_and_ends_the_connection) {

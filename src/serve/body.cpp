@@ -7,16 +7,18 @@ Body::Body(http::Exchange& exchange, Slab& slab, codec::DecodeGuard guard)
   auto coding = exchange.request().fields.find(http::FieldName::content_encoding);
   if (!coding) return;
   auto decoder = codec::make_decoder(*coding, guard);
-  CHECK(decoder.has_value());
-  decoder_.emplace(std::move(*decoder));
+  if (decoder)
+    decoder_.emplace(std::move(*decoder));
+  else
+    refused_ = decoder.error();
 }
 
 Task<Result<Buffer>> Body::next(Call call) {
-  if (decoder_) return next_decoded(call);
-  return exchange_.body.next(call);
+  return decoder_ || refused_ ? next_decoded(call) : exchange_.body.next(call);
 }
 
 Task<Result<Buffer>> Body::next_decoded(Call call) {
+  if (refused_) co_return fail(*refused_);
   while (!ended_) {
     if (raw_.empty() && !output_full_) {
       CO_TRY(raw_, co_await exchange_.body.next(call));

@@ -11,7 +11,7 @@ namespace cairn::serve {
 
 class Body {
  public:
-  // `exchange` outlives this. The content coding was checked at admission.
+  // `exchange` outlives this. A content coding that admission let pass and nobody decodes is told by next().
   Body(http::Exchange& exchange, Slab& slab, codec::DecodeGuard guard);
 
   // The next decoded slice; empty at the end. Errors: those of RequestBody::next, decoded_cap,
@@ -26,6 +26,7 @@ class Body {
   http::Exchange& exchange_;
   Slab& slab_;
   std::optional<codec::Decoder> decoder_;
+  std::optional<Error> refused_;
   Buffer raw_;
   bool output_full_ = false;
   bool ended_ = false;

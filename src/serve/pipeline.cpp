@@ -182,7 +182,6 @@ void Pipeline::take_context(http::Exchange& exchange) noexcept {
 Error Pipeline::match_route(http::Exchange& exchange) {
   const std::string_view path = exchange.request().path();
   if (path == "*") return {ErrorCode::not_found, "OPTIONS * is not answered", Side::client};
-  if (path.find('%') != std::string_view::npos) exchange.path_text.resize(path.size());
   auto decoded = http::decode_path(path, exchange.path_text);
   if (!decoded) return decoded.error();
   exchange.route = shared_.routes.match(*decoded, exchange.request().method);
@@ -455,6 +454,9 @@ void Pipeline::refuse(http::Exchange& exchange, Error error) {
   exchange.response.close = true;
   answer_error(exchange, error);
 }
+  if (error.code == ErrorCode::internal)
+    log_.error("a request failed beside its handler",
+               {{"corr_id", exchange.corr()}, {"what", error.context}});
 
 void Pipeline::finished(http::Exchange& exchange, bool complete) {
   if ((exchange.counted & counted_inflight) != 0) shared_.admission.inflight.give();

@@ -71,6 +71,16 @@ TEST(Pipeline, unknown_paths_methods_and_escapes_have_their_answers) {
   EXPECT_EQ(sample.service.state.started, 0);
 }
 
+// A service that has decoded nothing yet has no room for a path: it is the first request that tells.
+TEST(Pipeline, the_first_request_of_a_service_may_be_any_path) {
+  for (const char* path :
+       {"/\\", "/a\\b", "/%5c", "/%", "/%zz", "/a%00", "/%2e%2e", "/{", "/|", "/^", "/`"}) {
+    SimulatedNode sample;
+    expect_error(sample.connect().ask(get(path)), 400, "malformed", std::nullopt);
+    EXPECT_EQ(sample.connect().ask(get("/now/x")).body, "x") << path;
+  }
+}
+
 // --- correlation ids
 
 TEST(Pipeline, a_fit_correlation_id_is_echoed_and_any_other_is_replaced_by_a_ulid) {

@@ -225,7 +225,9 @@ bool decode(ByteView value, ObjectEntry& out) {
   if (!read_flag(in, parts)) return false;
   out.token.reset();
   if (parts) read_token(in, out.token.emplace());
-  return in.complete();
+  // An object that is not made of parts is one.
+  const std::uint64_t most = parts ? crypto::object_size_max : crypto::part_size;
+  return in.complete() && out.size <= most;
 }
 
 std::string encode(const PartEntry& entry) {

@@ -59,6 +59,18 @@ TEST(ObjectFormat, a_commit_names_exactly_the_parts_of_its_size) {
   EXPECT_TRUE(decode(as_bytes(encode(record)), out));
 }
 
+TEST(ObjectFormat, an_entry_claims_no_more_bytes_than_its_kind_can_have) {
+  ObjectEntry entry, out;
+  entry.size = crypto::part_size;
+  EXPECT_TRUE(decode(as_bytes(encode(entry)), out));
+  entry.size = crypto::part_size + 1;
+  EXPECT_FALSE(decode(as_bytes(encode(entry)), out));
+  entry.token.emplace();
+  EXPECT_TRUE(decode(as_bytes(encode(entry)), out));
+  entry.size = crypto::object_size_max + 1;
+  EXPECT_FALSE(decode(as_bytes(encode(entry)), out));
+}
+
 RC_GTEST_PROP(ObjectFormat, no_bytes_that_are_not_a_record_are_taken_for_more_than_they_hold,
               (std::string bytes)) {
   ObjectRecord object;

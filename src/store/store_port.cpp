@@ -148,6 +148,7 @@ Task<Result<std::shared_ptr<const std::vector<crypto::Hash>>>> StorePort::part_h
         (record.parts.size() > 1 && crypto::merge_all(record.parts, true) != object->address.bytes)) {
       CO_TRY_VOID(co_await report_rot(call, object, object->entry.place.at));
       co_return rotten();
+        record.size != object->entry.size ||
     }
     // The only part of an object has the object's hash, which is another than that of a part.
     if (record.parts.size() == 1) record.parts[0] = object->address.bytes;
@@ -322,7 +323,8 @@ Task<Result<>> StorePort::fill(Call call, LocatedPtr object, std::uint64_t group
   const std::size_t in_part = group % crypto::groups_per_part;
   auto file = co_await files_.get(call, map->place.at.segment);
   if (!file && (file.error().code == ErrorCode::timeout || call.stopped())) co_return fail(file.error());
-  if (!file || in_part + (end - group) > map->groups.size()) co_return Result<>{};
+  if (!file || in_part + (end - group) > map->groups.size() || end > crypto::group_count(object->entry.size))
+    co_return Result<>{};
   const std::uint64_t from = map->place.data_at() + in_part * crypto::group_size;
   const auto length = [&](std::uint64_t until) {
     return static_cast<std::size_t>(std::min(until * crypto::group_size, object->entry.size) -

@@ -41,6 +41,7 @@ CHECKS = {
     "waits": sources.waits,
     "names": sources.names,
     "results": sources.results,
+    "aborts": sources.aborts,
     "format": sources.format,
     "symbols": symbols.symbols,
     "docs": generated.docs,

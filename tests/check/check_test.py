@@ -124,6 +124,21 @@ class Results(Fixture):
             self.refused(sources.results, "src/runtime/a.h:2:", "[[nodiscard]]")
 
 
+class Aborts(Fixture):
+    def test_a_check_without_a_reason_and_a_reason_without_a_check_are_refused(self):
+        self.write("src/http/a.cpp", "void f(int a) {\n  CHECK(a > (1)); // CHECK(no)\n  CHECK(a !=\n        2);\n}\n")
+        self.write("src/http/a_test.cpp", "void g() { CHECK(false); }\n")
+        self.write("src/base/b.cpp", "void g() { CHECK(false); }\n")
+        self.refused(sources.aborts, "src/http/a.cpp:2:", "CHECK(a > (1))")
+        self.refused(sources.aborts, "src/http/a.cpp:3:", "CHECK(a != 2)")
+        self.assertEqual(len(self.problems(sources.aborts)), 2)
+        self.write("docs/checks.md", "# Checks\n\n## http/a.cpp\n- `a > (1)`: ours\n- `a != 2`: ours\n")
+        self.accepted(sources.aborts)
+        self.write("src/http/a.cpp", "void f(int a) {\n  CHECK(a > (1));\n  CHECK(a > (1));\n}\n")
+        self.refused(sources.aborts, "src/http/a.cpp:3:")
+        self.refused(sources.aborts, "docs/checks.md:5:", "a != 2")
+
+
 class Locks(Fixture):
     def test_a_mutex_outside_guarded_is_refused(self):
         self.write("src/runtime/guarded.h", "#include <mutex>\nstd::mutex m;\n")

@@ -4,7 +4,7 @@ import os
 import re
 import subprocess
 
-from tree import Problem
+from tree import Problem, without
 
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*(["<])([^">]+)[">]', re.MULTILINE)
 
@@ -190,6 +190,48 @@ def results(tree):
             if not re.search(r"\[\[nodiscard\]\]|\bvoid[ \t]+$|\breturn[ \t]+$", match[1]):
                 what = "what it returns can be dropped unseen"
                 yield Problem(tree.rel(path), line_of(code, match.start(1)), what, "make await_resume [[nodiscard]]")
+
+
+AUDITED = ("http", "serve", "codec", "crypto", "client", "store", "services")
+# What only tests include.
+OF_TESTS = re.compile(r"_test\.cpp$|/(?:simulated|sample)_\w+\.h$|_fixture\.h$|/kv_setting\.h$")
+REASON = re.compile(r"^- `(.+)`: \S")
+
+
+def checked_conditions(text):
+    """The condition of each CHECK and where it stands."""
+    code = without(text, "comment")
+    for match in re.finditer(r"\bCHECK\(", code):
+        depth, end = 1, match.end()
+        while depth > 0 and end < len(code):
+            depth += {"(": 1, ")": -1}.get(code[end], 0)
+            end += 1
+        yield " ".join(code[match.end() : end - 1].split()), line_of(code, match.start())
+
+
+def aborts(tree):
+    """Every CHECK that a stranger's bytes could come near has its line in docs/checks.md, which says why they cannot."""
+    page = tree.root / "docs" / "checks.md"
+    listed, section = {}, None
+    for number, line in enumerate(page.read_text().splitlines() if page.exists() else [], 1):
+        if line.startswith("## "):
+            section = line[3:].strip()
+        elif match := REASON.match(line):
+            listed.setdefault((section, match[1]), []).append(number)
+    for path in tree.files(*(f"src/{layer}" for layer in AUDITED)):
+        name = tree.rel(path)
+        if OF_TESTS.search(name):
+            continue
+        for condition, line in checked_conditions(tree.text(path)):
+            lines = listed.get((name[len("src/") :], condition))
+            if lines:
+                lines.pop()
+            else:
+                mend = "say there why no request, answer or damaged file reaches it, or make it an error"
+                yield Problem(name, line, f"CHECK({condition}) has no line in docs/checks.md", mend)
+    for (section, condition), lines in listed.items():
+        for number in lines:
+            yield Problem("docs/checks.md", number, f"no CHECK({condition}) in src/{section}", "remove the line")
 
 
 def format(tree):  # pylint: disable=redefined-builtin

@@ -201,7 +201,8 @@ class Reader {
       if (!have()) return false;
       const int c = byte();
       if (c == ' ') break;
-      if (c <= 0x20 || c >= 0x7f || c == '"' || c == '<' || c == '>' || c == '#') return malformed();
+      if (c <= 0x20 || c >= 0x7f || std::string_view("\"#<>\\^`{|}").contains(static_cast<char>(c)))
+        return malformed();
       m_.target += stream_[at_++];
       if (m_.target.size() > limits_.target) return reject(ErrorCode::uri_too_long);
     }

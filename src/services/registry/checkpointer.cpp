@@ -64,6 +64,8 @@ Task<Result<>> Home::checkpoint_once(Call call) {
     out.root = ledger.tree().root();
     out.last = ledger.checkpoint();
     out.from = std::max(out.last ? out.last->size : 0, ledger.first_kept());
+    if (out.last && out.last->size > out.size)
+      return fail(ErrorCode::integrity, "the last checkpoint does not fit the log");
     if (out.last) out.last_root = ledger.tree().root_at(out.last->size);
     const auto leaves = ledger.tree().nodes(0, out.from, out.size - out.from);
     out.leaves.assign(leaves.begin(), leaves.end());

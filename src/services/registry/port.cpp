@@ -213,7 +213,7 @@ ArtifactPtr Port::find_version(std::uint64_t version) noexcept {
 
 Task<Result<ArtifactPtr>> Port::read_version(Call call, std::uint64_t version) {
   CO_TRY(const auto artifact, co_await load_version(call, version));
-  artifact->json = render(*artifact);
+  CO_TRY(artifact->json, render(*artifact));
   forget_version(version);
   order_.push_front(artifact);
   kept_[version] = order_.begin();

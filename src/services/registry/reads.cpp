@@ -17,8 +17,8 @@ using http::FieldName;
 
 namespace {
 
-constexpr std::string_view forever = "Cache-Control: public, max-age=31536000, immutable\r\n";
-constexpr std::string_view revalidate = "Cache-Control: no-cache\r\n";
+constexpr http::FieldLines forever = "Cache-Control: public, max-age=31536000, immutable\r\n";
+constexpr http::FieldLines revalidate = "Cache-Control: no-cache\r\n";
 constexpr std::uint64_t list_limit_max = 1000;
 constexpr std::uint64_t resume_max = 1024;
 // A page of proposals ends at its limit or, since each may have an approval of every signer, at these.

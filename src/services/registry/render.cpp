@@ -23,14 +23,14 @@ void write_head(JsonWriter& json, const Head& head) {
   json.end_object();
 }
 
-std::string render(const Artifact& artifact) {
+Result<std::string> render(const Artifact& artifact) {
   std::string out;
   JsonWriter json(out);
   json.begin_object();
   write_head_fields(json, artifact.head);
   const auto commit = client::decode_commit(as_bytes(artifact.commit));
   const auto set = client::decode_descriptor_set(as_bytes(artifact.payload));
-  CHECK(commit && set);
+  if (!commit || !set) return fail(ErrorCode::integrity, "a stored version does not decode");
   json.field("prev", format_address(commit->prev));
   if (set->supersede_of) json.field("supersedes", *set->supersede_of);
   if (artifact.superseded) json.field("superseded_by", artifact.head.version + 1);

@@ -10,8 +10,8 @@ namespace cairn::registry {
 
 // {"version","payload_b3","commit_b3","committed_at"}
 void write_head(codec::JsonWriter& json, const Head& head);
-// The answer about one version. Precondition: its bytes are right.
-std::string render(const Artifact& artifact);
+// The answer about one version. `integrity` when its bytes are not those of a version.
+Result<std::string> render(const Artifact& artifact);
 // A pending proposal without its payload: the fields of an open object.
 void write_pending(codec::JsonWriter& json, const Pending& pending);
 

@@ -16,7 +16,7 @@ namespace {
 using http::Exchange;
 using http::FieldName;
 
-constexpr std::string_view object_lines =
+constexpr http::FieldLines object_lines =
     "Accept-Ranges: bytes\r\n"
     "Cache-Control: public, max-age=31536000, immutable\r\n"
     "Vary: Accept-Encoding\r\n";
@@ -194,9 +194,7 @@ Task<Result<>> StorageShard::get(Call call, Exchange& exchange) {
 
 Task<Result<>> StorageShard::proof(Call call, Exchange& exchange) {
   std::array<char, 256> room;
-  const std::string_view raw = exchange.request().query();
-  if (raw.size() > room.size()) co_return fail(ErrorCode::malformed, "the query is too long", Side::client);
-  CO_TRY(const http::Query query, http::parse_query(raw, room));
+  CO_TRY(const http::Query query, http::parse_query(exchange.request().query(), room));
   CO_TRY_VOID(query.allow_only({"range"}));
   CO_TRY(store::SetPort::Found found, co_await ports_->find(call, exchange.route.address));
   if (found.port == nullptr) co_return fail(ErrorCode::not_found, "no such object", Side::client);
@@ -232,9 +230,7 @@ Task<Result<>> StorageShard::proof(Call call, Exchange& exchange) {
 
 Task<Result<>> StorageShard::list(Call call, Exchange& exchange) {
   std::array<char, 512> room;
-  const std::string_view raw = exchange.request().query();
-  if (raw.size() > room.size()) co_return fail(ErrorCode::malformed, "the query is too long", Side::client);
-  CO_TRY(const http::Query query, http::parse_query(raw, room));
+  CO_TRY(const http::Query query, http::parse_query(exchange.request().query(), room));
   CO_TRY_VOID(query.allow_only({"prefix", "after", "limit"}));
   std::uint64_t limit = list_limit_default;
   if (const auto text = query.find("limit")) {
