@@ -6,20 +6,16 @@
 
 #include "base/utf8.h"
 #include "codec/cbor.h"
+#include "http/media_type.h"
 
 namespace cairn::client {
 namespace {
 
 constexpr std::array<std::string_view, 4> kinds{"file", "directory", "site", "pack"};
 constexpr std::size_t title_size_max = 1024;
-constexpr std::size_t media_type_size_max = 127;
+constexpr std::size_t entry_type_size_max = 127;
 
 Result<> malformed(const char* what) { return fail(ErrorCode::malformed, what, Side::client); }
-
-bool is_media_type(std::string_view text) noexcept {
-  return !text.empty() && text.size() <= media_type_size_max &&
-         std::ranges::all_of(text, [](char c) { return c >= ' ' && c < 0x7f; });
-}
 
 const ManifestEntry* find_entry(const std::vector<ManifestEntry>& entries, std::string_view path) noexcept {
   const auto at = std::ranges::lower_bound(entries, path, {}, &ManifestEntry::path);
@@ -30,7 +26,9 @@ Result<> check(const Manifest& manifest) {
   const std::vector<ManifestEntry>& entries = manifest.entries;
   for (std::size_t i = 0; i < entries.size(); ++i) {
     if (!is_manifest_path(entries[i].path)) return malformed("a path of the manifest");
-    if (!is_media_type(entries[i].media_type)) return malformed("a media type of the manifest");
+    const std::string& type = entries[i].media_type;
+    if (!http::is_media_type(type) || type.size() > entry_type_size_max)
+      return malformed("a media type of the manifest");
     if (i > 0 && !(entries[i - 1].path < entries[i].path)) return malformed("the order of the entries");
   }
   // Sorted now, so that a path can be looked up: `a` and `a/b` need not be neighbours (`a-c` is between).

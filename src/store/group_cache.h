@@ -28,8 +28,9 @@ namespace cairn::store {
 // What a reader needs to know of an object before its bytes.
 struct ObjectFacts {
   std::uint64_t size = 0;
-  std::string media_type;
-  std::string etag;  // "b3:…" in quotes, made once
+  std::string media_type;  // one that can be sent, whatever was stored
+  std::string etag;        // "b3:…" in quotes, made once
+  bool active = false;     // a browser may run it
 };
 
 class GroupCache {

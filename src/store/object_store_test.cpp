@@ -39,6 +39,25 @@ TEST(ObjectStore, what_was_put_is_read_back_at_every_edge_of_size) {
   EXPECT_EQ(s.store->status().objects, all.size());
 }
 
+TEST(ObjectStore, a_stored_type_that_cannot_be_sent_is_told_as_unknown) {
+  SimulatedStore s;
+  ASSERT_TRUE(s.open());
+  const std::pair<const char*, const char*> rows[] = {{"text/html", "text/html"},
+                                                      {"a/b\r\nX: y", "application/octet-stream"},
+                                                      {"", "application/octet-stream"}};
+  for (const auto& [stored, told] : rows) {
+    const std::string bytes = std::string("of type ") + stored;
+    Address address;
+    Draft::Taken taken = s.draft(bytes, address, stored);
+    ASSERT_TRUE(s.run(s.port().put(s.call(), address, std::move(taken))));
+    const auto found = s.run(s.port().find(s.call(), address));
+    ASSERT_TRUE(found && *found);
+    EXPECT_EQ((*found)->facts->media_type, told);
+    EXPECT_EQ((*found)->facts->active, std::string_view(told) == "text/html");
+    EXPECT_TRUE(s.read(address) == Result<std::string>(bytes));
+  }
+}
+
 TEST(ObjectStore, a_second_put_of_the_same_bytes_writes_nothing) {
   SimulatedStore s;
   ASSERT_TRUE(s.open());

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "crypto/outboard.h"
+#include "http/media_type.h"
 #include "store/object_home.h"
 
 namespace cairn::store {
@@ -99,7 +100,9 @@ Task<Result<LocatedPtr>> StorePort::find(Call call, Address address) {
   if (located->entry.quarantine_origin != 0) co_return rotten();
   auto facts = std::make_shared<ObjectFacts>();
   facts->size = located->entry.size;
-  facts->media_type = located->entry.media_type;
+  const std::string& type = located->entry.media_type;
+  facts->media_type = http::is_media_type(type) ? type : http::unknown_media_type;
+  facts->active = http::is_active_type(facts->media_type);
   facts->etag = '"' + format_address(address) + '"';
   located->facts = std::move(facts);
   co_return LocatedPtr(std::move(located));
@@ -145,10 +148,10 @@ Task<Result<std::shared_ptr<const std::vector<crypto::Hash>>>> StorePort::part_h
     if (!meta && !gone) co_return fail(meta.error());
     CommitRecord record;
     if (gone || !decode(as_bytes(*meta), record) || record.address != object->address ||
+        record.size != object->entry.size ||
         (record.parts.size() > 1 && crypto::merge_all(record.parts, true) != object->address.bytes)) {
       CO_TRY_VOID(co_await report_rot(call, object, object->entry.place.at));
       co_return rotten();
-        record.size != object->entry.size ||
     }
     // The only part of an object has the object's hash, which is another than that of a part.
     if (record.parts.size() == 1) record.parts[0] = object->address.bytes;

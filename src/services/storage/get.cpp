@@ -20,6 +20,11 @@ constexpr http::FieldLines object_lines =
     "Accept-Ranges: bytes\r\n"
     "Cache-Control: public, max-age=31536000, immutable\r\n"
     "Vary: Accept-Encoding\r\n";
+// What a browser would run must not run as a page of ours: it would have our origin, and with it what the
+// user's tokens can do. It is shown with its own pictures and styles, and nothing else.
+constexpr http::FieldLines sandbox_lines =
+    "Content-Security-Policy: sandbox; default-src 'none'; img-src 'self' data:; media-src 'self' data:; "
+    "font-src 'self' data:; style-src 'self' 'unsafe-inline'; form-action 'none'; base-uri 'none'\r\n";
 constexpr std::uint64_t list_limit_default = 1000, list_limit_max = 1000;
 
 std::optional<std::uint64_t> parse_number(std::string_view text) {
@@ -40,6 +45,7 @@ std::optional<StorageShard::Wanted> StorageShard::answer_head(Exchange& exchange
   const auto& fields = exchange.request().fields;
   response.add_field("ETag", facts.etag);
   response.add_lines(object_lines);
+  if (facts.active) response.add_lines(sandbox_lines);
   const http::Verdict verdict = http::evaluate(fields, exchange.request().method,
                                                {.etag = facts.etag, .last_modified = {}, .exists = true});
   if (verdict.outcome == http::Precondition::not_modified) {

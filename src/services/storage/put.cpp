@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "codec/json_writer.h"
+#include "http/media_type.h"
 #include "services/storage/incoming.h"
 #include "services/storage/shard.h"
 
@@ -16,17 +17,13 @@ constexpr std::size_t document_max = 4096;
 // A body that is kept as an upload and never ended is forgotten after so long: no request takes longer.
 constexpr Duration body_ttl = Duration::seconds(600);
 
-bool is_media_type_char(char c) noexcept { return c >= ' ' && c < 127; }
-
 }  // namespace
 
 std::string media_type_of(const Exchange& exchange) {
   const std::string_view given = exchange.request().fields.get(FieldName::content_type);
   // What a browser sends for a form says nothing of the bytes.
-  if (given.empty() || given.size() > 255 || given.starts_with("application/x-www-form-urlencoded") ||
-      !std::all_of(given.begin(), given.end(), is_media_type_char))
-    return "application/octet-stream";
-  return std::string(given);
+  const bool form = given.starts_with("application/x-www-form-urlencoded");
+  return std::string(form || !http::is_media_type(given) ? http::unknown_media_type : given);
 }
 
 void StorageShard::count_refused_body(const Exchange& exchange, const Error& error) {

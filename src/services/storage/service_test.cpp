@@ -44,6 +44,41 @@ TEST(Storage, what_was_put_is_read_back_on_every_shard) {
   }
 }
 
+TEST(Storage, a_media_type_that_would_end_its_line_is_refused_wherever_it_is_said) {
+  SimulatedService sample_node;
+  const std::string bytes = "bytes";
+  for (const char* type : {"text/html\\r\\nX-Evil: yes", "a\\nb", "a\\u0000b", "", " a", "caf\xc3\xa9"}) {
+    const std::string document = fmt::format("{{\"media_type\":\"{}\"}}", type);
+    EXPECT_EQ(code_of(sample_node.ask(request("POST", "/uploads", document))), "malformed") << type;
+    const std::string target = sample_node.ask(request("POST", "/uploads")).field("Location").value();
+    ASSERT_EQ(sample_node.ask(request("PATCH", target, bytes, "Upload-Offset: 0\r\n")).status, 204);
+    EXPECT_EQ(code_of(sample_node.ask(request("POST", target + "/commit", document))), "malformed") << type;
+  }
+  EXPECT_EQ(sample_node.ask(get(bytes)).status, 404);
+  ASSERT_EQ(sample_node.ask(put(bytes, "Content-Type: caf\xc3\xa9\r\n")).status, 201);
+  EXPECT_EQ(sample_node.ask(get(bytes)).field("Content-Type"), "application/octet-stream");
+}
+
+TEST(Storage, what_a_browser_may_run_is_shown_in_a_sandbox) {
+  SimulatedService sample_node;
+  const std::pair<const char*, bool> types[] = {{"text/html; charset=utf-8", true},
+                                                {"IMAGE/SVG+XML", true},
+                                                {"application/xhtml+xml", true},
+                                                {"text/xml", true},
+                                                {"text/plain", false},
+                                                {"image/png", false}};
+  for (const auto& [type, active] : types) {
+    const std::string bytes = sample(70'000, std::hash<std::string_view>()(type));
+    ASSERT_EQ(sample_node.ask(put(bytes, fmt::format("Content-Type: {}\r\n", type))).status, 201);
+    for (const char* more :
+         {"", "Range: bytes=0-1\r\n", "Range: bytes=0-1,5-6\r\n", "If-None-Match: *\r\n"}) {
+      const auto policy = sample_node.ask(get(bytes, more)).field("Content-Security-Policy");
+      EXPECT_EQ(policy.has_value(), active) << type << more;
+      if (policy) EXPECT_THAT(*policy, testing::StartsWith("sandbox; default-src 'none'; ")) << type << more;
+    }
+  }
+}
+
 TEST(Storage, slow_bodies_hold_no_worker) {
   SimulatedService sample_node({.workers = 1});
   const std::string bytes = sample(5000), other = sample(6000), fast = sample(7000);

@@ -2,6 +2,7 @@
 
 #include "codec/json_reader.h"
 #include "codec/json_writer.h"
+#include "http/media_type.h"
 #include "services/storage/incoming.h"
 #include "services/storage/shard.h"
 
@@ -20,6 +21,14 @@ Result<Ulid> token_of(const Exchange& exchange) {
   return *token;
 }
 
+// Of a document; empty when it says none.
+Result<std::string> media_type_in(codec::JsonObject& object) {
+  TRY(const auto given, object.optional_string("media_type"));
+  if (given && !http::is_media_type(*given))
+    return fail(ErrorCode::malformed, "media_type must be 1 to 255 printable characters", Side::client);
+  return std::string(given.value_or(""));
+}
+
 }  // namespace
 
 Task<Result<>> StorageShard::begin(Call call, Exchange& exchange) {
@@ -31,15 +40,13 @@ Task<Result<>> StorageShard::begin(Call call, Exchange& exchange) {
     CO_TRY(const codec::JsonValue root, reader.parse(document));
     CO_TRY(codec::JsonObject object, root.object());
     CO_TRY(const auto said, object.optional_uint("size"));
-    CO_TRY(const auto type, object.optional_string("media_type"));
+    CO_TRY(media_type, media_type_in(object));
     CO_TRY_VOID(object.finish());
     size = said.value_or(0);
-    media_type = type.value_or("");
     if (said && size == 0) co_return fail(ErrorCode::malformed, "size must not be 0", Side::client);
   }
   if (size > store::largest_object)
     co_return fail(ErrorCode::body_cap, "larger than any object may be", Side::client);
-  if (media_type.size() > 255) co_return fail(ErrorCode::malformed, "media_type is too long", Side::client);
   CO_TRY(store::StorePort * port, ports_->for_upload(machine_.shard.random().next()));
   CO_TRY(const store::Outcome began, co_await port->begin_upload(call, size, std::move(media_type)));
   http::Response& response = exchange.response;
@@ -129,15 +136,13 @@ Task<Result<>> StorageShard::commit(Call call, Exchange& exchange) {
     CO_TRY(const codec::JsonValue root, reader.parse(document));
     CO_TRY(codec::JsonObject object, root.object());
     CO_TRY(const auto text, object.optional_string("address"));
-    CO_TRY(const auto type, object.optional_string("media_type"));
+    CO_TRY(media_type, media_type_in(object));
     CO_TRY_VOID(object.finish());
     if (text) {
       address = parse_address(*text);
       if (!address)
         co_return fail(ErrorCode::malformed, "address must be b3: and 64 hex digits", Side::client);
     }
-    media_type = type.value_or("");
-    if (media_type.size() > 255) co_return fail(ErrorCode::malformed, "media_type is too long", Side::client);
   }
   CO_TRY(const store::SetPort::FoundUpload upload, co_await ports_->find_upload(call, token));
   CO_TRY(const store::Outcome made,
