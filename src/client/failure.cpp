@@ -32,6 +32,8 @@ ErrorCode code_of_status(int status) noexcept {
       return ErrorCode::unsupported_type;
     case 416:
       return ErrorCode::range_not_satisfiable;
+    case 421:
+      return ErrorCode::misdirected;
     case 429:
       return ErrorCode::busy;
     case 501:

@@ -38,6 +38,28 @@ Check uid_list_check() {
           }};
 }
 
+Check name_list_check() {
+  return {"host names or addresses without a port", [](const Value& value) {
+            return std::ranges::all_of(
+                std::get<std::vector<std::string>>(value), [](const std::string& name) {
+                  const bool six = name.contains(':');
+                  const auto as_endpoint = parse_endpoint(six ? "[" + name + "]:1" : name + ":1");
+                  return as_endpoint && as_endpoint->path.empty();
+                });
+          }};
+}
+
+Check origin_list_check() {
+  return {
+      "origins: SCHEME://HOST or SCHEME://HOST:PORT, or HOST[:PORT] for any scheme", [](const Value& value) {
+        return std::ranges::all_of(std::get<std::vector<std::string>>(value), [](const std::string& origin) {
+          const std::size_t scheme = origin.find("://");
+          const std::string host = scheme == origin.npos ? origin : origin.substr(scheme + 3);
+          return scheme != 0 && !host.empty() && host.find_first_of("/ \t?#@") == host.npos;
+        });
+      }};
+}
+
 Key<std::int64_t> declare_shards(Schema& schema, std::string name) {
   return schema.add<std::int64_t>({.name = std::move(name),
                                    .default_value = "0",
@@ -65,6 +87,13 @@ void declare_server_table(Schema& schema, const ServerDefaults& defaults, Server
                                        .doc = "Where the service listens. Other than loopback needs TLS or "
                                               "safety.danger_ok.",
                                        .check = endpoint_check(false)});
+  keys.names = schema.add<std::vector<std::string>>(
+      {.name = "server.names",
+       .default_value = "",
+       .doc =
+           "Host names it answers to, without ports, beside loopback names and its own address; any other is "
+           "421 misdirected. Empty: no more than these on loopback, any elsewhere.",
+       .check = name_list_check()});
   keys.metrics_addr =
       schema.add<std::string>({.name = "server.metrics_addr",
                                .default_value = "",
@@ -204,6 +233,11 @@ void declare_the_rest(Schema& schema, const ServerDefaults& defaults, ServerKeys
                                             .default_value = "public",
                                             .doc = "Whether reading needs a capability.",
                                             .choices = {"public", "required"}});
+  keys.cors_origins = schema.add<std::vector<std::string>>(
+      {.name = "cors.origins",
+       .default_value = "",
+       .doc = "Pages of other origins that may send requests that change something; any other is 403.",
+       .check = origin_list_check()});
   keys.work_queue = declare_queue_key(schema, "work", defaults.work_queue, {{"work_tx"}});
   if (defaults.alone) declare_log_table(schema, keys.process);
   keys.tracing_endpoint = schema.add<std::string>({.name = "tracing.endpoint",

@@ -38,6 +38,7 @@ struct ProcessKeys {
 
 struct ServerKeys {
   Key<std::string> bind;
+  Key<std::vector<std::string>> names;
   Key<std::string> metrics_addr;  // empty: on the same listener
   Key<std::int64_t> max_conns;
   Key<std::int64_t> max_inflight;
@@ -64,6 +65,7 @@ struct ServerKeys {
   Key<std::vector<std::string>> uds_allow_uids;
 
   Key<ReadAccess> auth_reads;
+  Key<std::vector<std::string>> cors_origins;
   Key<std::int64_t> work_queue;
   Key<std::string> tracing_endpoint;
   Key<double> tracing_sample_ratio;

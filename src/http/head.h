@@ -32,6 +32,10 @@ struct RequestHead {
   std::string_view path() const noexcept { return view(path_at, path_size); }
   // Without the '?'.
   std::string_view query() const noexcept { return view(query_at, query_size); }
+  // Whom it is meant for: `Host`, or where HTTP/1.0 sends none, the authority of an absolute-form target.
+  std::string_view host() const noexcept {
+    return fields.has(FieldName::host) ? fields.get(FieldName::host) : view(authority_at, authority_size);
+  }
   // The buffer has moved; all views made before are void.
   void rebase(const char* new_base) noexcept {
     base = new_base;

@@ -76,10 +76,10 @@ bool split_target(RequestHead& head, std::string_view target, std::size_t query)
 // What the complete header section means, or why it is refused.
 const char* apply_fields(RequestHead& head) noexcept {
   const Fields& fields = head.fields;
-  if (!fields.has(FieldName::host)) return "no Host";
+  if (!fields.has(FieldName::host) && head.minor >= 1) return "no Host";
   if (fields.repeated(FieldName::host)) return "repeated Host";
-  const std::string_view host = fields.get(FieldName::host);
-  if (!is_valid_host(host)) return "Host is not a host";
+  const std::string_view host = head.host();
+  if (fields.has(FieldName::host) && !is_valid_host(fields.get(FieldName::host))) return "Host is not a host";
   if (head.authority_size != 0 &&
       !equal_ignoring_case(host, {head.base + head.authority_at, head.authority_size}))
     return "Host differs from the target's authority";

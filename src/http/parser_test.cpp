@@ -167,7 +167,8 @@ const Row refused[] = {
     {"HTTP/0.9", with_line("GET / HTTP/0.9"), ErrorCode::bad_version},
     // Host.
     {"no Host", "GET / HTTP/1.1\r\n\r\n", ErrorCode::malformed},
-    {"no Host in HTTP/1.0", "GET / HTTP/1.0\r\n\r\n", ErrorCode::malformed},
+    {"bad Host in HTTP/1.0", "GET / HTTP/1.0\r\nHost: a b\r\n\r\n", ErrorCode::malformed},
+    {"repeated Host in HTTP/1.0", "GET / HTTP/1.0\r\nHost: a\r\nHost: a\r\n\r\n", ErrorCode::malformed},
     {"repeated Host", with_fields("Host: a\r\nHost: a\r\n"), ErrorCode::malformed},
     {"empty Host", with_fields("Host:\r\n"), ErrorCode::malformed},
     {"list in Host", with_fields("Host: a, b\r\n"), ErrorCode::malformed},
@@ -243,6 +244,33 @@ TEST(RequestParser, every_method_is_known) {
     EXPECT_EQ(feed(parser, text, {}).progress, Progress::complete) << name_of(method);
     EXPECT_EQ(parser.head.method, method);
     expect_same_for_all_splits(text);
+  }
+}
+
+TEST(RequestParser, http_1_0_may_name_no_host) {
+  RequestParser parser;
+  const std::string plain = "GET / HTTP/1.0\r\n\r\n", absolute = "GET http://a:80/x HTTP/1.0\r\n\r\n";
+  ASSERT_EQ(parser.parse(plain).progress, Progress::complete);
+  EXPECT_EQ(parser.head.host(), "");
+  parser.reset();
+  ASSERT_EQ(parser.parse(absolute).progress, Progress::complete);
+  EXPECT_EQ(parser.head.host(), "a:80");
+  EXPECT_EQ(parser.head.path(), "/x");
+}
+
+TEST(RequestParser, targets_take_only_the_characters_of_a_uri) {
+  const std::string_view allowed =
+      "!$%&'()*+,-./:;=?@[]_~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
+  for (unsigned byte = 0; byte < 256; ++byte) {
+    const char c = static_cast<char>(byte);
+    if (c == ' ') continue;
+    // In a block of 16 and behind the last one.
+    for (const std::string& before : {std::string("/"), "/" + std::string(40, 'a')})
+      for (const std::string& behind : {std::string(), std::string(40, 'b')}) {
+        const Outcome got = once(with_line("GET " + before + c + behind + " HTTP/1.1"));
+        EXPECT_EQ(got.progress == Progress::complete, allowed.contains(c)) << byte;
+        if (got.progress == Progress::failed) EXPECT_EQ(got.code, ErrorCode::malformed) << byte;
+      }
   }
 }
 

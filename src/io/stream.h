@@ -30,7 +30,8 @@ struct Io {
 struct PeerAddress {
   std::uint8_t bytes[16] = {};  // IPv6, or IPv4 mapped
   std::uint16_t port = 0;
-  bool local = false;  // a Unix socket
+  bool local = false;     // a Unix socket
+  bool loopback = false;  // it came to a listener that is bound to loopback
   std::uint32_t uid = 0;
   bool same_user = false;  // of a Unix peer: the uid this process runs as
   friend bool operator==(const PeerAddress&, const PeerAddress&) = default;

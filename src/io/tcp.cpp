@@ -141,8 +141,8 @@ class TcpStream final : public Stream, public Pollable {
 
 class TcpListener final : public Listener, public Pollable {
  public:
-  TcpListener(Loop& loop, int descriptor) noexcept
-      : Listener(loop.shard()), loop_(loop), descriptor_(descriptor) {}
+  TcpListener(Loop& loop, int descriptor, bool loopback) noexcept
+      : Listener(loop.shard()), loop_(loop), descriptor_(descriptor), loopback_(loopback) {}
   ~TcpListener() override { close(); }
 
   void on_events(std::uint32_t) noexcept override { acceptable.signal(); }
@@ -159,7 +159,9 @@ class TcpListener final : public Listener, public Pollable {
       if (errno == ECONNABORTED || errno == EINTR || errno == EPROTO || errno == EPERM) return try_accept();
       return {IoStatus::failed, nullptr};
     }
-    auto stream = std::make_unique<TcpStream>(loop_, descriptor, peer_of(from.storage, descriptor));
+    PeerAddress peer = peer_of(from.storage, descriptor);
+    peer.loopback = loopback_;
+    auto stream = std::make_unique<TcpStream>(loop_, descriptor, peer);
     if (!loop_.watch(descriptor, *stream)) return {IoStatus::failed, nullptr};
     return {IoStatus::done, std::move(stream)};
   }
@@ -196,6 +198,7 @@ class TcpListener final : public Listener, public Pollable {
  private:
   Loop& loop_;
   int descriptor_;
+  bool loopback_;
   std::string path_;
   ino_t inode_ = 0;
 };
@@ -312,7 +315,7 @@ Result<std::unique_ptr<Listener>> TcpNetwork::listen(const Endpoint& endpoint) {
   }
   const int descriptor = socket(address.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
   if (descriptor < 0) return fail(ErrorCode::io_failed, "socket");
-  auto listener = std::make_unique<TcpListener>(loop_, descriptor);
+  auto listener = std::make_unique<TcpListener>(loop_, descriptor, !local && endpoint.is_loopback());
   if (!local) {
     const int on = 1;
     setsockopt(descriptor, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);

@@ -7,7 +7,7 @@ namespace {
 
 // Every status the answers can have, the broken connection's 499, and a last one that must stay zero.
 constexpr int statuses[] = {200, 201, 202, 204, 206, 304, 400, 401, 403, 404, 405, 408, 409, 410, 412,
-                            413, 414, 415, 416, 429, 431, 499, 500, 501, 502, 503, 504, 505, 507};
+                            413, 414, 415, 416, 421, 429, 431, 499, 500, 501, 502, 503, 504, 505, 507};
 
 std::vector<std::string> status_values() {
   std::vector<std::string> values;

@@ -8,6 +8,7 @@
 #include "runtime/wait.h"
 #include "serve/answer.h"
 #include "serve/deadline.h"
+#include "serve/origin.h"
 
 namespace cairn::serve {
 namespace {
@@ -234,6 +235,10 @@ http::Handler::Next Pipeline::begin(http::Exchange& exchange) {
     reject(exchange, Rejected::connections, {ErrorCode::busy, "too many connections", Side::client});
     return Next::answered;
   }
+  if (const Error wrong = check_origin(exchange, settings_); wrong.code != ErrorCode::ok) {
+    reject(exchange, Rejected::head, wrong);
+    return Next::answered;
+  }
   if (!shared_.serving.load(std::memory_order_relaxed)) {
     reject(exchange, Rejected::not_ready, {ErrorCode::not_ready, "still starting"});
     return Next::answered;
@@ -449,14 +454,14 @@ Task<> Pipeline::run_job(Job& job) {
 
 void Pipeline::refuse(http::Exchange& exchange, Error error) {
   if (exchange.corr_size == 0) take_corr_id(exchange);
+  if (error.code == ErrorCode::internal)
+    log_.error("a request failed beside its handler",
+               {{"corr_id", exchange.corr()}, {"what", error.context}});
   if (status_of(error.code) < 500 && error.code != ErrorCode::busy)
     shared_.metrics.rejected.at(Rejected::head).add(slot_);
   exchange.response.close = true;
   answer_error(exchange, error);
 }
-  if (error.code == ErrorCode::internal)
-    log_.error("a request failed beside its handler",
-               {{"corr_id", exchange.corr()}, {"what", error.context}});
 
 void Pipeline::finished(http::Exchange& exchange, bool complete) {
   if ((exchange.counted & counted_inflight) != 0) shared_.admission.inflight.give();

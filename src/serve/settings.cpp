@@ -2,6 +2,8 @@
 
 #include <string>
 
+#include "base/endpoint.h"
+
 namespace cairn::serve {
 
 Settings read_settings(const config::Snapshot& snapshot, const config::ServerKeys& keys) {
@@ -23,6 +25,9 @@ Settings read_settings(const config::Snapshot& snapshot, const config::ServerKey
   settings.server.head.head_bytes = static_cast<std::uint32_t>(snapshot.get(keys.max_header_bytes).count);
   for (const std::string& uid : snapshot.get(keys.uds_allow_uids))
     settings.allow_uids.push_back(static_cast<std::uint32_t>(std::stoul(uid)));
+  settings.names = snapshot.get(keys.names);
+  if (const auto bound = parse_endpoint(snapshot.get(keys.bind))) settings.bound = bound->host;
+  settings.origins = snapshot.get(keys.cors_origins);
   return settings;
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "codec/decode_guard.h"
@@ -16,6 +17,9 @@ struct Settings {
   std::uint64_t max_body;
   bool reads_need_capability;
   std::vector<std::uint32_t> allow_uids;  // of Unix peers, beside our own
+  std::vector<std::string> names;         // that it answers to
+  std::string bound;                      // the host of server.bind
+  std::vector<std::string> origins;       // whose pages may change something
   codec::DecodeGuard decode;
   Duration request_timeout, drain_timeout;
   http::ServerOptions server;

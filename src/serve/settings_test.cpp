@@ -45,6 +45,8 @@ TEST(Settings, the_defaults_are_those_of_the_specification) {
   EXPECT_EQ(settings.server.head.head_bytes, 32u << 10);
   EXPECT_EQ(settings.server.head.target_bytes, 8u << 10);
   EXPECT_THAT(settings.allow_uids, IsEmpty());
+  EXPECT_THAT(settings.names, IsEmpty());
+  EXPECT_THAT(settings.origins, IsEmpty());
 }
 
 TEST(Settings, every_key_reaches_its_setting) {

@@ -297,6 +297,7 @@ class SimulatedNode {
     unsigned shards = 1;
     std::size_t workers = 1;
     std::uint64_t seed = 1;
+    std::string bind = "host";      // `localhost`: a listener on loopback, which all can reach here
     std::uint16_t health_port = 0;  // of a listener for health only; 0: none
     bool open = false;              // without keys
     bool wait = true;               // until it serves
@@ -315,7 +316,7 @@ class SimulatedNode {
     for (unsigned i = 0; i < shape.shards; ++i) {
       machines_.push_back(host.machine(i));
       node.attach(machines_.back());
-      CHECK(node.listen(i, {"host", port, {}}).has_value());
+      CHECK(node.listen(i, {shape.bind, port, {}}).has_value());
       if (shape.health_port != 0) CHECK(node.listen(i, {"host", shape.health_port, {}}, true).has_value());
       node.start(i);
     }

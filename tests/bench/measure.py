@@ -134,7 +134,7 @@ class Client:
 
     def ask(self, method, path, body=None, **fields):
         """As get; the fields are written as they are named, with `_` for `-`."""
-        lines = [f"{method} {path} HTTP/1.1", "Host: bench"]
+        lines = [f"{method} {path} HTTP/1.1", "Host: localhost"]
         lines += [f"{name.replace('_', '-')}: {value}" for name, value in fields.items()]
         if body is not None:
             lines.append(f"Content-Length: {len(body)}")

@@ -172,7 +172,7 @@ class Storage(Server):
 
     def _is_ready(self):
         with socket.create_connection(("127.0.0.1", self.port), 1) as s:
-            s.sendall(b"GET /readyz HTTP/1.1\r\nHost: bench\r\nConnection: close\r\n\r\n")
+            s.sendall(b"GET /readyz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
             return s.makefile("rb").readline().startswith(b"HTTP/1.1 200 ")
 
     @property

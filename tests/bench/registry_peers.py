@@ -33,7 +33,7 @@ class Registry(peers.Storage):
 
     def _answers(self, path):
         with socket.create_connection(("127.0.0.1", self.port), 5) as s:
-            s.sendall(f"GET {path} HTTP/1.1\r\nHost: bench\r\nConnection: close\r\n\r\n".encode())
+            s.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode())
             return s.makefile("rb").readline().startswith(b"HTTP/1.1 200 ")
 
 
@@ -50,7 +50,7 @@ class Etcd(peers.Server):
 
     def _is_ready(self):
         with socket.create_connection(("127.0.0.1", self.port), 5) as s:
-            s.sendall(b"GET /health HTTP/1.1\r\nHost: bench\r\nConnection: close\r\n\r\n")
+            s.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
             return b'"true"' in s.makefile("rb").read()
 
 

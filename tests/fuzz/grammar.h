@@ -317,8 +317,9 @@ class Reader {
   // All refusals here are the same code, so their order does not matter.
   bool semantics() {
     const auto hosts = values("host");
-    if (hosts.size() != 1 || !is_host(hosts[0])) return malformed();
-    if (authority_ && to_lower(*authority_) != to_lower(hosts[0])) return malformed();
+    if (hosts.size() > 1 || (hosts.empty() && m_.minor != 0)) return malformed();
+    if (!hosts.empty() && !is_host(hosts[0])) return malformed();
+    if (authority_ && !hosts.empty() && to_lower(*authority_) != to_lower(hosts[0])) return malformed();
 
     const auto lengths = values("content-length");
     const auto codings = values("transfer-encoding");

@@ -43,7 +43,7 @@ class Demo:
         if config is not None:
             self.write_config(config)
             arguments += ["--config", self.config_path]
-        given = {**(ROOMY if roomy else {"server.shards": 2}), **(settings or {})}
+        given = {**(ROOMY if roomy else {"server.shards": 2}), "server.names": "demo", **(settings or {})}
         for key, value in given.items():
             arguments += ["--set", f"{key}={value}"]
         try:

@@ -102,7 +102,7 @@ class Tokens(StorageTest):
         for token, status in ((None, 401), (narrow(self.minted, "op = storage.get"), 403), (self.minted, 201)):
             lines = [f"Authorization: Bearer {token}"] if token else []
             with self.storage.connect() as connection:
-                connection.send(wire.head("POST /o HTTP/1.1", "Host: x", "Content-Length: 12", "Expect: 100-continue", *lines))
+                connection.send(wire.head("POST /o HTTP/1.1", "Host: localhost", "Content-Length: 12", "Expect: 100-continue", *lines))
                 if status == 201:
                     self.assertTrue(connection.socket.recv(1000).startswith(b"HTTP/1.1 100"))
                     connection.send(b"a new object")
@@ -161,7 +161,7 @@ class Tokens(StorageTest):
         self.assertLess(len(packed), 1000)
         self.assert_forbidden(token, "POST", "/o", packed, Content_Encoding="gzip")
         with self.storage.connect() as connection:
-            connection.send(wire.head("POST /o HTTP/1.1", "Host: x", "Transfer-Encoding: chunked", f"Authorization: Bearer {token}") + wire.chunked(b"z" * 2000))
+            connection.send(wire.head("POST /o HTTP/1.1", "Host: localhost", "Transfer-Encoding: chunked", f"Authorization: Bearer {token}") + wire.chunked(b"z" * 2000))
             self.assert_error(connection.read(), 403, "forbidden")
         self.assertEqual([self.storage.ask("GET", f"/o/{address}").status for address in b3sum(b"y" * 1001, line * 8, b"z" * 2000)], [404] * 3)
 

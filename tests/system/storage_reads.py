@@ -185,7 +185,7 @@ class Reads(StorageTest):
         self.assertEqual(after["bytes_out_total"], before["bytes_out_total"] + 5 * len(SMALL))
 
     def test_pipelined_reads_come_in_order(self):
-        request = "GET /o/{} HTTP/1.1\r\nHost: x\r\n{}\r\n"
+        request = "GET /o/{} HTTP/1.1\r\nHost: localhost\r\n{}\r\n"
         wanted = [(self.small, "", SMALL), (self.address, f"Range: bytes=7-{GROUP * 3}\r\n", CONTENT[7:GROUP * 3 + 1]),
                   (self.empty, "", b""), (self.address, "", CONTENT), (self.small, "Range: bytes=-3\r\n", SMALL[-3:])]
         with self.storage.connect() as connection:

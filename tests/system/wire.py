@@ -215,7 +215,7 @@ class Connection:
         return self.send(request(method, target, body, **fields)).read(method)
 
 
-def request(method, target, body=None, host="demo", **fields):
+def request(method, target, body=None, host="localhost", **fields):
     """A well-formed request. Field names are written with _ for -."""
     lines = [f"{method} {target} HTTP/1.1", f"Host: {host}"]
     lines += [f"{name.replace('_', '-')}: {value}" for name, value in fields.items()]

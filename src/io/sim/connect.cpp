@@ -67,7 +67,8 @@ Result<std::unique_ptr<Listener>> NetworkPort::listen(const Endpoint& endpoint) 
   const auto [first, last] = network_.listeners_.equal_range(address);
   for (auto it = first; it != last; ++it)
     if (&it->second->shard_ == &shard_ || !address.path.empty()) return fail(ErrorCode::conflict, "listen");
-  auto listener = std::make_unique<SimListener>(network_, shard_, network_.format(address));
+  auto listener = std::make_unique<SimListener>(network_, shard_, network_.format(address),
+                                                address.path.empty() && endpoint.is_loopback());
   network_.listeners_.emplace(std::move(address), listener.get());
   return listener;
 }
@@ -104,7 +105,9 @@ Listener::Accepted SimListener::try_accept() noexcept {
   }
   const std::uint64_t connection = queue_.front();
   queue_.pop_front();
-  return {IoStatus::done, std::make_unique<SimStream>(*network_, shard_, connection, 1u)};
+  auto stream = std::make_unique<SimStream>(*network_, shard_, connection, 1u);
+  stream->peer_.loopback = loopback_;
+  return {IoStatus::done, std::move(stream)};
 }
 
 // --- connecting

@@ -243,6 +243,7 @@ class SimStream final : public Stream {
 
  private:
   friend class SimNetwork;
+  friend class SimListener;
   SimNetwork& network_;
   std::uint64_t connection_;
   unsigned side_;
@@ -251,8 +252,8 @@ class SimStream final : public Stream {
 
 class SimListener final : public Listener {
  public:
-  SimListener(SimNetwork& network, Shard& shard, std::string address) noexcept
-      : Listener(shard), network_(&network), shard_(shard), local_(std::move(address)) {}
+  SimListener(SimNetwork& network, Shard& shard, std::string address, bool loopback) noexcept
+      : Listener(shard), network_(&network), shard_(shard), local_(std::move(address)), loopback_(loopback) {}
   ~SimListener() override { close(); }
   Accepted try_accept() noexcept override;
   void close() noexcept override;
@@ -265,6 +266,7 @@ class SimListener final : public Listener {
   SimNetwork* network_;  // null once closed
   Shard& shard_;
   std::string local_;
+  bool loopback_;
   std::deque<std::uint64_t> queue_;
 };
 

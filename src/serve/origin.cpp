@@ -1,0 +1,69 @@
+#include "serve/origin.h"
+
+#include <algorithm>
+
+#include "base/endpoint.h"
+#include "http/scan.h"
+
+namespace cairn::serve {
+namespace {
+
+bool equal_ignoring_case(std::string_view a, std::string_view b) noexcept {
+  return std::ranges::equal(a, b, {}, http::lower, http::lower);
+}
+
+bool has(const std::vector<std::string>& list, std::string_view text) noexcept {
+  return std::ranges::any_of(list, [&](const std::string& one) { return equal_ignoring_case(one, text); });
+}
+
+// Of a host that the parser has found valid: `name`, `name:port`, `[address]:port`.
+std::string_view name_in(std::string_view host) noexcept {
+  if (host.starts_with('[')) return host.substr(1, host.find(']') - 1);
+  std::string_view name = host.substr(0, host.find(':'));
+  if (name.ends_with('.')) name.remove_suffix(1);
+  return name;
+}
+
+bool is_ours(const http::Exchange& exchange, const Settings& settings) noexcept {
+  if (exchange.peer.local) return true;
+  if (!exchange.peer.loopback && settings.names.empty()) return true;
+  const std::string_view host = exchange.request().host();
+  if (host.empty()) return true;  // only HTTP/1.0 may say none
+  const std::string_view name = name_in(host);
+  return is_loopback_name(name) || has(settings.names, name) || equal_ignoring_case(name, settings.bound);
+}
+
+bool may_change(const http::Exchange& exchange, const Settings& settings) noexcept {
+  constexpr http::MethodSet safe = http::Method::get | http::Method::head | http::Method::options;
+  const http::Fields& fields = exchange.request().fields;
+  if (!fields.has(http::FieldName::origin) || safe.has(exchange.request().method)) return true;
+  if (fields.repeated(http::FieldName::origin)) return false;
+  const std::string_view origin = fields.get(http::FieldName::origin);
+  const std::size_t scheme = origin.find("://");
+  if (scheme == std::string_view::npos) return false;  // `null`, or nothing
+  const std::string_view from = origin.substr(scheme + 3);
+  const std::string_view host = exchange.request().host();
+  return (!host.empty() && equal_ignoring_case(from, host)) || has(settings.origins, origin) ||
+         has(settings.origins, from);
+}
+
+}  // namespace
+
+bool is_loopback_name(std::string_view name) noexcept {
+  // Nearly every request.
+  if (name == "127.0.0.1" || equal_ignoring_case(name, "localhost")) return true;
+  if (name.size() > 10 && equal_ignoring_case(name.substr(name.size() - 10), ".localhost")) return true;
+  // No address is as long.
+  return name.size() < 64 && Endpoint{.host = std::string(name), .port = 0}.is_loopback();
+}
+
+Error check_origin(const http::Exchange& exchange, const Settings& settings) noexcept {
+  if (!is_ours(exchange, settings))
+    return {ErrorCode::misdirected, "this host is not one of server.names", Side::client};
+  if (!may_change(exchange, settings))
+    return {ErrorCode::forbidden, "a page of this origin may not change anything: see cors.origins",
+            Side::client};
+  return {ErrorCode::ok, ""};
+}
+
+}  // namespace cairn::serve
