@@ -478,6 +478,22 @@ void Pipeline::count_answer(const http::Exchange& exchange, int status) noexcept
   shared_.metrics.latency.at(route, method).observe(slot_, machine_.shard.precise_now() - exchange.started);
 }
 
+void Pipeline::answer_metrics(http::Exchange& exchange) {
+  http::Response& response = exchange.response;
+  const Instant now = machine_.shard.now();
+  if (now - rendering_since_ >= rendering_window) {
+    rendering_since_ = now;
+    renderings_ = 0;
+  }
+  if (renderings_ < renderings_max) {
+    shared_.registry.expose(response.text);
+    if (++renderings_ == renderings_max) rendering_ = response.text;
+  } else {
+    response.text = rendering_;
+  }
+  response.answer_text(observe::exposition_type);
+}
+
 void Pipeline::answer_shared(http::Exchange& exchange, std::size_t which) {
   http::Response& response = exchange.response;
   response.text.clear();
@@ -500,9 +516,7 @@ void Pipeline::answer_shared(http::Exchange& exchange, std::size_t which) {
       response.answer_view("application/json", shared_.version_json);
       return;
     case metrics:
-      shared_.registry.expose(response.text);
-      response.answer_text(observe::exposition_type);
-      return;
+      return answer_metrics(exchange);
     default:
       shared_.topology_json(response.text);
       response.answer_text("application/json");

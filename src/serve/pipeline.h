@@ -5,7 +5,9 @@
 //   [V-1] A refused request has cost no work, no queue place and no body; only a queue that fills up while a
 //         staged body comes in refuses after it.
 //   [V-2] What is still queued when its deadline passes is answered 504 and never started.
-//   [V-3] Health, readiness, version and metrics pass by every limit.
+//   [V-3] Health, readiness, version and metrics pass by every limit; of the metrics, which cost the most, a
+//         shard writes out no more than `renderings_max` in `rendering_window`, and then tells the last
+//         again.
 //   [V-4] A request waits for its body in its own connection's task: it holds a worker only on a route that
 //         is queued, and a place in the queue never.
 //   [V-5] What a route's `op` asks for was granted before anything else of the request was looked at.
@@ -59,6 +61,10 @@ struct Shared {
   std::vector<GiveWay*> ways = {};    // by shard, complete before any of them runs
 };
 
+// A scraper asks once in seconds, and somebody who looks now and then never meets these.
+inline constexpr unsigned renderings_max = 20;
+inline constexpr Duration rendering_window = Duration::millis(100);
+
 // The routes every service has; their ids follow the service's own. The last one is there with keys only.
 inline constexpr std::size_t shared_route_count = 6;
 std::span<const RouteSpec> shared_routes();
@@ -106,6 +112,7 @@ class Pipeline final : public http::Handler {
   Result<> authorize(const http::Exchange& exchange, const RouteSpec& spec);
   void answer_shared(http::Exchange& exchange, std::size_t which);
   void answer_undone(http::Exchange& exchange, const Error& why);
+  void answer_metrics(http::Exchange& exchange);
   void reject(http::Exchange& exchange, Rejected why, const Error& error, unsigned retry_after = 1);
   Task<> worker(Call call);
   void show_depth() noexcept;
@@ -130,6 +137,10 @@ class Pipeline final : public http::Handler {
   std::size_t connection_kind_;
   std::size_t workers_;
   Handover<Job> queue_;
+  // Of the metrics, in the present window.
+  Instant rendering_since_{};
+  unsigned renderings_ = 0;
+  std::string rendering_;  // the last one of a full window
 };
 
 }  // namespace cairn::serve

@@ -634,6 +634,26 @@ TEST(Pipeline, health_answers_with_its_bodies) {
 
 // --- metrics
 
+// V-3
+TEST(Pipeline, a_flood_of_scrapes_is_told_the_last_rendering_and_the_next_window_a_fresh_one) {
+  SimulatedNode sample;
+  Guest guest = sample.connect();
+  guest.send(get("/now/x"));
+  EXPECT_EQ(guest.answer().status, 200);
+  std::string flood;
+  for (unsigned i = 0; i < 3 * renderings_max; ++i) flood += get("/metrics") + get("/now/x");
+  guest.send(flood);
+  std::set<std::string> seen;
+  for (unsigned i = 0; i < 3 * renderings_max; ++i) {
+    seen.insert(guest.answer().body);
+    EXPECT_EQ(guest.answer().body, "x");
+  }
+  EXPECT_LE(seen.size(), renderings_max);
+  sample.world.run_for(rendering_window);
+  const std::string line = R"(http_requests_total{route="/now/{name:Segment}",method="GET",status="200"} )";
+  EXPECT_THAT(guest.ask(get("/metrics")).body, HasSubstr(line + std::to_string(3 * renderings_max + 1)));
+}
+
 TEST(Pipeline, requests_are_counted_by_route_method_and_status) {
   SimulatedNode sample;
   Guest guest = sample.connect();
