@@ -106,6 +106,7 @@ const Row refused[] = {
     // Lines and characters.
     {"bare LF behind the request line", "GET / HTTP/1.1\nHost: a\r\n\r\n", ErrorCode::malformed},
     {"bare LF behind a field", with_fields("Host: a\nX: y\r\n"), ErrorCode::malformed},
+    {"another character in the place of CR", with_fields("Host: a\r\nX: y\x01\n"), ErrorCode::malformed},
     {"bare LF as the end", "GET / HTTP/1.1\r\nHost: a\r\n\n", ErrorCode::malformed},
     {"bare CR in a value", with_fields("Host: a\r\nX: a\rb\r\n"), ErrorCode::malformed},
     {"bare CR behind a field", with_fields("Host: a\rX: y\r\n"), ErrorCode::malformed},

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <string>
 #include <vector>
 
@@ -83,6 +84,12 @@ TEST(Query, thirty_two_pairs_are_enough) {
   ASSERT_TRUE(full.query.has_value());
   EXPECT_EQ(full.query->find("k31"), "31");
   EXPECT_TRUE(refused(raw + "&k32=32"));
+}
+
+TEST(Query, one_that_is_longer_than_its_room_is_refused) {
+  std::array<char, 4> room;
+  EXPECT_TRUE(parse_query("a=bc", room).has_value());
+  EXPECT_EQ(parse_query("a=bcd", room).error().code, ErrorCode::malformed);
 }
 
 TEST(Query, unknown_names_are_told) {

@@ -74,6 +74,7 @@ TEST(Answer, what_stays_inside_becomes_what_a_client_can_act_on) {
   for (const ErrorCode inside : {ErrorCode::closed, ErrorCode::io_failed, ErrorCode::connection_lost,
                                  ErrorCode::invalid, ErrorCode::lagged})
     EXPECT_EQ(public_code({inside, ""}), ErrorCode::internal) << name_of(inside);
+  EXPECT_EQ(public_code({ErrorCode::connection_lost, "", Side::client}), ErrorCode::malformed);
   EXPECT_EQ(public_code({ErrorCode::integrity, ""}), ErrorCode::integrity);
 }
 

@@ -37,7 +37,8 @@ TEST(Authorizer, the_scheme_is_bearer_in_any_case_and_nothing_else) {
   EXPECT_EQ(f.code("Authorization: BEARER " + token), ErrorCode::ok);
   for (const std::string& wrong :
        {std::string(), std::string("Authorization: Bearer\r\n"), "Authorization: Bearer" + token,
-        "Authorization: Token " + token, "Authorization: " + token, "Cookie: Bearer " + token})
+        "Authorization: Token " + token, "Authorization: " + token, "Cookie: Bearer " + token,
+        "Authorization: Bearer " + token + "Authorization: Bearer " + token})
     EXPECT_EQ(f.code(wrong), ErrorCode::unauthorized) << wrong;
 }
 
