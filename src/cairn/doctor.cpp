@@ -167,6 +167,12 @@ Task<> check_store(Call call, Session* session, Report* report) {
         report->add({"store", Verdict::fail,
                      fmt::format("{} takes no writes since an error of the drive", directory),
                      "restart the service: it verifies the log again"});
+      const auto foreign = one->optional_uint("foreign_files");
+      if (foreign && foreign->value_or(0) > 0)
+        report->add({"store", Verdict::warn,
+                     fmt::format("{} has {} files that are not of its log (*.foreign)", directory,
+                                 foreign->value_or(0)),
+                     "the service's log names each, and the number it belongs under: move them away"});
       if (one->optional_bool("full").value_or(std::nullopt).value_or(false))
         report->add({"store", Verdict::fail, fmt::format("{} is full", directory),
                      "make room; reads and deletes go on"});

@@ -5,11 +5,13 @@
 //   [L-3] After a crash an appended batch that was acknowledged is there; one that was not is, record by
 //         record, whole or absent.
 //   [L-4] Damage at or below the highest watermark seen is rot: reported, never cut. Only damage above it is
-//         a torn tail, and is cut.
+//         a torn tail, and is cut; and only in the last segment, if its header is good.
 //   [L-5] After an error of a sync, or a write whose outcome is unknown, the log is fenced: no append
 //         succeeds until the next start, which reads everything above the watermark again. A step that is
 //         known not to have begun (Error::undone) never fences: it is asked for again, by the next append.
 //   [L-6] Bytes in a record's data are never taken for a record.
+//   [L-7] A file that is not of this log, or not under its own number, is never written to: it is set aside
+//         whole. No number that a file's name or header says is given to a new segment.
 // The watermark of a record is the highest sequence durable before its batch was written. The segment's
 // header also carries it, and names the last sequence of the segment before it.
 #pragma once
@@ -49,6 +51,13 @@ class Replay {
   virtual Task<Result<>> on_damage(Call call, Damage damage) = 0;
 };
 
+// A file with a segment's name that is none of this log's, or not under its own number.
+struct ForeignFile {
+  std::string path;                             // where it is now
+  std::uint32_t segment = 0;                    // the number that its name said
+  std::optional<std::uint32_t> header_segment;  // the number that its header says, if that is good
+};
+
 // Does the data agree with what the meta says of it? Asked of records above the watermark only.
 using DataCheck = bool (*)(const RecordHeader& header, ByteView meta, ByteView data);
 
@@ -71,6 +80,7 @@ struct LogReport {
   std::uint64_t records = 0;    // replayed
   std::uint64_t damaged = 0;    // places
   std::uint64_t cut_bytes = 0;  // of a torn tail, or zeros that were written ahead
+  std::uint64_t foreign = 0;    // files that are set aside in the directory, also by earlier openings
   bool index_ahead = false;     // `from` is beyond the end: nothing was replayed, open again from zero
   std::string problem;          // for people: why it was not opened, when it was `integrity`
 };
@@ -113,6 +123,8 @@ class Log {
   virtual LogPoint end() const noexcept = 0;
   virtual std::vector<SegmentInfo> segments() const = 0;
   virtual const SealKey& key_of(std::uint32_t segment) = 0;
+  // Files that were set aside since it was asked last, by opening or since.
+  virtual std::vector<ForeignFile> take_foreign() = 0;
 };
 
 // Where a segment's file is.

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "store/log_foreign.h"
+
 namespace cairn::store {
 
 LogRecovery::LogRecovery(io::Machine& machine, const LogOptions& options, LogPoint from, Replay& replay,
@@ -22,6 +24,7 @@ Task<Result<LogState>> LogRecovery::run(Call call) {
   CO_TRY_VOID(co_await make_directory(call));
   CO_TRY_VOID(co_await find_segments(call));
   CO_TRY_VOID(co_await settle_key(call));
+  CO_TRY_VOID(co_await set_misfits_aside(call));
   CO_TRY_VOID(set_torn_segment_aside());
   if (is_index_ahead()) {
     report_.index_ahead = true;
@@ -32,6 +35,7 @@ Task<Result<LogState>> LogRecovery::run(Call call) {
     CO_TRY_VOID(co_await learn_watermark(call));
     if (!report_.index_ahead) CO_TRY_VOID(co_await replay_all(call));
   }
+  ceiling_ = std::max(ceiling_, given_);
   co_return result();
 }
 
@@ -43,14 +47,11 @@ LogState LogRecovery::result() const {
   state.ended = ended_;
   for (const auto& [id, segment] : segments_)
     state.segments[id] = {id, segment.size, segment.first_sequence, !is_last(id)};
-  if (!segments_.empty()) {
+  if (!segments_.empty())
     state.tail = std::max<std::uint64_t>(segments_.rbegin()->second.size, segment_header_size);
-    state.next_segment = segments_.rbegin()->first + 1;
-  }
-  if (torn_) {
-    state.next_segment = *torn_;
-    state.ended = true;
-  }
+  state.next_segment = torn_ ? *torn_ : highest_ + 1;
+  state.ended = state.ended || torn_;
+  state.foreign = foreign_;
   return state;
 }
 
@@ -93,30 +94,35 @@ Task<Result<>> LogRecovery::find_segments(Call call) {
   CO_TRY(const std::vector<std::string> names, co_await machine_.disk.list(call, options_.directory));
   for (const std::string& name : names) {
     const std::optional<std::uint32_t> id = parse_segment_name(name);
-    if (!id) continue;
-    CO_TRY(const Head head, co_await read_head(call, segment_path(options_.directory, *id)));
+    const std::optional<std::uint32_t> aside = parse_foreign_name(name);
+    if (!id && !aside) continue;
+    CO_TRY(const Head head, co_await read_head(call, options_.directory + "/" + name));
     if (!head.there) continue;
+    highest_ = std::max(highest_, id ? *id : *aside);
+    SegmentHeader header;
+    const HeadState state = decode_segment_header(head.bytes.bytes(), header);
+    if (state == HeadState::good) highest_ = std::max(highest_, header.id);
+    if (aside) {
+      ++report_.foreign;
+      if (state == HeadState::good) strays_.push_back({header, head.size});
+      continue;
+    }
+    if (state == HeadState::newer)
+      co_return refuse(fmt::format("{} has format version {}, this program reads up to {}", name,
+                                   major_of(head.bytes.bytes()), format_major));
     Segment& segment = segments_[*id];
     segment.size = head.size;
     segment.unreadable = head.unreadable;
-    SegmentHeader header;
-    switch (decode_segment_header(head.bytes.bytes(), header)) {
-      case HeadState::newer:
-        co_return refuse(fmt::format("{} has format version {}, this program reads up to {}", name,
-                                     major_of(head.bytes.bytes()), format_major));
-      case HeadState::good:
-        if (header.id != *id) break;  // a stray copy: its records carry another key
-        segment.header = header;
-        segment.first_sequence = header.first_sequence;
-        break;
-      case HeadState::damaged:
-        break;
-    }
+    if (state != HeadState::good) continue;
+    segment.header = header;
+    segment.first_sequence = header.first_sequence;
   }
+  if (highest_ == 0xffff'ffffu) co_return refuse("no number is left for the next segment");
   co_return Result<>{};
 }
 
-// One key, of which every good copy must say the same.
+// The key file's, if a segment has it too; without the file one that all segments agree on. Else nobody can
+// say which of them are this store's.
 Task<Result<>> LogRecovery::settle_key(Call call) {
   CO_TRY(const Head head, co_await read_head(call, options_.directory + "/key"));
   crypto::Hash kept{};
@@ -127,13 +133,27 @@ Task<Result<>> LogRecovery::settle_key(Call call) {
   std::optional<crypto::Hash> key;
   if (state == HeadState::good) key = kept;
   bool unreadable = head.unreadable;
+  std::optional<std::uint32_t> other;  // a segment with another key
+  bool shared = false;
   for (const auto& [id, segment] : segments_) {
     unreadable = unreadable || segment.unreadable;
     if (!segment.header) continue;
-    if (key && *key != segment.header->store_key)
-      co_return refuse(fmt::format("segment {} has the key of another store", id));
-    key = segment.header->store_key;
+    if (!key) key = segment.header->store_key;
+    if (*key == segment.header->store_key)
+      shared = true;
+    else
+      other = id;
   }
+  if (other && state != HeadState::good)
+    co_return refuse(
+        fmt::format("the key file is damaged, and segment {} has another key than others", *other));
+  for (auto it = segments_.begin(); other && !shared && it != segments_.end(); ++it) {
+    if (it->second.header) continue;
+    CO_TRY(shared, co_await has_records(call, it->first, it->second.size, *key));
+  }
+  if (other && !shared)
+    co_return refuse(
+        fmt::format("segment {} has the key of another store, and none has the key file's", *other));
   if (!key && unreadable) co_return fail(ErrorCode::io_failed, "the store's key cannot be read");
   if (!key && !segments_.empty()) co_return refuse("no copy of the store's key is left");
   if (key) {
@@ -158,6 +178,58 @@ Task<Result<>> LogRecovery::write_key(Call call, bool replace) {
   blocks.push_back(encode_key_file(store_key_));
   CO_TRY_VOID(co_await file->write_blocks(call, 0, std::move(blocks), io::Sync::data));
   co_return co_await machine_.disk.sync_directory(call, options_.directory);
+}
+
+// Whether any record in it is sealed for this place of this store.
+Task<Result<bool>> LogRecovery::has_records(Call call, std::uint32_t id, std::uint64_t size,
+                                            crypto::Hash key) {
+  if (size <= segment_header_size) co_return false;
+  CO_TRY(std::unique_ptr<io::File> file,
+         co_await machine_.disk.open(call, segment_path(options_.directory, id), io::OpenMode::read));
+  SegmentScan scan(machine_, std::move(file), id, segment_key(key, id), segment_header_size, size);
+  for (;;) {
+    CO_TRY(const SegmentScan::Found found, co_await scan.next(call));
+    if (found.entry || scan.watermark() > 0) co_return true;
+    if (!found.damage) co_return false;
+    if (found.damage->unreadable) co_return true;  // nobody can say that it is not
+  }
+}
+
+// A file whose header is lost is ours if something in it is; a short one at the end is what a crash left of
+// the next segment.
+Task<Result<bool>> LogRecovery::is_ours(Call call, std::uint32_t id) {
+  const Segment& segment = segments_[id];
+  if (segment.header) co_return segment.header->id == id&& segment.header->store_key == store_key_;
+  if (segment.unreadable || (id == highest_ && segment.size <= segment_header_size)) co_return true;
+  co_return co_await has_records(call, id, segment.size, store_key_);
+}
+
+Task<Result<>> LogRecovery::set_misfits_aside(Call call) {
+  std::vector<std::uint32_t> misfits;
+  for (const auto& [id, segment] : segments_) {
+    CO_TRY(const bool ours, co_await is_ours(call, id));
+    if (!ours) misfits.push_back(id);
+  }
+  for (const std::uint32_t id : misfits) {
+    const Segment& segment = segments_[id];
+    CO_TRY(ForeignFile file, co_await set_aside(call, machine_, options_.directory, id, segment.header));
+    if (segment.header) strays_.push_back({*segment.header, segment.size});
+    segments_.erase(id);
+    foreign_.push_back(std::move(file));
+    ++report_.foreign;
+  }
+  for (const Stray& stray : strays_) heed(stray.header, stray.size);
+  co_return Result<>{};
+}
+
+// What the header of a file that was set aside proves, if it is this store's and the log has not the segment
+// itself: what was durable before it, and sequences that were given away.
+void LogRecovery::heed(const SegmentHeader& header, std::uint64_t size) {
+  if (header.store_key != store_key_ || segments_.contains(header.id)) return;
+  watermark_ = std::max({watermark_, header.watermark, header.previous_last});
+  const std::uint64_t bytes = size - std::min<std::uint64_t>(size, segment_header_size);
+  given_ = std::max({given_, header.previous_last, header.first_sequence - 1 + bytes / record_header_size});
+  if (segments_.empty() || header.id > segments_.rbegin()->first) ended_ = true;
 }
 
 // A file that a crash kept from becoming a segment. Records are written only behind a durable header, so that
@@ -315,7 +387,7 @@ Task<Result<>> LogRecovery::replay_end(Call call, std::uint32_t id, Damage end) 
     ceiling_ = std::max(ceiling_, named);
   } else {
     // No record is smaller than its header, so no more than these can have been here.
-    ceiling_ = std::max(watermark_, sequence_ + (end.to - end.from) / record_header_size);
+    ceiling_ = std::max({ceiling_, watermark_, sequence_ + (end.to - end.from) / record_header_size});
   }
   if (is_last(id)) ended_ = true;
   co_return co_await report_damage(call, end);

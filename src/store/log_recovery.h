@@ -1,9 +1,10 @@
-// LogRecovery: what opening a log does before anything is appended: finds the files, settles the key, tells
-// rot from a torn tail, replays, cuts.
+// LogRecovery: what opening a log does before anything is appended: finds the files, settles the key, sets
+// aside what is not of this log, tells rot from a torn tail, replays, cuts.
 //
 // A tail is torn only if nothing proves that it was durable. Proof of everything up to a sequence: a sealed
 // record or a good segment header with that watermark, and the index that was derived (`from`). Proof of a
-// whole segment: the next one's file, because it is made only after everything before it is durable.
+// whole segment: the next one's file, because it is made only after everything before it is durable. A header
+// proves that also in a file that was set aside, if it has this store's key.
 #pragma once
 
 #include <cstdint>
@@ -21,11 +22,12 @@ namespace cairn::store {
 struct LogState {
   crypto::Hash store_key{};
   std::map<std::uint32_t, SegmentInfo> segments;
-  std::shared_ptr<io::File> file;  // of the last one, for writing; null: there is none
-  std::uint64_t tail = 0;          // where the next record of it goes
-  std::uint64_t sequence = 0;      // the highest that was given away
-  std::uint32_t next_segment = 1;  // its file may be there, without any record
-  bool ended = false;              // nothing more may be appended to the last one
+  std::shared_ptr<io::File> file;    // of the last one, for writing; null: there is none
+  std::uint64_t tail = 0;            // where the next record of it goes
+  std::uint64_t sequence = 0;        // the highest that was given away
+  std::uint32_t next_segment = 1;    // its file may be there, without any record
+  bool ended = false;                // nothing more may be appended to the last one
+  std::vector<ForeignFile> foreign;  // set aside by this opening
 };
 
 class LogRecovery {
@@ -57,6 +59,10 @@ class LogRecovery {
   Task<Result<>> find_segments(Call call);
   Task<Result<>> settle_key(Call call);
   Task<Result<>> write_key(Call call, bool replace);
+  Task<Result<bool>> has_records(Call call, std::uint32_t id, std::uint64_t size, crypto::Hash key);
+  Task<Result<bool>> is_ours(Call call, std::uint32_t id);
+  Task<Result<>> set_misfits_aside(Call call);
+  void heed(const SegmentHeader& header, std::uint64_t size);
   Result<> set_torn_segment_aside();
   bool is_index_ahead() const;
   Task<Result<>> open_last(Call call);
@@ -70,8 +76,9 @@ class LogRecovery {
   Task<Result<>> cut(Call call, std::uint64_t offset);
   bool is_last(std::uint32_t id) const noexcept { return id == segments_.rbegin()->first; }
   bool begins_at(std::uint32_t id) const noexcept { return from_.sequence > 0 && id == from_.next.segment; }
+  // A segment without its header, or that another one followed, is never cut.
   bool is_unproven(std::uint32_t id, std::uint64_t sequence) const noexcept {
-    return is_last(id) && !torn_ && sequence > watermark_;
+    return is_last(id) && !torn_ && !ended_ && sequence > watermark_;
   }
   Result<> refuse(std::string problem);
   LogState result() const;
@@ -83,11 +90,20 @@ class LogRecovery {
   LogReport& report_;
   crypto::Hash store_key_{};
   Segments segments_;
+  // Good heads of files that are no segments of this log: set aside now or earlier.
+  struct Stray {
+    SegmentHeader header;
+    std::uint64_t size = 0;
+  };
+  std::vector<Stray> strays_;
+  std::vector<ForeignFile> foreign_;
+  std::uint32_t highest_ = 0;          // number that any name or header says
   std::optional<std::uint32_t> torn_;  // the file that was to become the next segment
   std::shared_ptr<io::File> file_;     // of the last segment
   std::uint64_t watermark_ = 0;
   std::uint64_t sequence_ = 0;  // of the last record replayed, or known to have been there
   std::uint64_t ceiling_ = 0;   // no higher one was ever given away
+  std::uint64_t given_ = 0;     // by what was set aside
   bool ended_ = false;
 };
 

@@ -403,17 +403,162 @@ TEST(Log, without_any_copy_of_the_key_nothing_is_touched) {
   EXPECT_EQ(s.disk().view().hash(), before);
 }
 
-TEST(Log, a_segment_of_another_store_is_refused) {
-  SimulatedLog other(2);
-  ASSERT_TRUE(other.open());
-  ASSERT_TRUE(other.append({small('x')}));
-  ASSERT_TRUE(other.roll());
-  SimulatedLog s;
+// A log of three segments, and one of another store.
+struct Mixed : SimulatedLog {
+  Mixed() : other(2) {
+    EXPECT_TRUE(other.open());
+    EXPECT_TRUE(open());
+    for (const char c : {'a', 'b', 'c'}) {
+      if (c != 'a') {
+        EXPECT_TRUE(other.roll());
+        EXPECT_TRUE(roll());
+      }
+      EXPECT_TRUE(other.append({large('x'), large('y')}));
+      EXPECT_TRUE(append({large(c)}));
+    }
+  }
+  std::string aside(std::uint32_t segment, const char* more = "") {
+    return disk().view().text(path(segment) + ".foreign" + more);
+  }
+  SimulatedLog other;
+};
+
+TEST(Log, a_segment_of_another_store_is_set_aside_whole) {
+  for (const std::uint32_t as : {2u, 3u, 4u, 9u})
+    for (const std::uint32_t which : {1u, 2u, 3u}) {
+      Mixed s;
+      const std::string bytes = s.other.text(which);
+      s.disk().put(s.path(as), bytes);
+      ASSERT_TRUE(s.open());
+      EXPECT_EQ(s.aside(as), bytes);
+      EXPECT_EQ(s.report.cut_bytes, 0u);
+      const auto foreign = s.log->take_foreign();
+      ASSERT_EQ(foreign.size(), 1u);
+      EXPECT_EQ(foreign[0].segment, as);
+      EXPECT_EQ(foreign[0].header_segment, which);
+      EXPECT_TRUE(s.log->take_foreign().empty());
+      if (as > 3) EXPECT_EQ(s.sequences(), (Sequences{1, 2, 3}));
+      ASSERT_TRUE(s.roll());
+      EXPECT_EQ(s.log->segments().back().id, std::max(as, 3u) + 1);
+      ASSERT_TRUE(s.open());
+      EXPECT_EQ(s.report.foreign, 1u);
+      EXPECT_TRUE(s.log->take_foreign().empty());
+      EXPECT_EQ(s.aside(as), bytes);
+    }
+}
+
+TEST(Log, segments_whose_names_were_swapped_are_not_cut_and_their_sequences_not_used_again) {
+  Mixed s;
+  const std::string second = s.text(2), third = s.text(3);
+  s.disk().put(s.path(2), third);
+  s.disk().put(s.path(3), second);
   ASSERT_TRUE(s.open());
-  ASSERT_TRUE(s.append({small('a')}));
-  s.disk().put(s.path(2), other.text(2));
+  EXPECT_EQ(s.sequences(), (Sequences{1}));
+  EXPECT_EQ(s.report.cut_bytes, 0u);
+  EXPECT_EQ(s.aside(2), third);
+  EXPECT_EQ(s.aside(3), second);
+  const auto foreign = s.log->take_foreign();
+  ASSERT_EQ(foreign.size(), 2u);
+  EXPECT_EQ(foreign[0].header_segment, 3u);
+  EXPECT_EQ(foreign[1].header_segment, 2u);
+  const Entry next = s.append({small('d')})->front();
+  EXPECT_EQ(next.at.segment, 4u);
+  EXPECT_GT(next.header.sequence, 3u);
+  // Brought to where they belong they are part of the log again.
+  s.disk().put(s.path(2), second);
+  s.disk().put(s.path(3), third);
+  ASSERT_TRUE(s.open());
+  EXPECT_EQ(s.sequences(), (Sequences{1, 2, 3, next.header.sequence}));
+}
+
+TEST(Log, a_name_for_files_set_aside_is_never_used_twice) {
+  Mixed s;
+  for (const std::uint32_t which : {1u, 2u, 3u}) {
+    s.disk().put(s.path(7), s.other.text(which));
+    ASSERT_TRUE(s.open());
+  }
+  EXPECT_EQ(s.aside(7), s.other.text(1));
+  EXPECT_EQ(s.aside(7, ".2"), s.other.text(2));
+  EXPECT_EQ(s.aside(7, ".3"), s.other.text(3));
+  EXPECT_EQ(s.report.foreign, 3u);
+}
+
+TEST(Log, the_last_segment_is_not_cut_when_the_next_one_is_only_misplaced) {
+  Mixed s;
+  ASSERT_TRUE(s.roll());
+  ASSERT_TRUE(s.append({large('d')}));
+  ASSERT_TRUE(s.run(s.log->close(s.call())));
+  s.disk().put(s.path(9), s.text(4));
+  ASSERT_TRUE(s.run(s.machine.disk.unlink(s.call(), s.path(4))));
+  // The end of the third has rotted: only the header of the fourth proves that it was durable.
+  const std::uint64_t size = s.text(3).size();
+  ASSERT_TRUE(s.disk().rot(s.path(3), size - 1600));
+  ASSERT_TRUE(s.disk().rot(s.path(3), size - 1560));
+  ASSERT_TRUE(s.open());
+  EXPECT_EQ(s.report.cut_bytes, 0u);
+  EXPECT_EQ(s.text(3).size(), size);
+  const Entry next = s.append({small('e')})->front();
+  EXPECT_EQ(next.at.segment, 10u);
+  EXPECT_GT(next.header.sequence, 4u);
+}
+
+TEST(Log, a_segment_that_lost_its_header_is_never_cut) {
+  Mixed s;
+  ASSERT_TRUE(s.disk().rot(s.path(3), 30));
+  s.disk().put(s.path(3), s.text(3) + std::string(200, 'j'));
+  const std::string bytes = s.text(3);
+  ASSERT_TRUE(s.open());
+  EXPECT_EQ(s.sequences(), (Sequences{1, 2, 3}));
+  EXPECT_EQ(s.text(3), bytes);
+  EXPECT_EQ(s.report.cut_bytes, 0u);
+  EXPECT_EQ(s.append({small('d')})->front().at.segment, 4u);
+}
+
+TEST(Log, a_file_of_noise_under_a_segments_name_is_set_aside) {
+  for (const std::uint32_t as : {4u, 8u}) {
+    Mixed s;
+    const std::string noise(9000, 'n');
+    s.disk().put(s.path(as), noise);
+    ASSERT_TRUE(s.open());
+    EXPECT_EQ(s.sequences(), (Sequences{1, 2, 3}));
+    EXPECT_EQ(s.report.damaged, 0u);
+    EXPECT_EQ(s.aside(as), noise);
+    EXPECT_EQ(s.log->take_foreign().front().header_segment, std::nullopt);
+  }
+}
+
+TEST(Log, a_file_in_the_place_of_the_next_segment_is_set_aside_unless_it_is_too_short_for_a_record) {
+  Mixed s;
+  const std::string bytes = s.other.text(2);
+  s.disk().put(s.path(4), bytes);
+  s.disk().put(s.path(5), "an attempt");
+  ASSERT_TRUE(s.roll());
+  EXPECT_EQ(s.log->segments().back().id, 5u);
+  EXPECT_EQ(s.aside(4), bytes);
+  ASSERT_EQ(s.log->take_foreign().size(), 1u);
+  ASSERT_TRUE(s.append({small('d')}));
+  ASSERT_TRUE(s.open());
+  EXPECT_EQ(s.sequences(), (Sequences{1, 2, 3, 4}));
+  EXPECT_EQ(s.report.damaged, 0u);
+}
+
+TEST(Log, with_the_key_file_of_another_store_nothing_is_touched) {
+  Mixed s;
+  s.disk().put("log/key", s.other.disk().view().text("log/key"));
+  const std::uint64_t before = s.disk().view().hash();
   EXPECT_EQ(code_of(s.open()), ErrorCode::integrity);
-  EXPECT_NE(s.report.problem.find("segment 2"), std::string::npos);
+  EXPECT_NE(s.report.problem.find("key of another store"), std::string::npos);
+  EXPECT_EQ(s.disk().view().hash(), before);
+}
+
+TEST(Log, without_a_good_key_file_segments_that_disagree_are_refused) {
+  Mixed s;
+  s.disk().put(s.path(2), s.other.text(2));
+  ASSERT_TRUE(s.disk().rot("log/key", 30));
+  const std::uint64_t before = s.disk().view().hash();
+  EXPECT_EQ(code_of(s.open()), ErrorCode::integrity);
+  EXPECT_NE(s.report.problem.find("has another key than others"), std::string::npos);
+  EXPECT_EQ(s.disk().view().hash(), before);
 }
 
 TEST(Log, a_newer_major_version_is_refused_by_name) {

@@ -4,6 +4,8 @@
 #include <cstring>
 #include <utility>
 
+#include "store/log_foreign.h"
+
 namespace cairn::store {
 namespace {
 
@@ -34,6 +36,8 @@ constexpr std::uint64_t least_length = 1u << 20;
 constexpr std::uint64_t kept_most = 4;
 // The disk is asked for room again after this part of what is kept free.
 constexpr std::uint64_t part_granted = 8;
+// Files of others that are in the way of a new segment, before that is an error.
+constexpr int foreign_most = 8;
 
 // A block that is worth a piece of its own in a gathered write.
 bool is_large(const HeapBytes& block) noexcept { return block.size() > (16u << 10); }
@@ -85,6 +89,7 @@ LogWriter::LogWriter(io::Machine& machine, LogOptions options, LogState state)
       current_(segments_.empty() ? 0 : segments_.rbegin()->first),
       next_segment_(state.next_segment),
       file_(std::move(state.file)),
+      foreign_(std::move(state.foreign)),
       tail_(state.tail),
       ready_(state.tail),
       sequence_(state.sequence),
@@ -289,19 +294,48 @@ Task<Result<>> LogWriter::make_room_at_any_cost(Call call, std::uint64_t size) {
   co_return made;
 }
 
-// Durable, name and header, before any record can be. What an attempt left behind on a full disk, or one of
-// whose steps never began, or a crash, is used again: it holds no record.
+// An empty file under the next number. What an attempt left behind, on a full disk, by a crash, or because a
+// step of it never began, is used again: it is too short to hold a record. Anything longer was put there by somebody else, and its number is taken.
+Task<Result<std::unique_ptr<io::File>>> LogWriter::make_next_file(Call call) {
+  for (int attempt = 0;; ++attempt) {
+    const std::string path = segment_path(options_.directory, next_segment_);
+    auto opened = co_await machine_.disk.open(patient(call), path, io::OpenMode::create_new);
+    if (opened || opened.error().code != ErrorCode::conflict) co_return std::move(opened);
+    CO_TRY(std::unique_ptr<io::File> there,
+           co_await machine_.disk.open(patient(call), path, io::OpenMode::write));
+    CO_TRY(const std::uint64_t size, there->size());
+    if (size <= segment_header_size) {
+      if (auto emptied = co_await there->truncate(patient(call), 0); !emptied)
+        co_return fence_unless_undone(emptied.error());
+      co_return std::move(there);
+    }
+    if (attempt == foreign_most) co_return fail(ErrorCode::io_failed, "others make files in the log");
+    CO_TRY_VOID(co_await set_next_aside(call, *there));
+  }
+}
+
+// NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the caller waits
+Task<Result<>> LogWriter::set_next_aside(Call call, io::File& file) {
+  auto head = std::make_shared<HeapBytes>(head_size);
+  CO_TRY(const std::size_t got, co_await file.read_into(patient(call), 0, {head->room(), head}));
+  head->fill(got);
+  std::optional<SegmentHeader> header(std::in_place);
+  if (decode_segment_header(std::as_const(*head).bytes(), *header) != HeadState::good) header.reset();
+  const std::uint32_t taken = std::max(next_segment_, header ? header->id : 0);
+  if (taken == 0xffff'ffffu) co_return fail(ErrorCode::io_failed, "no number is left for the next segment");
+  CO_TRY(ForeignFile aside,
+         co_await set_aside(patient(call), machine_, options_.directory, next_segment_, header));
+  foreign_.push_back(std::move(aside));
+  next_segment_ = taken + 1;
+  co_return Result<>{};
+}
+
+// Durable, name and header, before any record can be.
 Task<Result<>> LogWriter::begin_segment(Call call) {
   ended_ = true;
   if (ready_ > tail_) CO_TRY_VOID(co_await cut(call));
+  auto opened = co_await make_next_file(call);
   const std::string path = segment_path(options_.directory, next_segment_);
-  auto opened = co_await machine_.disk.open(patient(call), path, io::OpenMode::create_new);
-  if (!opened && opened.error().code == ErrorCode::conflict) {
-    opened = co_await machine_.disk.open(patient(call), path, io::OpenMode::write);
-    if (opened)
-      if (auto emptied = co_await (*opened)->truncate(patient(call), 0); !emptied)
-        co_return fence_unless_undone(emptied.error());
-  }
   if (!opened) {
     const ErrorCode code = opened.error().code;
     if (code != ErrorCode::storage_full && code != ErrorCode::io_failed)

@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "store/log.h"
@@ -44,6 +45,7 @@ class LogWriter final : public Log {
   LogPoint end() const noexcept override;
   std::vector<SegmentInfo> segments() const override;
   const SealKey& key_of(std::uint32_t segment) override;
+  std::vector<ForeignFile> take_foreign() override { return std::exchange(foreign_, {}); }
 
  private:
   struct Encoded {
@@ -57,6 +59,8 @@ class LogWriter final : public Log {
   Task<Result<>> make_room(Call call, std::uint64_t size);
   Task<Result<>> make_room_at_any_cost(Call call, std::uint64_t size);
   Task<Result<>> begin_segment(Call call);
+  Task<Result<std::unique_ptr<io::File>>> make_next_file(Call call);
+  Task<Result<>> set_next_aside(Call call, io::File& file);
   Encoded encode(std::vector<Record> batch);
   std::uint64_t zeros_behind(std::uint64_t size) const noexcept;
   Task<Result<>> write(Call call, std::vector<HeapBytes> blocks);
@@ -80,6 +84,7 @@ class LogWriter final : public Log {
   std::uint32_t current_ = 0;  // 0: none yet
   std::uint32_t next_segment_;
   std::shared_ptr<io::File> file_;
+  std::vector<ForeignFile> foreign_;
   std::uint64_t tail_ = 0;
   std::uint64_t ready_ = 0;
   std::uint64_t sequence_ = 0;

@@ -66,7 +66,14 @@ Task<Result<>> ObjectHome::open_log(Call call) {
     LogReport report;
     if (from) {
       found_.clear();
-      CO_TRY(segments_, co_await Log::open(call, machine_, options, *from, *this, report));
+      auto opened = co_await Log::open(call, machine_, options, *from, *this, report);
+      if (!opened) {
+        if (!report.problem.empty()) log_.error("the log was not opened", {{"why", report.problem}});
+        co_return fail(opened.error());
+      }
+      segments_ = std::move(*opened);
+      store_.status_.foreign = report.foreign;
+      tell_foreign();
       if (!report.index_ahead) {
         CO_TRY_VOID(co_await flush_replayed(call));
         CO_TRY_VOID(co_await settle_index(call));
@@ -250,6 +257,7 @@ Task<Result<>> ObjectHome::write_group(Call call, Group& group) {
   }
   for (const Address& address : indexer_->take_gone()) store_.cache_.erase(address);
   publish_totals();
+  tell_foreign();
   co_await end_dead_segment(call);
   co_await look_for_room(call);
   co_return Result<>{};
@@ -290,6 +298,13 @@ void ObjectHome::publish_totals() noexcept {
   status.segments = all.size();
   status.log_bytes = bytes;
   status.dead_bytes = bytes - std::min(bytes, live);
+}
+
+void ObjectHome::tell_foreign() {
+  for (const ForeignFile& one : segments_->take_foreign())
+    log_.error(
+        "a file that is not of this log was set aside",
+        {{"path", one.path}, {"segment", one.segment}, {"header_segment", one.header_segment.value_or(0)}});
 }
 
 void ObjectHome::want_room() noexcept {

@@ -82,6 +82,8 @@ class ObjectHome final : public Replay {
   Task<Result<>> write_group(Call call, Group& group);
   void fence(const char* why) noexcept;
   void publish_totals() noexcept;
+  // Files that the log set aside are told by name: nobody else would look for them.
+  void tell_foreign();
   std::uint64_t live_bytes(std::uint32_t segment) const noexcept;
 
   // For its own tasks.

@@ -45,8 +45,9 @@ struct StoreStatus {
   std::atomic<std::uint64_t> objects{0}, bytes{0}, uploads{0}, quarantined{0};
   std::atomic<std::uint64_t> segments{0}, log_bytes{0}, dead_bytes{0};
   std::atomic<std::uint64_t> scrub_segment{0}, scrub_passes{0}, scrub_bytes{0};
-  std::atomic<std::uint64_t> rot{0};     // bytes found that did not match
-  std::atomic<std::uint64_t> damage{0};  // places in the log that could not be read
+  std::atomic<std::uint64_t> rot{0};      // bytes found that did not match
+  std::atomic<std::uint64_t> damage{0};   // places in the log that could not be read
+  std::atomic<std::uint64_t> foreign{0};  // files beside the log's that are not of it
   std::atomic<std::uint64_t> groups_read{0}, groups_written{0};
   std::atomic<bool> open{false}, fenced{false}, full{false};
 };

@@ -109,6 +109,10 @@ Task<Result<>> Home::open_log(Call call, bool with_snapshot, bool& again) {
     if (again) co_return Result<>{};
     co_return fail(log.error());
   }
+  for (const store::ForeignFile& one : (*log)->take_foreign())
+    log_.error(
+        "a file that is not of this log was set aside",
+        {{"path", one.path}, {"segment", one.segment}, {"header_segment", one.header_segment.value_or(0)}});
   if (report.index_ahead) {
     again = true;
     co_return Result<>{};

@@ -56,6 +56,7 @@ Task<Result<>> StorageShard::status(Exchange& exchange) {
         .field("log_bytes", one.log_bytes.load())
         .field("dead_bytes", one.dead_bytes.load())
         .field("damaged_places", one.damage.load())
+        .field("foreign_files", one.foreign.load())
         .key("scrub")
         .begin_object()
         .field("segment", one.scrub_segment.load())
