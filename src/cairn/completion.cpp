@@ -130,14 +130,15 @@ std::string fish(const Command& root) {
     for (const Command& one : command.commands)
       if (!one.hidden)
         out += fmt::format("complete -c cairn -n {} -a {} -d {}\n",
-                           quoted(fmt::format("__cairn_at '{}'", verb)), one.name, quoted(one.summary));
+                           cli::quoted(fmt::format("__cairn_at '{}'", verb)), one.name,
+                           cli::quoted(one.summary));
     if (command.run == nullptr) return;
     // Of a verb with others below it, only what stands behind the verb itself.
     const std::string inside =
-        quoted(fmt::format("{} '{}'", command.commands.empty() ? "__cairn_in" : "__cairn_at", verb));
+        cli::quoted(fmt::format("{} '{}'", command.commands.empty() ? "__cairn_in" : "__cairn_at", verb));
     if (completes_files(command)) out += fmt::format("complete -c cairn -n {} -F\n", inside);
     const std::string words = command.commands.empty() ? words_below(command) : std::string();
-    if (!words.empty()) out += fmt::format("complete -c cairn -n {} -a {}\n", inside, quoted(words));
+    if (!words.empty()) out += fmt::format("complete -c cairn -n {} -a {}\n", inside, cli::quoted(words));
     for (const Flag& flag : flags_of(command)) {
       out += fmt::format("complete -c cairn -n {} -l {}", inside, flag.name);
       if (flag.letter != 0) out += fmt::format(" -s {}", flag.letter);
@@ -145,8 +146,8 @@ std::string fish(const Command& root) {
       std::string choices(flag.choices);
       for (char& c : choices)
         if (c == '|') c = ' ';
-      if (!choices.empty()) out += fmt::format(" -a {}", quoted(choices));
-      out += fmt::format(" -d {}\n", quoted(flag.text));
+      if (!choices.empty()) out += fmt::format(" -a {}", cli::quoted(choices));
+      out += fmt::format(" -d {}\n", cli::quoted(flag.text));
     }
   });
   return out;
