@@ -118,6 +118,8 @@ constexpr Command config_commands[] = {
      .run = config_docs_verb},
 };
 constexpr Flag topology_flags[] = {{"mermaid", 0, "", "As a drawing for Mermaid."}};
+constexpr Flag doctor_flags[] = {
+    {"accept-loss", 0, "", "Give up what the log has lost: remove its addresses, and tell of it no more."}};
 constexpr Argument shell_arguments[] = {{"SHELL", "bash, zsh or fish."}};
 constexpr Example completion_examples[] = {"source <(cairn completion bash)",
                                            "cairn completion fish > ~/.config/fish/completions/cairn.fish"};
@@ -219,6 +221,7 @@ constexpr Command verbs[] = {
      .asks = Asks::storage},
     {.name = "doctor",
      .summary = "What is wrong here, and what to do about it.",
+     .flags = doctor_flags,
      .run = doctor_verb,
      .asks = Asks::storage},
     {.name = "config", .summary = "The configuration of a service.", .commands = config_commands},

@@ -167,6 +167,13 @@ Task<> check_store(Call call, Session* session, Report* report) {
         report->add({"store", Verdict::fail,
                      fmt::format("{} takes no writes since an error of the drive", directory),
                      "restart the service: it verifies the log again"});
+      const auto lost = one->optional_uint("lost_segments");
+      if (!one->optional_bool("whole").value_or(std::nullopt).value_or(true))
+        report->add(
+            {"store", Verdict::fail,
+             fmt::format("{} has lost a part of its log ({} files are missing)", directory,
+                         lost ? lost->value_or(0) : 0),
+             "bring the files back and restart, or put the objects again; else: cairn doctor --accept-loss"});
       const auto foreign = one->optional_uint("foreign_files");
       if (foreign && foreign->value_or(0) > 0)
         report->add({"store", Verdict::warn,
@@ -180,7 +187,17 @@ Task<> check_store(Call call, Session* session, Report* report) {
   if (count == 0) report->add({"store", Verdict::ok, "nothing is quarantined"});
 }
 
+// What is lost may be many objects: they go one by one, and the next doctor sees how far it is.
+Task<Exit> accept_losses(Call call, Session* session) {
+  const auto accepted = co_await session->storage->accept_losses(call);
+  if (accepted) co_return Exit::ok;
+  session->terminal.complain(accepted.error());
+  co_return exit_of(accepted.error());
+}
+
 Task<Exit> examine(Call call, Session* session) {
+  if (session->invocation.has("accept-loss") && !session->unreachable)
+    co_return co_await accept_losses(call, session);
   Report report(session->terminal);
   check_data_directory(report, session->data);
   check_keys(report, session->data);

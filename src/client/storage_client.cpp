@@ -254,6 +254,10 @@ Task<Outcome<std::string>> StorageClient::status(Call call) {
   return transport_.send_for_text(call, {.target = "/admin/status"}, answer_max);
 }
 
+Task<Outcome<>> StorageClient::accept_losses(Call call) {
+  return send_for_nothing(call, {.method = http::Method::post, .target = "/admin/accept-loss"});
+}
+
 Task<Outcome<ServerVersion>> StorageClient::version(Call call) {
   Ask ask{.target = "/version", .patient = false};
   const Ask asked = ask;

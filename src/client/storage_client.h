@@ -91,6 +91,7 @@ class StorageClient {
       Call call, Address address, std::optional<std::pair<std::uint64_t, std::uint64_t>> range);
 
   Task<Outcome<std::string>> status(Call call);  // the JSON as sent
+  Task<Outcome<>> accept_losses(Call call);
   Task<Outcome<ServerVersion>> version(Call call);
   // A server that is not ready answers too: its words are the outcome, not a failure.
   Task<Outcome<Readiness>> readiness(Call call);

@@ -24,7 +24,7 @@ Readiness Health::check() const {
   for (std::size_t i = 0; i < gates_.size(); ++i) {
     if (open_[i].load(std::memory_order_relaxed)) continue;
     result.missing.push_back(gates_[i].name);
-    result.write_ready = false;
+    if (gates_[i].writes) result.write_ready = false;
     result.degraded = true;
     if (gates_[i].reads) result.ready = false;
   }

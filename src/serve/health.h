@@ -1,7 +1,8 @@
 // Health: named gates that decide whether reads and writes are served.
 //
 // Gates are opened and closed by their owners on any shard; readiness is computed when asked. Writes become
-// unready first: a write needs every gate, a read only those that reads depend on.
+// unready first: a read needs only the gates that reads depend on, a write those too. A gate that neither
+// needs only tells: without it the service is degraded.
 #pragma once
 
 #include <array>
@@ -14,7 +15,8 @@ namespace cairn::serve {
 
 struct GateDeclaration {
   std::string_view name;
-  bool reads = true;  // false: only writes need it
+  bool reads = true;   // false: only writes need it
+  bool writes = true;  // false: neither needs it
 };
 
 struct Readiness {

@@ -545,6 +545,25 @@ Task<Result<>> Indexer::segments_gone(Call call, std::set<std::uint32_t> segment
   co_return Result<>{};
 }
 
+Task<Result<>> Indexer::forget_parts(Call call, std::function<bool(const Place&)> is_lost) {
+  std::string from(1, part_prefix);
+  const std::string until = prefix_end(from);
+  for (;;) {
+    CO_TRY(const auto found, co_await kv_.scan(call, from, until, page));
+    for (const KvPair& pair : found) {
+      PartEntry entry;
+      if (!decode(as_bytes(pair.value), entry)) co_return bad_entry();
+      if (!is_lost(entry.place)) continue;
+      CO_TRY(const auto owner, co_await value(call, token_key(token_of(pair.key))));
+      if (owner) continue;  // of an object, which is quarantined
+      count(entry.place, false);
+      change(pair.key, std::nullopt);
+    }
+    if (found.size() < page) co_return Result<>{};
+    from = found.back().key + '\0';
+  }
+}
+
 Task<Result<>> Indexer::end_rebuilding(Call call) {
   CO_TRY_VOID(co_await drop_orphans(call));
   std::string from(1, word_prefix);

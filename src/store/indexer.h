@@ -10,6 +10,7 @@
 //         left behind: only when all are gone may the record of the removal go.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -71,6 +72,8 @@ class Indexer {
   Task<Result<>> segments_gone(Call call, std::set<std::uint32_t> segments);
   // After an index was made anew: parts and words that belong to nothing. Precondition: as above.
   Task<Result<>> end_rebuilding(Call call);
+  // Parts of open uploads in places that are lost: they are to be sent again. Precondition: as above.
+  Task<Result<>> forget_parts(Call call, std::function<bool(const Place&)> is_lost);
   // An upload whose time is over and whose object was made: forgotten without a record.
   void forget_committed(const Ulid& token) { change(upload_key(token), std::nullopt); }
 

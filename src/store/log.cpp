@@ -15,7 +15,7 @@ Task<Result<std::unique_ptr<Log>>> Log::open(Call call, io::Machine& machine, Lo
   LogRecovery recovery(own, options, from, replay, report);
   CO_TRY(LogState state, co_await recovery.run(call));
   auto writer = std::make_unique<LogWriter>(machine, options, std::move(state));
-  if (report.index_ahead)
+  if (report.index != IndexFit::good)
     writer->shut();
   else
     CO_TRY_VOID(co_await writer->start(call));

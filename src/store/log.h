@@ -12,10 +12,13 @@
 //   [L-6] Bytes in a record's data are never taken for a record.
 //   [L-7] A file that is not of this log, or not under its own number, is never written to: it is set aside
 //         whole. No number that a file's name or header says is given to a new segment.
+//   [L-8] A segment that is missing and was not taken away by remove_segment() is a loss, and is reported at
+//         every start until it is back or accepted.
 // The watermark of a record is the highest sequence durable before its batch was written. The segment's
 // header also carries it, and names the last sequence of the segment before it.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -35,12 +38,30 @@ struct Damage {
   std::uint64_t from = 0, to = 0;                       // bytes
   std::uint64_t first_sequence = 0, last_sequence = 0;  // what may have been there; 0: not known
   bool unreadable = false;                              // the disk gave an error, not other bytes
+  bool lost = false;                                    // not other bytes, but none
+};
+
+// What ties an index to the log that it was made from: the store, and the last record that it has.
+struct LogStamp {
+  std::array<std::byte, 16> store{};
+  Position at;  // of that record
+  std::array<std::byte, 16> seal{};
+  friend bool operator==(const LogStamp&, const LogStamp&) = default;
 };
 
 // Where an index that is derived from the log stands.
 struct LogPoint {
-  std::uint64_t sequence = 0;  // everything up to here is in it
-  Position next;               // where the record after that begins, or would
+  std::uint64_t sequence = 0;          // everything up to here is in it
+  Position next;                       // where the record after that begins, or would
+  std::optional<LogStamp> stamp = {};  // of what it was made from, if it says
+};
+
+// How such an index fits the log.
+enum class IndexFit : std::uint8_t {
+  good,
+  ahead,   // it has what is not in the log
+  behind,  // what it has not was taken away meanwhile
+  foreign  // it was made from another log, or from one that went on differently
 };
 
 // What takes in the records when a log is opened. In the order of their sequence.
@@ -73,16 +94,23 @@ struct LogOptions {
   // no new blocks of the file to write down, only data. 0: none.
   std::uint64_t ahead = 0;
   DataCheck check = nullptr;
+  // The index was durable only after the log was: one that is ahead proves that the end of the log is lost.
+  // The log then goes on above it, in a new segment, instead of asking for an index that fits.
+  bool index_proves = false;
+  // The index says what it was made from; one that does not is from before it did, and is held against the
+  // segment it stands in.
+  bool index_stamped = false;
   Duration patience = Duration::seconds(30);  // how long the disk may take before the log is fenced
 };
 
 struct LogReport {
-  std::uint64_t records = 0;    // replayed
-  std::uint64_t damaged = 0;    // places
-  std::uint64_t cut_bytes = 0;  // of a torn tail, or zeros that were written ahead
-  std::uint64_t foreign = 0;    // files that are set aside in the directory, also by earlier openings
-  bool index_ahead = false;     // `from` is beyond the end: nothing was replayed, open again from zero
-  std::string problem;          // for people: why it was not opened, when it was `integrity`
+  std::uint64_t records = 0;        // replayed
+  std::uint64_t damaged = 0;        // places
+  std::uint64_t cut_bytes = 0;      // of a torn tail, or zeros that were written ahead
+  std::uint64_t foreign = 0;        // files that are set aside in the directory, also by earlier openings
+  IndexFit index = IndexFit::good;  // else nothing was replayed: open again from zero
+  bool ends_lost = false;           // the index was ahead, and is believed
+  std::string problem;              // for people: why it was not opened, when it was `integrity`
 };
 
 struct SegmentInfo {
@@ -106,9 +134,13 @@ class Log {
   // was, if that could be made sure of; else `degraded`, and the log is fenced. Cancel: shielded — a write
   // whose outcome nobody knows would fence the log.
   virtual Task<Result<std::vector<Entry>>> append(Call call, std::vector<Record> batch) = 0;
-  // Takes the file away. Precondition: sealed, and nothing in it is needed any more. Cancel: partial — it may
-  // be gone.
+  // Takes the file away. Precondition: sealed, and nothing in it is needed any more; one at a time. Cancel:
+  // partial — it may be gone.
   virtual Task<Result<>> remove_segment(Call call, std::uint32_t segment) = 0;
+  // Segments that are missing count as removed from now on. Not while one is removed. Cancel: partial — they
+  // may count so at the next start.
+  virtual Task<Result<>> accept_losses(Call call) = 0;
+  virtual const std::vector<std::uint32_t>& lost() const noexcept = 0;  // segments that are missing
   // Would records that may not use the reserve be taken, a few at least? Asks the disk. Cancel: clean.
   virtual Task<bool> has_room(Call call) = 0;
   // How much may be copied from a segment that goes then, and leave enough for whatever else frees space.
@@ -147,6 +179,8 @@ class SegmentScan {
   // Cancel: clean.
   Task<Result<Found>> next(Call call);
   std::uint64_t offset() const noexcept;
+  // Of the record found last.
+  std::array<std::byte, 16> seal() const noexcept;
   // The highest one that a sealed header said so far, also that of a record that is not whole.
   std::uint64_t watermark() const noexcept;
 

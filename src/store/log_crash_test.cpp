@@ -122,7 +122,7 @@ class Reader : public SimulatedLog {
 
     if (ledger.end.sequence == 0) return;
     ASSERT_TRUE(open_image(image, ledger.end));
-    EXPECT_FALSE(report.index_ahead);
+    EXPECT_EQ(report.index, IndexFit::good);
     EXPECT_EQ(log->end().sequence, last);
     EXPECT_EQ(report.records, last - ledger.end.sequence);
   }

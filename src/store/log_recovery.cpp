@@ -8,6 +8,12 @@
 #include "store/log_foreign.h"
 
 namespace cairn::store {
+namespace {
+
+// An index that names a segment so far beyond the log's last one is not this log's.
+constexpr std::uint32_t lost_most = 1u << 20;
+
+}  // namespace
 
 LogRecovery::LogRecovery(io::Machine& machine, const LogOptions& options, LogPoint from, Replay& replay,
                          LogReport& report)
@@ -26,15 +32,16 @@ Task<Result<LogState>> LogRecovery::run(Call call) {
   CO_TRY_VOID(co_await settle_key(call));
   CO_TRY_VOID(co_await set_misfits_aside(call));
   CO_TRY_VOID(set_torn_segment_aside());
-  if (is_index_ahead()) {
-    report_.index_ahead = true;
-    co_return result();
-  }
+  CO_TRY_VOID(co_await settle_removals(call));
+  CO_TRY(bool fits, co_await settle_index(call));
+  if (!fits) co_return result();
   if (!segments_.empty()) {
     CO_TRY_VOID(co_await open_last(call));
     CO_TRY_VOID(co_await learn_watermark(call));
-    if (!report_.index_ahead) CO_TRY_VOID(co_await replay_all(call));
+    if (report_.index != IndexFit::good) co_return result();
   }
+  CO_TRY_VOID(co_await report_losses(call));
+  if (!segments_.empty()) CO_TRY_VOID(co_await replay_all(call));
   ceiling_ = std::max(ceiling_, given_);
   co_return result();
 }
@@ -49,9 +56,13 @@ LogState LogRecovery::result() const {
     state.segments[id] = {id, segment.size, segment.first_sequence, !is_last(id)};
   if (!segments_.empty())
     state.tail = std::max<std::uint64_t>(segments_.rbegin()->second.size, segment_header_size);
+  state.known = segments_.empty() ? known_ : std::max(known_, segments_.rbegin()->first);
   state.next_segment = torn_ ? *torn_ : highest_ + 1;
   state.ended = state.ended || torn_;
   state.foreign = foreign_;
+  state.removals.emplace(*removals_);
+  state.lost = lost_;
+  state.stamp = stamp_;
   return state;
 }
 
@@ -199,7 +210,10 @@ Task<Result<bool>> LogRecovery::has_records(Call call, std::uint32_t id, std::ui
 // the next segment.
 Task<Result<bool>> LogRecovery::is_ours(Call call, std::uint32_t id) {
   const Segment& segment = segments_[id];
-  if (segment.header) co_return segment.header->id == id&& segment.header->store_key == store_key_;
+  if (segment.header) {
+    const bool fits = segment.header->id == id && segment.header->store_key == store_key_;
+    co_return fits;
+  }
   if (segment.unreadable || (id == highest_ && segment.size <= segment_header_size)) co_return true;
   co_return co_await has_records(call, id, segment.size, store_key_);
 }
@@ -226,6 +240,7 @@ Task<Result<>> LogRecovery::set_misfits_aside(Call call) {
 // itself: what was durable before it, and sequences that were given away.
 void LogRecovery::heed(const SegmentHeader& header, std::uint64_t size) {
   if (header.store_key != store_key_ || segments_.contains(header.id)) return;
+  known_ = std::max(known_, header.id);
   watermark_ = std::max({watermark_, header.watermark, header.previous_last});
   const std::uint64_t bytes = size - std::min<std::uint64_t>(size, segment_header_size);
   given_ = std::max({given_, header.previous_last, header.first_sequence - 1 + bytes / record_header_size});
@@ -244,15 +259,147 @@ Result<> LogRecovery::set_torn_segment_aside() {
   return {};
 }
 
+// Numbers that segments must have had and no file has. A header names the one before it, so that numbers
+// that were passed over are none.
+std::vector<std::uint32_t> LogRecovery::missing() const {
+  std::vector<std::uint32_t> gone;
+  std::uint32_t next = 1;
+  for (const auto& [id, segment] : segments_) {
+    const std::uint32_t last = segment.header ? segment.header->previous : id - 1;
+    for (; next <= std::min(last, id - 1); ++next) gone.push_back(next);
+    next = id + 1;
+  }
+  for (const Stray& stray : strays_)
+    if (stray.header.store_key == store_key_ && !segments_.contains(stray.header.id) &&
+        std::find(gone.begin(), gone.end(), stray.header.id) == gone.end())
+      gone.push_back(stray.header.id);
+  return gone;
+}
+
+// What was missing before removals were noted is no loss: nobody can tell.
+Task<Result<>> LogRecovery::settle_removals(Call call) {
+  removals_.emplace(machine_, options_.directory, store_key_);
+  CO_TRY(const LogRemovals::Found found, co_await removals_->open(call));
+  std::vector<std::uint32_t> gone = missing();
+  if (found == LogRemovals::Found::good) {
+    for (const std::uint32_t id : gone)
+      if (!removals_->contains(id)) lost_.push_back(id);
+    co_return Result<>{};
+  }
+  if (found == LogRemovals::Found::damaged) ++report_.damaged;
+  std::uint64_t floor = 0;
+  for (const auto& [id, segment] : segments_)
+    if (segment.header && segment.header->previous != 0 && !segments_.contains(segment.header->previous))
+      floor = std::max(floor, segment.header->previous_last);
+  const auto noted = co_await removals_->add(call, std::move(gone), floor);
+  if (!noted && noted.error().code != ErrorCode::storage_full) co_return fail(noted.error());
+  co_return Result<>{};
+}
+
+Task<Result<>> LogRecovery::report_losses(Call call) {
+  for (const std::uint32_t id : lost_) {
+    Damage damage{id, 0, 0xffff'ffffu, 0, 0, false, true};
+    const auto next = segments_.upper_bound(id);
+    if (next != segments_.end() && next->second.header && next->second.header->previous == id)
+      damage.last_sequence = next->second.header->previous_last;
+    CO_TRY_VOID(co_await report_damage(call, damage));
+  }
+  co_return Result<>{};
+}
+
+Task<Result<bool>> LogRecovery::settle_index(Call call) {
+  if (from_.sequence == 0) co_return true;
+  CO_TRY(const bool foreign, co_await is_foreign(call));
+  if (foreign)
+    report_.index = IndexFit::foreign;
+  else if (from_.sequence < removals_->floor())
+    report_.index = IndexFit::behind;
+  else if (is_index_ahead())
+    report_.index = IndexFit::ahead;
+  else
+    CO_TRY_VOID(co_await look_for_zeros(call));
+  if (report_.index == IndexFit::good && !stamp_ && from_.stamp) stamp_ = from_.stamp;
+  if (report_.index != IndexFit::ahead || !options_.index_proves) co_return report_.index == IndexFit::good;
+  const auto it = segments_.find(from_.next.segment);
+  CO_TRY_VOID(co_await believe_index(call, it == segments_.end() ? from_.next.offset : it->second.size));
+  stamp_ = from_.stamp;
+  co_return true;
+}
+
+Task<Result<bool>> LogRecovery::is_foreign(Call call) {
+  if (from_.next.segment > highest_ && from_.next.segment - highest_ > lost_most) co_return true;
+  const auto it = segments_.find(from_.next.segment);
+  if (it != segments_.end() && it->second.header && it->second.header->first_sequence > from_.sequence + 1)
+    co_return true;
+  if (from_.stamp) co_return co_await is_stamp_of_another(call);
+  if (options_.index_stamped) co_return co_await is_point_of_another(call);
+  co_return false;
+}
+
+// Only a good record says that it is not the one: rot proves nothing, and what was taken away neither.
+Task<Result<bool>> LogRecovery::is_stamp_of_another(Call call) {
+  const LogStamp& stamp = *from_.stamp;
+  if (stamp.store != store_id(store_key_)) co_return true;
+  const auto it = segments_.find(stamp.at.segment);
+  if (it == segments_.end() || it->second.size < stamp.at.offset + record_header_size) co_return false;
+  CO_TRY(std::unique_ptr<io::File> file,
+         co_await machine_.disk.open(call, segment_path(options_.directory, it->first), io::OpenMode::read));
+  SegmentScan scan(machine_, std::move(file), it->first, segment_key(store_key_, it->first), stamp.at.offset,
+                   it->second.size);
+  CO_TRY(const SegmentScan::Found found, co_await scan.next(call));
+  if (!found.entry || found.entry->at != stamp.at) co_return false;
+  co_return found.entry->header.sequence != from_.sequence || scan.seal() != stamp.seal;
+}
+
+// Where it stands a record must end, and be the last that it has.
+Task<Result<bool>> LogRecovery::is_point_of_another(Call call) {
+  const auto it = segments_.find(from_.next.segment);
+  if (it == segments_.end() || from_.next.offset <= segment_header_size ||
+      from_.next.offset > it->second.size)
+    co_return false;
+  CO_TRY(std::unique_ptr<io::File> file,
+         co_await machine_.disk.open(call, segment_path(options_.directory, it->first), io::OpenMode::read));
+  SegmentScan scan(machine_, std::move(file), it->first, segment_key(store_key_, it->first),
+                   segment_header_size, from_.next.offset);
+  std::optional<Entry> last;
+  for (;;) {
+    CO_TRY(SegmentScan::Found found, co_await scan.next(call));
+    if (found.damage) last.reset();  // of what ends there nobody can tell
+    if (!found.entry && !found.damage) break;
+    if (!found.entry) continue;
+    found.entry->meta.clear();
+    last = std::move(found.entry);
+  }
+  if (!last) co_return false;
+  stamp_ = LogStamp{store_id(store_key_), last->at, scan.seal()};
+  co_return last->header.sequence != from_.sequence;
+}
+
 bool LogRecovery::is_index_ahead() const {
-  if (from_.sequence == 0) return false;
   if (torn_ && from_.next.segment == *torn_) return from_.next.offset > segment_header_size;
   if (segments_.empty() || from_.next.segment > segments_.rbegin()->first) return true;
   const auto it = segments_.find(from_.next.segment);
-  if (it == segments_.end()) return false;  // compaction took it away since
-  const Segment& segment = it->second;
-  if (segment.header && segment.header->first_sequence > from_.sequence + 1) return true;
-  return from_.next.offset > std::max<std::uint64_t>(segment.size, segment_header_size);
+  if (it == segments_.end()) return false;  // it was taken away since, or is lost
+  return from_.next.offset > std::max<std::uint64_t>(it->second.size, segment_header_size);
+}
+
+// What the index has and the log has not was there: a loss. `end`: where the segment that the index stands in
+// ends now. The log goes on in a segment of its own, above everything that the index knows of.
+Task<Result<>> LogRecovery::believe_index(Call call, std::uint64_t end) {
+  report_.index = IndexFit::good;
+  report_.ends_lost = true;
+  const std::uint32_t id = from_.next.segment;
+  const std::uint32_t last = segments_.empty() ? 0 : segments_.rbegin()->first;
+  for (std::uint32_t gone = last + 1; gone <= id; ++gone)
+    if (!removals_->contains(gone) && std::find(lost_.begin(), lost_.end(), gone) == lost_.end())
+      lost_.push_back(gone);
+  highest_ = std::max(highest_, id);
+  known_ = std::max(known_, id);
+  if (id >= last) ended_ = true;
+  torn_.reset();
+  if (!segments_.contains(id)) co_return Result<>{};
+  segments_[id].size = end;  // zeros that may be behind are nothing
+  co_return co_await report_damage(call, {id, end, from_.next.offset, 0, from_.sequence, false, true});
 }
 
 // What a process that was killed had written, but not yet synced, must be durable before anybody builds on
@@ -282,34 +429,60 @@ Task<Result<>> LogRecovery::learn_watermark(Call call) {
     if (!found.entry) continue;
     // An index whose next record is one that it has already was not made from this log.
     if (first && here && found.entry->header.sequence <= from_.sequence) {
-      report_.index_ahead = true;
+      report_.index = IndexFit::foreign;
       co_return Result<>{};
     }
     first = false;
   }
   watermark_ = std::max(watermark_, scan.watermark());
   if (here && first && segment.size > from_.next.offset) {
-    CO_TRY(report_.index_ahead, co_await is_end_before(call, id, from_.next.offset));
+    CO_TRY(const std::uint64_t end, co_await find_end_before(call, file_, id, from_.next.offset));
+    if (end == from_.next.offset) co_return Result<>{};
+    report_.index = IndexFit::ahead;
+    if (options_.index_proves) CO_TRY_VOID(co_await believe_index(call, end));
   }
   co_return Result<>{};
 }
 
-// Whether nothing but zeros lies between the last record and `offset`: they were written ahead, and the log
-// never came as far.
-Task<Result<bool>> LogRecovery::is_end_before(Call call, std::uint32_t id, std::uint64_t offset) {
-  SegmentScan scan(machine_, file_, id, segment_key(store_key_, id), segment_header_size, offset);
+// The same in a segment that another one follows: a start that found the loss went no further.
+Task<Result<>> LogRecovery::look_for_zeros(Call call) {
+  const auto it = segments_.find(from_.next.segment);
+  if (it == segments_.end() || is_last(it->first) || it->second.size <= from_.next.offset)
+    co_return Result<>{};
+  CO_TRY(std::shared_ptr<io::File> file,
+         co_await machine_.disk.open(call, segment_path(options_.directory, it->first), io::OpenMode::read));
+  SegmentScan scan(machine_, file, it->first, segment_key(store_key_, it->first), from_.next.offset,
+                   it->second.size);
+  for (;;) {
+    CO_TRY(const SegmentScan::Found found, co_await scan.next(call));
+    if (found.entry) co_return Result<>{};
+    if (!found.damage) break;
+  }
+  CO_TRY(const std::uint64_t end, co_await find_end_before(call, file, it->first, from_.next.offset));
+  if (end == from_.next.offset) co_return Result<>{};
+  report_.index = IndexFit::ahead;
+  if (options_.index_proves) CO_TRY_VOID(co_await believe_index(call, end));
+  co_return Result<>{};
+}
+
+// Where the last record before `offset` ends, if nothing but zeros lies between: they were written ahead, and
+// the log never came as far. Else `offset`.
+Task<Result<std::uint64_t>> LogRecovery::find_end_before(Call call, std::shared_ptr<io::File> file,
+                                                         std::uint32_t id, std::uint64_t offset) {
+  SegmentScan scan(machine_, file, id, segment_key(store_key_, id), segment_header_size, offset);
   std::uint64_t at = offset;  // the end of the last record
   for (;;) {
     CO_TRY(const SegmentScan::Found found, co_await scan.next(call));
     if (!found.entry && !found.damage) break;
     at = found.damage ? found.damage->from : offset;
   }
-  if (at == offset) co_return false;
+  if (at == offset) co_return offset;
   auto bytes = std::make_shared<HeapBytes>(static_cast<std::size_t>(offset - at));
-  CO_TRY(const std::size_t got, co_await file_->read_into(call, at, {bytes->room(), bytes}));
+  CO_TRY(const std::size_t got, co_await file->read_into(call, at, {bytes->room(), bytes}));
   bytes->fill(got);
   const ByteView view = std::as_const(*bytes).bytes();
-  co_return std::all_of(view.begin(), view.end(), [](std::byte b) { return b == std::byte{0}; });
+  const bool empty = std::all_of(view.begin(), view.end(), [](std::byte b) { return b == std::byte{0}; });
+  co_return empty ? at : offset;
 }
 
 Task<Result<>> LogRecovery::replay_all(Call call) {
@@ -355,6 +528,7 @@ Task<Result<>> LogRecovery::replay_segment(Call call, std::uint32_t id) {
       }
       if (segment.first_sequence == 0) segment.first_sequence = sequence;
       sequence_ = ceiling_ = sequence;
+      stamp_ = LogStamp{store_id(store_key_), found.entry->at, scan.seal()};
       ++report_.records;
       CO_TRY_VOID(co_await replay_.on_record(call, std::move(*found.entry)));
     } else if (found.damage) {

@@ -14,6 +14,7 @@
 #include <string>
 
 #include "store/log.h"
+#include "store/log_removals.h"
 #include "store/segment.h"
 
 namespace cairn::store {
@@ -25,9 +26,13 @@ struct LogState {
   std::shared_ptr<io::File> file;    // of the last one, for writing; null: there is none
   std::uint64_t tail = 0;            // where the next record of it goes
   std::uint64_t sequence = 0;        // the highest that was given away
+  std::uint32_t known = 0;           // the highest segment that was there, also if it is missing
   std::uint32_t next_segment = 1;    // its file may be there, without any record
   bool ended = false;                // nothing more may be appended to the last one
   std::vector<ForeignFile> foreign;  // set aside by this opening
+  std::optional<LogRemovals> removals;
+  std::vector<std::uint32_t> lost;  // segments that are missing
+  std::optional<LogStamp> stamp;    // of the last record
 };
 
 class LogRecovery {
@@ -64,10 +69,21 @@ class LogRecovery {
   Task<Result<>> set_misfits_aside(Call call);
   void heed(const SegmentHeader& header, std::uint64_t size);
   Result<> set_torn_segment_aside();
+  Task<Result<>> settle_removals(Call call);
+  std::vector<std::uint32_t> missing() const;
+  Task<Result<>> report_losses(Call call);
+  // Sets what the index is to this log; true: it fits, or is believed.
+  Task<Result<bool>> settle_index(Call call);
+  Task<Result<bool>> is_foreign(Call call);
+  Task<Result<bool>> is_stamp_of_another(Call call);
+  Task<Result<bool>> is_point_of_another(Call call);
   bool is_index_ahead() const;
+  Task<Result<>> believe_index(Call call, std::uint64_t end);
   Task<Result<>> open_last(Call call);
   Task<Result<>> learn_watermark(Call call);
-  Task<Result<bool>> is_end_before(Call call, std::uint32_t id, std::uint64_t offset);
+  Task<Result<>> look_for_zeros(Call call);
+  Task<Result<std::uint64_t>> find_end_before(Call call, std::shared_ptr<io::File> file, std::uint32_t id,
+                                              std::uint64_t offset);
   Task<Result<>> replay_all(Call call);
   Task<Result<>> replay_segment(Call call, std::uint32_t id);
   Task<Result<>> replay_end(Call call, std::uint32_t id, Damage end);
@@ -97,6 +113,10 @@ class LogRecovery {
   };
   std::vector<Stray> strays_;
   std::vector<ForeignFile> foreign_;
+  std::optional<LogRemovals> removals_;
+  std::vector<std::uint32_t> lost_;
+  std::optional<LogStamp> stamp_;
+  std::uint32_t known_ = 0;            // of this log, also what is missing
   std::uint32_t highest_ = 0;          // number that any name or header says
   std::optional<std::uint32_t> torn_;  // the file that was to become the next segment
   std::shared_ptr<io::File> file_;     // of the last segment

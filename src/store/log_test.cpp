@@ -1,8 +1,11 @@
 #include "store/log.h"
 
+#include <set>
+
 #include "io/entropy.h"
 #include "io/memory.h"
 #include "io/real_loop.h"
+#include "store/log_removals.h"
 #include "store/simulated_log.h"
 
 namespace cairn::store {
@@ -77,15 +80,15 @@ TEST(Log, an_index_that_stands_in_zeros_is_ahead_of_the_log) {
   const LogPoint end = s.log->end();
   const io::sim::Image whole = s.disk().view();
   ASSERT_TRUE(s.open_image(older, end));
-  EXPECT_TRUE(s.report.index_ahead);
+  EXPECT_NE(s.report.index, IndexFit::good);
   ASSERT_TRUE(s.open_image(whole, end));
-  EXPECT_FALSE(s.report.index_ahead);
+  EXPECT_EQ(s.report.index, IndexFit::good);
   EXPECT_EQ(s.report.damaged, 0u);
   // Rot of the last record that the index has is not that.
   ASSERT_TRUE(s.open_image(whole));
   ASSERT_TRUE(s.disk().rot(s.path(1), end.next.offset - 20));
   ASSERT_TRUE(s.open(end));
-  EXPECT_FALSE(s.report.index_ahead);
+  EXPECT_EQ(s.report.index, IndexFit::good);
   EXPECT_EQ(s.append({small('c')})->front().header.sequence, 3u);
 }
 
@@ -172,7 +175,7 @@ TEST(Log, replay_begins_after_the_point_it_is_given) {
   points.push_back(s.log->end());
   for (const LogPoint& point : points) {
     ASSERT_TRUE(s.open(point));
-    EXPECT_FALSE(s.report.index_ahead);
+    EXPECT_EQ(s.report.index, IndexFit::good);
     EXPECT_EQ(s.report.records, 6 - point.sequence);
     EXPECT_EQ(s.report.damaged, 0u);
     EXPECT_EQ(s.log->end().sequence, 6u);
@@ -265,7 +268,7 @@ TEST(Log, an_index_ahead_of_the_log_is_told_and_nothing_is_touched) {
   for (const LogPoint& ahead : {LogPoint{2, {1, end.next.offset + 8}}, LogPoint{9, {2, segment_header_size}},
                                 LogPoint{3, {7, 5000}}}) {
     ASSERT_TRUE(s.open(ahead));
-    EXPECT_TRUE(s.report.index_ahead);
+    EXPECT_NE(s.report.index, IndexFit::good);
     EXPECT_EQ(s.report.records, 0u);
     EXPECT_EQ(code_of(s.append({small('b')})), ErrorCode::closed);
     EXPECT_EQ(s.disk().view().hash(), before);
@@ -282,22 +285,265 @@ TEST(Log, an_index_of_another_log_cuts_nothing) {
   ASSERT_TRUE(s.append({small('b')}));
   const std::uint64_t before = s.disk().view().hash();
   ASSERT_TRUE(s.open({5, second}));
-  EXPECT_TRUE(s.report.index_ahead);
+  EXPECT_NE(s.report.index, IndexFit::good);
   EXPECT_EQ(s.disk().view().hash(), before);
 }
 
-TEST(Log, an_index_at_a_segment_that_was_removed_goes_on_with_the_next) {
+TEST(Log, an_index_that_has_all_of_what_was_removed_is_caught_up_and_an_older_one_is_not) {
+  SimulatedLog s;
+  ASSERT_TRUE(s.open());
+  std::vector<LogPoint> points;
+  for (const char c : {'a', 'b', 'c', 'd'}) {
+    ASSERT_TRUE(s.append({small(c)}));
+    points.push_back(s.log->end());
+    if (c == 'b') ASSERT_TRUE(s.roll());
+  }
+  ASSERT_TRUE(s.remove(1));
+  const std::vector<IndexFit> fits{IndexFit::behind, IndexFit::good, IndexFit::good, IndexFit::good};
+  for (std::size_t i = 0; i < points.size(); ++i) {
+    ASSERT_TRUE(s.open(points[i]));
+    EXPECT_EQ(s.report.index, fits[i]) << i;
+    if (i > 0) {
+      EXPECT_EQ(s.report.records, 3 - i);
+    }
+  }
+}
+
+// --- which index is this log's
+
+TEST(Log, the_index_of_another_store_is_foreign) {
+  SimulatedLog s, other(2);
+  for (SimulatedLog* one : {&s, &other}) {
+    ASSERT_TRUE(one->open());
+    ASSERT_TRUE(one->append({small('a')}));
+  }
+  const LogPoint end = other.log->end();
+  ASSERT_TRUE(end.stamp);
+  EXPECT_EQ(end.next, s.log->end().next);
+  ASSERT_TRUE(s.open(end));
+  EXPECT_EQ(s.report.index, IndexFit::foreign);
+}
+
+TEST(Log, the_index_of_a_log_that_went_on_differently_is_foreign) {
   SimulatedLog s;
   ASSERT_TRUE(s.open());
   ASSERT_TRUE(s.append({small('a')}));
-  const LogPoint point = s.log->end();
+  const io::sim::Image fork = s.disk().view();
   ASSERT_TRUE(s.append({small('b')}));
-  ASSERT_TRUE(s.roll());
-  ASSERT_TRUE(s.append({small('c')}));
+  const LogPoint end = s.log->end();
+  ASSERT_TRUE(s.open(end));
+  EXPECT_EQ(s.report.index, IndexFit::good);
+  EXPECT_EQ(s.log->end().stamp, end.stamp) << "also when nothing is replayed";
+  ASSERT_TRUE(s.open_image(fork));
+  ASSERT_TRUE(s.append({small('x')}));
+  EXPECT_EQ(s.log->end().next, end.next);
+  ASSERT_TRUE(s.open(end));
+  EXPECT_EQ(s.report.index, IndexFit::foreign);
+  EXPECT_EQ(code_of(s.append({small('c')})), ErrorCode::closed);
+}
+
+TEST(Log, rot_of_the_record_that_an_index_ends_with_does_not_make_it_foreign) {
+  SimulatedLog s;
+  ASSERT_TRUE(s.open());
+  const Entry last = s.append({small('a')})->front();
+  const LogPoint end = s.log->end();
+  ASSERT_TRUE(s.run(s.log->close(s.call())));
+  const io::sim::Image image = s.disk().view();
+  for (std::uint32_t at = 0; at < record_header_size; ++at) {
+    ASSERT_TRUE(s.open_image(image, end));
+    s.log.reset();
+    s.disk().load(image);
+    ASSERT_TRUE(s.disk().rot(s.path(1), last.at.offset + at));
+    ASSERT_TRUE(s.open(end));
+    EXPECT_EQ(s.report.index, IndexFit::good) << at;
+    EXPECT_EQ(s.report.cut_bytes, 0u);
+  }
+}
+
+TEST(Log, an_index_without_a_stamp_is_held_against_its_segment_and_stamped) {
+  SimulatedLog s;
+  s.options.index_stamped = true;
+  ASSERT_TRUE(s.open());
+  ASSERT_TRUE(s.append({small('a')}));
+  ASSERT_TRUE(s.append({large('b')}));
+  const LogPoint end = s.log->end();
+  ASSERT_TRUE(s.open({end.sequence, end.next, {}}));
+  EXPECT_EQ(s.report.index, IndexFit::good);
+  EXPECT_EQ(s.log->end().stamp, end.stamp);
+  ASSERT_TRUE(s.open({end.sequence + 1, end.next, {}}));
+  EXPECT_EQ(s.report.index, IndexFit::foreign);
+}
+
+// --- a loss
+
+struct Losing : SimulatedLog {
+  Losing() {
+    options.index_proves = true;
+    EXPECT_TRUE(open());
+    for (const char c : {'a', 'b', 'c', 'd'}) {
+      EXPECT_TRUE(append({large(c)}));
+      if (c == 'b') EXPECT_TRUE(roll());
+      points.push_back(log->end());
+    }
+    EXPECT_TRUE(run(log->close(call())));
+    log.reset();
+  }
+  std::vector<LogPoint> points;
+};
+
+TEST(Log, an_index_that_is_ahead_proves_what_was_lost_and_the_log_goes_on_above_it) {
+  for (const bool whole_segment : {false, true}) {
+    Losing s;
+    if (whole_segment)
+      ASSERT_TRUE(s.run(s.machine.disk.unlink(s.call(), s.path(2))));
+    else
+      s.disk().put(s.path(2), s.text(2).substr(0, s.points[2].next.offset + 100));
+    const std::string kept = s.disk().view().text(s.path(whole_segment ? 1 : 2));
+    ASSERT_TRUE(s.open(s.points[3]));
+    EXPECT_TRUE(s.report.ends_lost);
+    EXPECT_EQ(s.report.index, IndexFit::good);
+    EXPECT_EQ(s.report.cut_bytes, 0u);
+    ASSERT_EQ(s.found.damages.size(), 1u);
+    const Damage& damage = s.found.damages[0];
+    EXPECT_TRUE(damage.lost);
+    EXPECT_EQ(damage.segment, 2u);
+    EXPECT_LE(damage.from, s.points[2].next.offset + 100);
+    EXPECT_GE(damage.to, s.points[3].next.offset);
+    EXPECT_EQ(s.log->lost().size(), whole_segment ? 1u : 0u);
+    const Entry next = s.append({small('e')})->front();
+    EXPECT_EQ(next.header.sequence, 5u);
+    EXPECT_EQ(next.at.segment, 3u);
+    EXPECT_EQ(s.disk().view().text(s.path(whole_segment ? 1 : 2)), kept);
+    ASSERT_TRUE(s.open(s.log->end()));
+    EXPECT_FALSE(s.report.ends_lost);
+    EXPECT_EQ(s.report.index, IndexFit::good);
+    EXPECT_EQ(s.log->lost().size(), whole_segment ? 1u : 0u) << "told again";
+  }
+}
+
+TEST(Log, an_index_that_stands_in_zeros_proves_a_loss_too) {
+  Losing s;
+  std::string bytes = s.text(2);
+  std::fill(bytes.begin() + s.points[2].next.offset, bytes.end(), '\0');
+  s.disk().put(s.path(2), bytes + std::string(4096, '\0'));
+  ASSERT_TRUE(s.open(s.points[3]));
+  EXPECT_TRUE(s.report.ends_lost);
+  ASSERT_EQ(s.found.damages.size(), 1u);
+  EXPECT_EQ(s.found.damages[0].from, s.points[2].next.offset);
+  EXPECT_EQ(s.append({small('e')})->front().header.sequence, 5u);
+}
+
+TEST(Log, a_segment_that_is_missing_is_told_at_every_start_until_it_is_back_or_accepted) {
+  SimulatedLog s;
+  ASSERT_TRUE(s.open());
+  for (const char c : {'a', 'b', 'c', 'd'}) {
+    ASSERT_TRUE(s.append({small(c)}));
+    ASSERT_TRUE(s.roll());
+  }
   ASSERT_TRUE(s.remove(1));
-  ASSERT_TRUE(s.open(point));
-  EXPECT_FALSE(s.report.index_ahead);
+  const std::string third = s.text(3);
+  ASSERT_TRUE(s.run(s.machine.disk.unlink(s.call(), s.path(3))));
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_TRUE(s.open());
+    EXPECT_EQ(s.log->lost(), (std::vector<std::uint32_t>{3}));
+    ASSERT_EQ(s.found.damages.size(), 1u);
+    EXPECT_TRUE(s.found.damages[0].lost);
+    EXPECT_EQ(s.found.damages[0].segment, 3u);
+    EXPECT_EQ(s.found.damages[0].last_sequence, 3u);
+  }
+  s.disk().put(s.path(3), third);
+  ASSERT_TRUE(s.open());
+  EXPECT_TRUE(s.log->lost().empty());
+  EXPECT_EQ(s.sequences(), (Sequences{2, 3, 4}));
+  ASSERT_TRUE(s.run(s.machine.disk.unlink(s.call(), s.path(3))));
+  ASSERT_TRUE(s.open());
+  ASSERT_TRUE(s.run(s.log->accept_losses(s.call())));
+  EXPECT_TRUE(s.log->lost().empty());
+  ASSERT_TRUE(s.open());
+  EXPECT_TRUE(s.log->lost().empty());
+  EXPECT_EQ(s.report.damaged, 0u);
+}
+
+TEST(Log, gaps_from_before_removals_were_noted_are_no_loss) {
+  SimulatedLog s;
+  ASSERT_TRUE(s.open());
+  std::vector<LogPoint> points;
+  for (const char c : {'a', 'b', 'c', 'd'}) {
+    ASSERT_TRUE(s.append({small(c)}));
+    points.push_back(s.log->end());
+    ASSERT_TRUE(s.roll());
+  }
+  ASSERT_TRUE(s.run(s.machine.disk.unlink(s.call(), "log/removed")));
+  ASSERT_TRUE(s.run(s.machine.disk.unlink(s.call(), s.path(2))));
+  ASSERT_TRUE(s.open());
+  EXPECT_EQ(s.report.damaged, 0u);
+  EXPECT_TRUE(s.log->lost().empty());
+  // And an index that has not all of what was there is too old.
+  ASSERT_TRUE(s.open(points[0]));
+  EXPECT_EQ(s.report.index, IndexFit::behind);
+  ASSERT_TRUE(s.open(points[1]));
+  EXPECT_EQ(s.report.index, IndexFit::good);
+  ASSERT_TRUE(s.run(s.machine.disk.unlink(s.call(), s.path(3))));
+  ASSERT_TRUE(s.open());
+  EXPECT_EQ(s.log->lost(), (std::vector<std::uint32_t>{3}));
+}
+
+TEST(Log, a_removal_needs_no_room) {
+  SimulatedLog s;
+  ASSERT_TRUE(s.open());
+  for (const char c : {'a', 'b', 'c'}) {
+    ASSERT_TRUE(s.append({small(c)}));
+    ASSERT_TRUE(s.roll());
+  }
+  s.disk().set_capacity(s.disk().used());
+  ASSERT_TRUE(s.remove(2));
+  ASSERT_TRUE(s.remove(1));
+  ASSERT_TRUE(s.open());
+  EXPECT_EQ(s.report.damaged, 0u);
   EXPECT_EQ(s.sequences(), (Sequences{3}));
+}
+
+TEST(Log, rot_of_one_slot_of_the_removals_loses_no_more_than_the_last) {
+  SimulatedLog s;
+  ASSERT_TRUE(s.open());
+  for (const char c : {'a', 'b', 'c', 'd'}) {
+    ASSERT_TRUE(s.append({small(c)}));
+    ASSERT_TRUE(s.roll());
+  }
+  ASSERT_TRUE(s.remove(1));
+  ASSERT_TRUE(s.remove(3));
+  const io::sim::Image image = s.disk().view();
+  std::set<std::vector<std::uint32_t>> seen;
+  for (const std::uint64_t slot : {0u, 1u}) {
+    s.log.reset();
+    s.disk().load(image);
+    ASSERT_TRUE(s.disk().rot("log/removed", slot * removal_slot_size + 20));
+    ASSERT_TRUE(s.open());
+    seen.insert(s.log->lost());
+  }
+  EXPECT_EQ(seen, (std::set<std::vector<std::uint32_t>>{{}, {3}}));
+  s.log.reset();
+  s.disk().load(image);
+  for (const std::uint64_t slot : {0u, 1u})
+    ASSERT_TRUE(s.disk().rot("log/removed", slot * removal_slot_size + 20));
+  ASSERT_TRUE(s.open());
+  EXPECT_EQ(s.report.damaged, 1u) << "told";
+  EXPECT_TRUE(s.log->lost().empty());
+}
+
+TEST(Removals, more_ranges_than_fit_are_merged_and_never_forgotten) {
+  SimulatedLog s;
+  ASSERT_TRUE(s.open());
+  LogRemovals removals(s.machine, "log", {});
+  std::vector<std::uint32_t> odd;
+  for (std::uint32_t i = 0; i < removal_ranges_max + 100; ++i) odd.push_back(2 * i + 1);
+  ASSERT_TRUE(s.run(removals.add(s.call(), odd, 9)));
+  LogRemovals again(s.machine, "log", {});
+  EXPECT_EQ(*s.run(again.open(s.call())), LogRemovals::Found::good);
+  for (const std::uint32_t id : odd) EXPECT_TRUE(again.contains(id));
+  EXPECT_FALSE(again.contains(odd.back() - 1));
+  EXPECT_FALSE(again.contains(odd.back() + 1));
+  EXPECT_EQ(again.floor(), 9u);
 }
 
 // --- rot

@@ -84,12 +84,17 @@ LogWriter::LogWriter(io::Machine& machine, LogOptions options, LogState state)
       seat_(machine.pool, Lane::commit),
       options_(std::move(options)),
       store_key_(state.store_key),
+      store_id_(store_id(state.store_key)),
       reserve_(machine_, options_.directory, options_.reserve),
       segments_(std::move(state.segments)),
       current_(segments_.empty() ? 0 : segments_.rbegin()->first),
+      known_(state.known),
       next_segment_(state.next_segment),
       file_(std::move(state.file)),
       foreign_(std::move(state.foreign)),
+      stamp_(state.stamp),
+      removals_(std::move(*state.removals)),
+      lost_(std::move(state.lost)),
       tail_(state.tail),
       ready_(state.tail),
       sequence_(state.sequence),
@@ -158,6 +163,7 @@ Task<Result<std::vector<Entry>>> LogWriter::append(Call call, std::vector<Record
   tail_ += size;
   ready_ = std::max(ready_, tail_ + zeros);
   segments_[current_].size = tail_;
+  stamp_ = LogStamp{store_id_, encoded.entries.back().at, encoded.seal};
   co_return std::move(encoded.entries);
 }
 
@@ -183,7 +189,9 @@ LogWriter::Encoded LogWriter::encode(std::vector<Record> batch) {
     CHECK(header.origin <= sequence);
     header.watermark = sequence_;
     header.offset = static_cast<std::uint32_t>(offset);
-    together.append(encode_header(header, as_bytes(record.meta), key));
+    const auto head = encode_header(header, as_bytes(record.meta), key);
+    out.seal = seal_in(head);
+    together.append(head);
     together.append(as_bytes(record.meta));
     for (HeapBytes& block : record.data) {
       if (!is_large(block)) {
@@ -345,7 +353,7 @@ Task<Result<>> LogWriter::begin_segment(Call call) {
   std::shared_ptr<io::File> file = std::move(*opened);
   std::vector<HeapBytes> blocks;
   blocks.push_back(
-      encode_segment_header({next_segment_, current_, sequence_, sequence_ + 1, sequence_, store_key_}));
+      encode_segment_header({next_segment_, known_, sequence_, sequence_ + 1, sequence_, store_key_}));
   const auto written = co_await file->write_blocks(patient(call), 0, std::move(blocks), sync());
   if (!written && written.error().code == ErrorCode::io_failed)
     (void)co_await file->truncate(patient(call), 0);  // as in write()
@@ -358,7 +366,7 @@ Task<Result<>> LogWriter::begin_segment(Call call) {
       co_return fence_unless_undone(named.error());
     }
   if (current_ != 0) segments_[current_].sealed = true;
-  current_ = next_segment_++;
+  current_ = known_ = next_segment_++;
   file_ = std::move(file);
   tail_ = ready_ = segment_header_size;
   ended_ = false;
@@ -374,12 +382,44 @@ Task<Result<>> LogWriter::roll(Call call) {
   co_return co_await make_room_at_any_cost(call, 0);
 }
 
+// One change of the notes at a time.
+struct LogWriter::Noting {
+  explicit Noting(LogWriter& writer) noexcept : writer_(writer) { writer_.noting_ = true; }
+  ~Noting() { writer_.noting_ = false; }
+  Noting(const Noting&) = delete;
+  Noting& operator=(const Noting&) = delete;
+
+ private:
+  LogWriter& writer_;
+};
+
+// On a disk that was full when the notes were to be made there are none: the gap is then from before them.
+Task<Result<>> LogWriter::note_removal(Call call, std::uint32_t segment) {
+  if (noting_) co_return fail(ErrorCode::busy, "another removal is being noted");
+  const Noting noting(*this);
+  const std::uint64_t behind = std::next(segments_.find(segment))->second.first_sequence;
+  const auto noted = co_await removals_.add(patient(call), {segment}, behind == 0 ? sequence_ : behind - 1);
+  if (!noted && !(is_full(noted) && !removals_.is_there())) co_return fail(noted.error());
+  co_return Result<>{};
+}
+
+Task<Result<>> LogWriter::accept_losses(Call call) {
+  CO_TRY_VOID(usable());
+  if (lost_.empty()) co_return Result<>{};
+  if (noting_) co_return fail(ErrorCode::busy, "a removal is being noted");
+  const Noting noting(*this);
+  CO_TRY_VOID(co_await removals_.add(patient(call), lost_, 0));
+  lost_.clear();
+  co_return Result<>{};
+}
+
 // A removal that did not become durable would let what was removed come back beside its newer copies, which
 // replay copes with; but a directory that cannot be synced is not to be trusted with more.
 Task<Result<>> LogWriter::remove_segment(Call call, std::uint32_t segment) {
   CO_TRY_VOID(usable());
   const auto it = segments_.find(segment);
   CHECK(it != segments_.end() && it->second.sealed && segment != current_);
+  CO_TRY_VOID(co_await note_removal(call, segment));
   const auto gone = co_await upkeep_.unlink(call, segment_path(options_.directory, segment));
   if (!gone && gone.error().code != ErrorCode::not_found) co_return fail(gone.error());
   if (options_.fsync)
@@ -399,7 +439,7 @@ Task<Result<>> LogWriter::close(Call call) {
 // --- what is there
 
 LogPoint LogWriter::end() const noexcept {
-  return {sequence_, {current_, static_cast<std::uint32_t>(tail_)}};
+  return {sequence_, {current_, static_cast<std::uint32_t>(tail_)}, stamp_};
 }
 
 std::vector<SegmentInfo> LogWriter::segments() const {

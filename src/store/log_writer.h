@@ -45,14 +45,18 @@ class LogWriter final : public Log {
   LogPoint end() const noexcept override;
   std::vector<SegmentInfo> segments() const override;
   const SealKey& key_of(std::uint32_t segment) override;
+  Task<Result<>> accept_losses(Call call) override;
+  const std::vector<std::uint32_t>& lost() const noexcept override { return lost_; }
   std::vector<ForeignFile> take_foreign() override { return std::exchange(foreign_, {}); }
 
  private:
   struct Encoded {
     std::vector<HeapBytes> blocks;
     std::vector<Entry> entries;
+    std::array<std::byte, 16> seal{};  // of the last
   };
   struct Busy;
+  struct Noting;
 
   Task<bool> take_room(Call call, std::uint64_t size);
   void measure(std::uint64_t free) noexcept;
@@ -61,6 +65,7 @@ class LogWriter final : public Log {
   Task<Result<>> begin_segment(Call call);
   Task<Result<std::unique_ptr<io::File>>> make_next_file(Call call);
   Task<Result<>> set_next_aside(Call call, io::File& file);
+  Task<Result<>> note_removal(Call call, std::uint32_t segment);
   Encoded encode(std::vector<Record> batch);
   std::uint64_t zeros_behind(std::uint64_t size) const noexcept;
   Task<Result<>> write(Call call, std::vector<HeapBytes> blocks);
@@ -78,13 +83,18 @@ class LogWriter final : public Log {
   PoolSeat seat_;
   LogOptions options_;
   crypto::Hash store_key_;
+  std::array<std::byte, 16> store_id_;
   LogReserve reserve_;
   std::map<std::uint32_t, SegmentInfo> segments_;
   std::map<std::uint32_t, SealKey> keys_;
   std::uint32_t current_ = 0;  // 0: none yet
+  std::uint32_t known_ = 0;    // the last segment before the next one, also if it is missing
   std::uint32_t next_segment_;
   std::shared_ptr<io::File> file_;
   std::vector<ForeignFile> foreign_;
+  std::optional<LogStamp> stamp_;  // of the last record
+  LogRemovals removals_;
+  std::vector<std::uint32_t> lost_;
   std::uint64_t tail_ = 0;
   std::uint64_t ready_ = 0;
   std::uint64_t sequence_ = 0;
@@ -97,6 +107,7 @@ class LogWriter final : public Log {
   bool fenced_ = false;
   bool closed_ = false;
   bool busy_ = false;
+  bool noting_ = false;  // a removal
 };
 
 }  // namespace cairn::store

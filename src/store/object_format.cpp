@@ -288,10 +288,22 @@ bool decode(ByteView value, TombstoneEntry& out) {
 }
 
 std::string encode(const LogPoint& point) {
-  return FieldWriter().number(point.sequence).number(point.next.segment).number(point.next.offset).take();
+  FieldWriter out;
+  out.number(point.sequence).number(point.next.segment).number(point.next.offset);
+  if (point.stamp)
+    out.bytes(point.stamp->store)
+        .number(point.stamp->at.segment)
+        .number(point.stamp->at.offset)
+        .bytes(point.stamp->seal);
+  return out.take();
 }
 bool decode(ByteView value, LogPoint& out) {
-  return FieldReader(value).number(out.sequence).number(out.next.segment).number(out.next.offset).complete();
+  FieldReader in(value);
+  in.number(out.sequence).number(out.next.segment).number(out.next.offset);
+  out.stamp.reset();
+  if (in.complete()) return true;
+  LogStamp& stamp = out.stamp.emplace();
+  return in.bytes(stamp.store).number(stamp.at.segment).number(stamp.at.offset).bytes(stamp.seal).complete();
 }
 
 AddressKey object_key(const Address& address) noexcept { return {object_prefix, address}; }

@@ -74,8 +74,9 @@ struct AbortRecord {
 struct QuarantineRecord {
   Address address;
   std::uint64_t object = 0;  // origin
-  Position at;               // of the record whose bytes are bad
+  Position at;               // of the record whose bytes are bad; offset 0: they are gone
 };
+inline bool is_gone(const QuarantineRecord& record) noexcept { return record.at.offset == 0; }
 
 std::string encode(const ObjectRecord& record);
 std::string encode(const PartRecord& record);

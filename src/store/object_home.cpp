@@ -16,6 +16,21 @@ constexpr std::size_t replay_batch = 512;
 constexpr std::uint64_t write_ahead = 1u << 20;
 constexpr std::uint64_t worth_ending = 1u << 20;  // of dead bytes
 constexpr Duration gather_most = Duration::millis(2);
+constexpr std::size_t page = 512;
+constexpr std::size_t looked_at = 64;  // objects of an index that may be another log's
+
+bool is_hit(const Place& place, const std::vector<Damage>& damages) noexcept {
+  return std::any_of(damages.begin(), damages.end(), [&](const Damage& one) {
+    return place.at.segment == one.segment && place.at.offset < one.to &&
+           place.at.offset + place.size() > one.from;
+  });
+}
+
+Address address_in(const std::string& key) {
+  Address address;
+  std::copy_n(as_bytes(key).begin() + 1, address.bytes.size(), address.bytes.begin());
+  return address;
+}
 
 }  // namespace
 
@@ -59,13 +74,18 @@ Task<Result<>> ObjectHome::open_log(Call call) {
   options.compacted = true;
   options.ahead = options.fsync ? std::min(write_ahead, options.segment_size / 16) : 0;
   options.check = is_data_right;
-  for (int attempt = 0;; ++attempt) {
+  options.index_stamped = true;
+  for (bool remade = false;;) {
     kv_ = store_.kv_->make_port(machine_, Lane::index);
     indexer_ = std::make_unique<Indexer>(*kv_);
     auto from = co_await indexer_->load(call);
-    LogReport report;
+    const char* why = "the index does not decode: it is made anew";
     if (from) {
+      LogReport report;
       found_.clear();
+      losses_.clear();
+      held_ = *from;
+      store_.status_.damage = 0;
       auto opened = co_await Log::open(call, machine_, options, *from, *this, report);
       if (!opened) {
         if (!report.problem.empty()) log_.error("the log was not opened", {{"why", report.problem}});
@@ -74,27 +94,52 @@ Task<Result<>> ObjectHome::open_log(Call call) {
       segments_ = std::move(*opened);
       store_.status_.foreign = report.foreign;
       tell_foreign();
-      if (!report.index_ahead) {
+      // An index that does not say what it was made from, or that has what the log has not, is looked at.
+      const bool believable = report.index == IndexFit::ahead && options.fsync;
+      const bool unstamped = report.index == IndexFit::good && from->sequence > 0 && !from->stamp;
+      if (believable || unstamped) {
+        CO_TRY(const bool another, co_await is_index_of_another(call, believable ? SIZE_MAX : page));
+        if (another) report.index = IndexFit::foreign;
+        options.index_proves = believable && !another;
+        if (options.index_proves) continue;
+      }
+      if (report.index == IndexFit::good) {
+        const auto named = co_await name_losses(call);
+        if (!named && named.error().code != ErrorCode::storage_full) co_return fail(named.error());
+        // On a full disk the scrubber tries again.
+        found_.insert(found_.end(), losses_.begin(), losses_.end());
+        losses_.clear();
         CO_TRY_VOID(co_await flush_replayed(call));
         CO_TRY_VOID(co_await settle_index(call));
+        CO_TRY_VOID(co_await look_for_losses(call));
         if (report.records > 0 || report.cut_bytes > 0 || report.damaged > 0)
           log_.info(
               "log replayed",
               {{"records", report.records}, {"damaged", report.damaged}, {"cut_bytes", report.cut_bytes}});
         co_return Result<>{};
       }
+      why = report.index == IndexFit::ahead    ? "the index is ahead of the log: it is made anew"
+            : report.index == IndexFit::behind ? "the index is too old to be caught up: it is made anew"
+                                               : "the index is not of this log: it is made anew";
     }
-    if (attempt > 0) co_return fail(ErrorCode::integrity, "the index does not fit the log, twice");
-    log_.warn(from ? "the index is ahead of the log: it is made anew"
-                   : "the index does not decode: it is made anew");
-    segments_.reset();
-    indexer_.reset();
-    kv_.reset();
-    CO_TRY_VOID(co_await store_.kv_->close(call, machine_));
-    store_.kv_.reset();
-    CO_TRY_VOID(co_await store_.kv_maker_.destroy(call, machine_, store_.index_directory()));
-    CO_TRY(store_.kv_, co_await store_.kv_maker_.open(call, machine_, store_.index_directory()));
+    if (std::exchange(remade, true))
+      co_return fail(ErrorCode::integrity, "the index does not fit the log, twice");
+    options.index_proves = false;
+    log_.warn(why);
+    CO_TRY_VOID(co_await remake_index(call));
   }
+}
+
+Task<Result<>> ObjectHome::remake_index(Call call) {
+  if (segments_) CO_TRY_VOID(co_await segments_->close(call));
+  segments_.reset();
+  indexer_.reset();
+  kv_.reset();
+  CO_TRY_VOID(co_await store_.kv_->close(call, machine_));
+  store_.kv_.reset();
+  CO_TRY_VOID(co_await store_.kv_maker_.destroy(call, machine_, store_.index_directory()));
+  CO_TRY(store_.kv_, co_await store_.kv_maker_.open(call, machine_, store_.index_directory()));
+  co_return Result<>{};
 }
 
 Task<Result<>> ObjectHome::on_record(Call call, Entry entry) {
@@ -104,10 +149,17 @@ Task<Result<>> ObjectHome::on_record(Call call, Entry entry) {
       entry.header.sequence,
       {entry.at.segment, static_cast<std::uint32_t>(entry.at.offset + entry.header.size())}};
   (void)indexer_->take_gone();
-  co_return co_await kv_->write(call, indexer_->take(reached));
+  // What the end of the log lost is found by where the index stands: it stays there until all is named.
+  co_return co_await kv_->write(call, indexer_->take(losses_.empty() ? reached : *held_));
 }
 
 Task<Result<>> ObjectHome::on_damage(Call, Damage damage) {
+  if (damage.lost) {
+    log_.error(damage.from == 0 ? "a segment of the log is missing" : "the end of the log is lost",
+               {{"segment", damage.segment}, {"from", damage.from}, {"last_sequence", damage.last_sequence}});
+    losses_.push_back(damage);
+    co_return Result<>{};
+  }
   store_.status_.damage.fetch_add(1);
   damaged_[damage.segment] = true;
   log_.error("the log has a damaged place", {{"segment", damage.segment},
@@ -122,6 +174,117 @@ Task<Result<>> ObjectHome::on_damage(Call, Damage damage) {
 Task<Result<>> ObjectHome::flush_replayed(Call call) {
   (void)indexer_->take_gone();
   co_return co_await kv_->write(call, indexer_->take(segments_->end()));
+}
+
+// NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the caller waits
+Task<Result<bool>> ObjectHome::is_lost(Call call, const ObjectEntry& entry, const std::vector<Damage>& lost) {
+  const auto inside = [&](const Place& place) { return is_hit(place, lost); };
+  if (inside(entry.place)) co_return true;
+  for (std::uint32_t first = 0; entry.token;) {
+    CO_TRY(const auto parts, co_await indexer_->parts(call, *entry.token, first, page));
+    if (parts.empty()) break;
+    for (const Indexer::NumberedPart& one : parts)
+      if (inside(one.entry.place)) co_return true;
+    first = parts.back().index + 1;
+  }
+  co_return false;
+}
+
+Task<Result<>> ObjectHome::append_now(Call call, std::vector<Record> batch, LogPoint point) {
+  if (batch.empty()) co_return Result<>{};
+  CO_TRY(auto appended, co_await segments_->append(call, std::move(batch)));
+  for (Entry& one : appended)
+    CO_TRY_VOID(co_await indexer_->apply(call, one.header, one.at, std::move(one.meta)));
+  (void)indexer_->take_gone();
+  co_return co_await kv_->write(call, indexer_->take(point));
+}
+
+// Every object with bytes that are gone is quarantined, before anybody can ask for it.
+Task<Result<>> ObjectHome::name_losses(Call call) {
+  if (losses_.empty()) co_return Result<>{};
+  CO_TRY_VOID(co_await kv_->write(call, indexer_->take(*held_)));
+  std::vector<Record> batch;
+  std::uint64_t named = 0;
+  std::string from(1, object_prefix);
+  const std::string until = prefix_end(from);
+  for (bool more = true; more;) {
+    CO_TRY(const auto found, co_await kv_->scan(call, from, until, page));
+    more = found.size() == page;
+    for (const KvPair& pair : found) {
+      ObjectEntry entry;
+      if (!decode(as_bytes(pair.value), entry) || entry.quarantine_origin != 0) continue;
+      CO_TRY(const bool gone, co_await is_lost(call, entry, losses_));
+      if (!gone) continue;
+      Record record;
+      record.kind = static_cast<std::uint8_t>(RecordKind::quarantine);
+      record.meta = encode(QuarantineRecord{address_in(pair.key), entry.origin, {entry.place.at.segment, 0}});
+      record.reserve = true;
+      batch.push_back(std::move(record));
+      ++named;
+    }
+    CO_TRY_VOID(co_await append_now(call, std::exchange(batch, {}), *held_));
+    if (more) from = found.back().key + '\0';
+  }
+  CO_TRY_VOID(
+      co_await indexer_->forget_parts(call, [this](const Place& place) { return is_hit(place, losses_); }));
+  if (named > 0) log_.error("objects are lost: put them again, or accept it", {{"objects", named}});
+  losses_.clear();
+  co_return Result<>{};
+}
+
+Task<Result<>> ObjectHome::look_for_losses(Call call) {
+  std::string from(1, quarantine_prefix);
+  const std::string until = prefix_end(from);
+  for (;;) {
+    CO_TRY(const auto found, co_await kv_->scan(call, from, until, page));
+    for (const KvPair& pair : found) {
+      QuarantineRecord record;
+      if (!decode(as_bytes(pair.value), record) || !is_gone(record)) continue;
+      store_.status_.lossy = true;
+      damaged_[record.at.segment] = true;  // it cannot be compacted: not all that lives in it can be moved
+    }
+    if (found.size() < page) co_return Result<>{};
+    from = found.back().key + '\0';
+  }
+}
+
+// Those that lie furthest in the log: there an index of a log that went on differently is wrong.
+Task<Result<bool>> ObjectHome::is_index_of_another(Call call, std::size_t limit) {
+  std::map<Position, Address> last;
+  std::map<std::uint32_t, std::uint64_t> sizes;
+  for (const SegmentInfo& one : segments_->segments()) sizes[one.id] = one.size;
+  std::string from(1, object_prefix);
+  const std::string until = prefix_end(from);
+  for (std::size_t seen = 0; seen < limit;) {
+    CO_TRY(const auto found, co_await kv_->scan(call, from, until, page));
+    for (const KvPair& pair : found) {
+      ObjectEntry entry;
+      if (!decode(as_bytes(pair.value), entry)) continue;
+      const auto size = sizes.find(entry.place.at.segment);
+      if (size == sizes.end() || entry.place.at.offset >= size->second) continue;
+      last[entry.place.at] = address_in(pair.key);
+      if (last.size() > looked_at) last.erase(last.begin());
+    }
+    if (found.size() < page) break;
+    seen += found.size();
+    from = found.back().key + '\0';
+  }
+  for (const auto& [at, address] : last) {
+    CO_TRY(const bool another, co_await is_another(call, address, at));
+    if (another) co_return true;
+  }
+  co_return false;
+}
+
+// Only a good record says that it is not the one.
+Task<Result<bool>> ObjectHome::is_another(Call call, Address address, Position at) {
+  CO_TRY(auto file, co_await files_->get(call, at.segment));
+  CO_TRY(const std::uint64_t size, file->size());
+  SegmentScan scan(machine_, file, at.segment, segments_->key_of(at.segment), at.offset, size);
+  CO_TRY(const auto found, co_await scan.next(call));
+  if (!found.entry || found.entry->at != at) co_return false;
+  const auto there = Indexer::address_of(*found.entry);
+  co_return there != address;
 }
 
 // What a crash kept from being noted.
@@ -296,6 +459,8 @@ void ObjectHome::publish_totals() noexcept {
     live += live_bytes(one.id);
   }
   status.segments = all.size();
+  status.lost_segments = segments_->lost().size();
+  if (totals.quarantined == 0) status.lossy = false;
   status.log_bytes = bytes;
   status.dead_bytes = bytes - std::min(bytes, live);
 }

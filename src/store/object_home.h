@@ -47,6 +47,7 @@ class ObjectHome final : public Replay {
 
   ErrandHome<Mutation>& errands() noexcept { return errands_; }
   void start_scrub() noexcept;
+  void start_accepting() noexcept;
   io::Machine& machine() noexcept { return machine_; }
   void set_scrub_rate(Rate rate) noexcept { scrub_pace_.set_rate(rate); }
 
@@ -54,6 +55,8 @@ class ObjectHome final : public Replay {
   Task<Result<bool>> compact_once(Call call);
   Task<Result<>> scrub_once(Call call);
   Task<Result<>> sweep_once(Call call);
+  // Removes what is quarantined because it is lost, and takes what the log has lost for removed.
+  Task<Result<>> accept_losses_once(Call call);
   // Ends the current segment. Precondition: nothing is under way.
   Task<Result<>> roll(Call call) { return segments_->roll(call); }
 
@@ -65,7 +68,16 @@ class ObjectHome final : public Replay {
   enum class Planned : std::uint8_t { joined, answered, deferred };
 
   Task<Result<>> open_log(Call call);
+  Task<Result<>> remake_index(Call call);
   Task<Result<>> flush_replayed(Call call);
+  // Opening does this itself: until it is done nothing may be answered as stored that is lost.
+  Task<Result<>> name_losses(Call call);
+  Task<Result<>> append_now(Call call, std::vector<Record> batch, LogPoint point);
+  Task<Result<>> look_for_losses(Call call);
+  Task<Result<bool>> is_lost(Call call, const ObjectEntry& entry, const std::vector<Damage>& lost);
+  // Whether what the index says contradicts the log: looks at some of the last objects in it.
+  Task<Result<bool>> is_index_of_another(Call call, std::size_t limit);
+  Task<Result<bool>> is_another(Call call, Address address, Position at);
   Task<Result<>> settle_index(Call call);
   Task<> gather(Call call);
   Task<> commit_group(Call call);
@@ -117,10 +129,15 @@ class ObjectHome final : public Replay {
   ErrandHome<Mutation> errands_;
   WaitList scrub_asked_;
   WaitList room_wanted_;
+  WaitList accept_asked_;
   TokenBucket scrub_pace_;
   std::map<std::uint32_t, bool> damaged_;  // segments with bytes that must not be thrown away
   std::vector<Damage> found_;              // by opening; their objects are named by the scrubber
+  std::vector<Damage> losses_;             // by opening; their objects are named at once
+  std::optional<LogPoint>
+      held_;  // where the index stands as long as the end of the log is lost, and not named
   bool scrub_now_ = false;
+  bool accept_now_ = false;
   std::size_t around_ = 0;  // changes that were under way when the last group was written
   bool full_ = false;
   observe::LogEvery full_told_{Duration::seconds(60)};  // compaction makes room again and again

@@ -44,6 +44,10 @@ void ObjectStore::ask_for_scrub() {
   (void)home_mailbox_->try_post_call([this] { home_->start_scrub(); });
 }
 
+void ObjectStore::ask_to_accept_losses() {
+  (void)home_mailbox_->try_post_call([this] { home_->start_accepting(); });
+}
+
 void ObjectStore::forget_segment(std::uint32_t segment) {
   const auto ports = ports_.with([](PortList& list) { return list.ports; });
   for (const auto& [port, mailbox] : ports) {

@@ -44,12 +44,15 @@ struct StoreOptions {
 struct StoreStatus {
   std::atomic<std::uint64_t> objects{0}, bytes{0}, uploads{0}, quarantined{0};
   std::atomic<std::uint64_t> segments{0}, log_bytes{0}, dead_bytes{0};
+  std::atomic<std::uint64_t> lost_segments{0};  // missing, and not by compaction
   std::atomic<std::uint64_t> scrub_segment{0}, scrub_passes{0}, scrub_bytes{0};
   std::atomic<std::uint64_t> rot{0};      // bytes found that did not match
   std::atomic<std::uint64_t> damage{0};   // places in the log that could not be read
   std::atomic<std::uint64_t> foreign{0};  // files beside the log's that are not of it
   std::atomic<std::uint64_t> groups_read{0}, groups_written{0};
   std::atomic<bool> open{false}, fenced{false}, full{false};
+  std::atomic<bool> lossy{false};  // some that are quarantined are not damaged but gone
+  bool whole() const noexcept { return lost_segments == 0 && !lossy; }
 };
 
 class ObjectStore {
@@ -77,6 +80,8 @@ class ObjectStore {
   GroupCache& cache() noexcept { return cache_; }
   KvEngine& engine() noexcept { return *kv_; }  // of the index, while it is open
   void ask_for_scrub();
+  // What is known to be lost is given up: its addresses are removed, and it is told no more.
+  void ask_to_accept_losses();
 
  private:
   friend class ObjectHome;

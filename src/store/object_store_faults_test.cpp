@@ -286,27 +286,169 @@ INSTANTIATE_TEST_SUITE_P(
         Lost{"far_behind_by_rot", [](SimulatedStore& s) { CHECK(s.disk().rot("data/index/map", 60)); }}),
     [](const auto& one) { return one.param.name; });
 
-// An index that knows more than the log is not trusted: it is made anew.
-TEST(IndexAhead, of_the_log_is_made_anew) {
-  SimulatedStore s;
+// A store whose log lost what its index still has.
+struct Shortened : SimulatedStore {
+  Shortened(bool fsync, bool whole_segment) {
+    options.fsync = fsync;
+    EXPECT_TRUE(open());
+    EXPECT_TRUE(put(sample(900, 1)));
+    EXPECT_TRUE(run(store->home().roll(call())));
+    EXPECT_TRUE(put(sample(900, 2)));
+    upload = begin()->token;
+    stop();
+    const io::sim::Image before = disk().view();
+    EXPECT_TRUE(open());
+    EXPECT_TRUE(part(upload, 0, sample(700, 9)));
+    EXPECT_TRUE(put(sample(900, 3)));
+    EXPECT_TRUE(pin(address_of(sample(900, 3))));
+    EXPECT_TRUE(put(sample(900, 4)));
+    EXPECT_TRUE(close());
+    io::sim::Image mixed = disk().view();
+    const std::string path = segment_path("data/segments", 2);
+    if (whole_segment)
+      mixed.names.erase(path);
+    else
+      mixed.put(path, before.text(path), 1000);
+    disk().load(mixed);
+    make_cache();
+  }
+  ErrorCode reading(std::uint64_t seed) { return code_of(read(address_of(sample(900, seed)))); }
+  Ulid upload;
+};
+
+TEST(IndexAhead, proves_a_loss_which_is_told_until_it_is_put_again_deleted_or_accepted) {
+  for (const bool whole_segment : {false, true}) {
+    Shortened s(true, whole_segment);
+    for (int life = 0; life < 2; ++life) {
+      ASSERT_TRUE(s.open());
+      EXPECT_EQ(s.reading(1), ErrorCode::ok);
+      EXPECT_EQ(s.reading(2), whole_segment ? ErrorCode::integrity : ErrorCode::ok);
+      EXPECT_EQ(s.reading(3), ErrorCode::integrity);
+      EXPECT_EQ(s.reading(4), ErrorCode::integrity);
+      EXPECT_EQ(s.list().size(), 4u);
+      EXPECT_FALSE(s.store->status().whole());
+      EXPECT_TRUE(s.store->writable());
+      EXPECT_EQ(s.store->status().quarantined, whole_segment ? 3u : 2u);
+      if (life == 0) s.stop();
+    }
+    // A part that is lost is missing from its upload.
+    EXPECT_EQ(code_of(s.commit(s.upload)), ErrorCode::upload_gap);
+    const auto healed = s.put(sample(900, 4));
+    ASSERT_TRUE(healed);
+    EXPECT_FALSE(healed->existed);
+    EXPECT_EQ(s.reading(4), ErrorCode::ok);
+    EXPECT_FALSE(s.store->status().whole());
+    ASSERT_TRUE(s.run(s.store->home().accept_losses_once(s.call())));
+    EXPECT_TRUE(s.store->status().whole());
+    EXPECT_EQ(s.reading(3), ErrorCode::not_found);
+    EXPECT_EQ(s.list().size(), whole_segment ? 2u : 3u);
+    s.stop();
+    ASSERT_TRUE(s.open());
+    EXPECT_TRUE(s.store->status().whole());
+    EXPECT_EQ(s.reading(4), ErrorCode::ok);
+  }
+}
+
+TEST(IndexAhead, what_it_proves_is_not_forgotten_when_the_start_is_cut_short) {
+  Shortened s(true, false);
+  std::vector<io::sim::DiskSnapshot> moments;
+  s.disk().set_observer([&](const io::sim::SimDisk& disk) { moments.push_back(disk.snapshot()); });
   ASSERT_TRUE(s.open());
-  ASSERT_TRUE(s.put(sample(900, 1)));
+  s.disk().set_observer({});
   s.stop();
-  const io::sim::Image before = s.disk().view();
+  ASSERT_GT(moments.size(), 3u);
+  for (const io::sim::DiskSnapshot& moment : moments)
+    io::sim::crash_states(moment, [&](const io::sim::CrashState& state) {
+      s.disk().load(state.image);
+      s.make_cache();
+      EXPECT_TRUE(s.open());
+      EXPECT_EQ(s.reading(2), ErrorCode::ok);
+      EXPECT_EQ(s.reading(3), ErrorCode::integrity);
+      EXPECT_EQ(s.reading(4), ErrorCode::integrity);
+      EXPECT_FALSE(s.store->status().whole());
+      s.stop();
+      return !testing::Test::HasFailure();
+    });
+}
+
+TEST(IndexAhead, without_sync_of_the_log_is_made_anew) {
+  Shortened s(false, false);
   ASSERT_TRUE(s.open());
-  ASSERT_TRUE(s.put(sample(900, 2)));
+  EXPECT_EQ(s.reading(1), ErrorCode::ok);
+  EXPECT_EQ(s.reading(2), ErrorCode::ok);
+  EXPECT_EQ(s.reading(3), ErrorCode::not_found);
+  EXPECT_EQ(s.list().size(), 2u);
+  EXPECT_TRUE(s.store->status().whole());
+}
+
+// The index of one store, the log of another that had the same beginning, or none in common.
+TEST(IndexForeign, of_a_fork_or_of_another_store_is_made_anew) {
+  for (const bool fork : {false, true})
+    for (const std::uint64_t more : {1u, 5u, 9u}) {  // objects of the one whose index it is
+      SimulatedStore s, other(2);
+      for (SimulatedStore* one : {&s, &other}) {
+        ASSERT_TRUE(one->open());
+        for (std::uint64_t i = 1; i <= 5; ++i) ASSERT_TRUE(one->put(sample(900, i)));
+        ASSERT_TRUE(one->close());
+      }
+      if (fork) other.disk().load(s.disk().view());
+      ASSERT_TRUE(s.open());
+      for (std::uint64_t i = 0; i < 5; ++i) ASSERT_TRUE(s.put(sample(900, 100 + i)));
+      ASSERT_TRUE(s.close());
+      ASSERT_TRUE(other.open());
+      for (std::uint64_t i = 0; i < more; ++i) ASSERT_TRUE(other.put(sample(900, 200 + i)));
+      ASSERT_TRUE(other.close());
+      s.disk().put("data/index/map", other.disk().view().text("data/index/map"));
+      s.make_cache();
+      ASSERT_TRUE(s.open());
+      for (std::uint64_t i = 1; i <= 5; ++i) EXPECT_TRUE(s.read(address_of(sample(900, i))));
+      for (std::uint64_t i = 0; i < 5; ++i) EXPECT_TRUE(s.read(address_of(sample(900, 100 + i))));
+      EXPECT_EQ(s.list().size(), 10u);
+      EXPECT_TRUE(s.store->status().whole());
+    }
+}
+
+TEST(IndexBehind, of_a_compacted_log_is_made_anew_and_lists_nothing_that_was_deleted) {
+  SimulatedStore s;
+  s.options.segment_size = 24 << 10;
+  ASSERT_TRUE(s.open());
+  for (std::uint64_t i = 1; i <= 20; ++i) ASSERT_TRUE(s.put(sample(900, i)));
   ASSERT_TRUE(s.close());
-  // The log as it was, the index as it is.
-  io::sim::Image mixed = s.disk().view();
-  const std::string path = segment_path("data/segments", 1);
-  mixed.put(path, before.text(path), 1000);
-  s.disk().load(mixed);
+  const std::string old = s.disk().view().text("data/index/map");
+  ASSERT_TRUE(s.open());
+  for (std::uint64_t i = 1; i <= 19; ++i) ASSERT_TRUE(s.remove(address_of(sample(900, i))));
+  ASSERT_TRUE(s.run(s.store->home().roll(s.call())));
+  ASSERT_TRUE(s.compact());
+  ASSERT_TRUE(s.close());
+  s.disk().put("data/index/map", old);
   s.make_cache();
   ASSERT_TRUE(s.open());
-  EXPECT_TRUE(s.read(address_of(sample(900, 1))));
-  EXPECT_EQ(code_of(s.read(address_of(sample(900, 2)))), ErrorCode::not_found);
-  EXPECT_EQ(s.store->status().objects, 1u);
   EXPECT_EQ(s.list().size(), 1u);
+  EXPECT_TRUE(s.read(address_of(sample(900, 20))));
+  EXPECT_TRUE(s.store->status().whole());
+}
+
+TEST(LostSegment, is_told_its_objects_are_named_and_it_can_be_accepted) {
+  SimulatedStore s;
+  ASSERT_TRUE(s.open());
+  for (std::uint64_t i = 1; i <= 3; ++i) {
+    ASSERT_TRUE(s.put(sample(900, i)));
+    ASSERT_TRUE(s.run(s.store->home().roll(s.call())));
+  }
+  ASSERT_TRUE(s.close());
+  const std::string path = segment_path("data/segments", 2), bytes = s.disk().view().text(path);
+  ASSERT_TRUE(s.run(s.machine().disk.unlink(s.call(), path)));
+  s.make_cache();
+  ASSERT_TRUE(s.open());
+  EXPECT_EQ(s.store->status().lost_segments, 1u);
+  EXPECT_EQ(s.store->status().quarantined, 1u);
+  EXPECT_EQ(code_of(s.read(address_of(sample(900, 2)))), ErrorCode::integrity);
+  ASSERT_TRUE(s.run(s.store->home().accept_losses_once(s.call())));
+  EXPECT_EQ(s.store->status().lost_segments, 0u);
+  EXPECT_EQ(code_of(s.read(address_of(sample(900, 2)))), ErrorCode::not_found);
+  s.stop();
+  ASSERT_TRUE(s.open());
+  EXPECT_TRUE(s.store->status().whole());
 }
 
 TEST(SlowDisk, an_answer_that_comes_too_late_changes_nothing_of_what_is_stored) {

@@ -152,8 +152,9 @@ Task<Result<>> ObjectHome::quarantine_damage(Call call, Damage damage) {
         first = parts.back().index + 1;
       }
       if (hit)
-        CO_TRY_VOID(co_await quarantine(call, address, entry.origin,
-                                        {damage.segment, static_cast<std::uint32_t>(damage.from)}));
+        CO_TRY_VOID(
+            co_await quarantine(call, address, entry.origin,
+                                {damage.segment, damage.lost ? 0 : static_cast<std::uint32_t>(damage.from)}));
     }
     if (found.size() < page) co_return Result<>{};
     from = found.back().key + '\0';
@@ -250,11 +251,46 @@ Task<Result<>> ObjectHome::sweep_once(Call call) {
   }
 }
 
+void ObjectHome::start_accepting() noexcept {
+  accept_now_ = true;
+  while (!accept_asked_.empty()) wake(accept_asked_.front());
+}
+
+Task<Result<>> ObjectHome::accept_losses_once(Call call) {
+  std::string from(1, quarantine_prefix);
+  const std::string until = prefix_end(from);
+  for (;;) {
+    CO_TRY(const auto found, co_await kv_->scan(call, from, until, page));
+    for (const KvPair& pair : found) {
+      QuarantineRecord record;
+      if (!decode(as_bytes(pair.value), record) || !is_gone(record)) continue;
+      for (const Mutation::Kind kind : {Mutation::Kind::pin, Mutation::Kind::remove}) {
+        auto mutation = std::make_unique<Mutation>(kind);
+        mutation->address = record.address;
+        auto done = co_await submit(call, std::move(mutation));
+        if (!done && done.error().code != ErrorCode::not_found) co_return fail(done.error());
+      }
+    }
+    if (found.size() < page) break;
+    from = found.back().key + '\0';
+  }
+  CO_TRY_VOID(co_await segments_->accept_losses(call));
+  store_.status_.lossy = false;
+  publish_totals();
+  log_.warn("what was lost is accepted, and no longer told");
+  co_return Result<>{};
+}
+
 Task<> ObjectHome::sweep_loop(Call call) {
   while (!call.stopped()) {
     if (auto swept = co_await sweep_once(call); !swept && !call.stopped())
       log_.warn("sweeping of uploads failed", {{"why", swept.error().context}});
-    if (!co_await sleep_for(call, sweep_pause)) co_return;
+    if (std::exchange(accept_now_, false)) {
+      if (auto done = co_await accept_losses_once(call); !done && !call.stopped())
+        log_.warn("the loss was not accepted", {{"why", done.error().context}});
+    } else {
+      (void)co_await ListWait(call.within(sweep_pause), accept_asked_, "sweep");
+    }
   }
 }
 

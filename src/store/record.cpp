@@ -75,6 +75,12 @@ bool is_tagged(ByteView header, const SealKey& key) noexcept {
   return std::memcmp(tag_of(header, key).data(), header.data() + tag_at, tag_size) == 0;
 }
 
+std::array<std::byte, 16> seal_in(ByteView header) noexcept {
+  std::array<std::byte, seal_size> seal{};
+  std::memcpy(seal.data(), header.data() + seal_at, seal_size);
+  return seal;
+}
+
 bool is_sealed(ByteView header, ByteView meta, const SealKey& key) noexcept {
   if (header.size() < record_header_size) return false;
   return std::memcmp(seal_of(header, meta, key).data(), header.data() + seal_at, seal_size) == 0;

@@ -75,5 +75,7 @@ std::optional<RecordHeader> peek_header(ByteView bytes) noexcept;
 // reading the meta that a forged header names, and proves nothing.
 bool is_tagged(ByteView header, const SealKey& key) noexcept;
 bool is_sealed(ByteView header, ByteView meta, const SealKey& key) noexcept;
+// The seal that a header has. Precondition: all of the header is there.
+std::array<std::byte, 16> seal_in(ByteView header) noexcept;
 
 }  // namespace cairn::store

@@ -61,6 +61,17 @@ Result<> write(rocksdb::DB& db, const ChangeTable& table) {
   return result_of(status, "write map");
 }
 
+bool is_directory(rocksdb::Env& env, const std::string& path) {
+  bool directory = false;
+  return env.IsDirectory(path, &directory).ok() && directory;
+}
+
+// Something has a name that the map needs, and is no part of it.
+bool is_blocked(rocksdb::Env& env, const std::string& directory) {
+  return (env.FileExists(directory).ok() && !is_directory(env, directory)) ||
+         is_directory(env, directory + "/LOCK");
+}
+
 }  // namespace
 
 RocksDatabase::Caches::Caches(std::uint64_t bytes)
@@ -127,6 +138,7 @@ Result<std::shared_ptr<RocksDatabase>> RocksDatabase::open(const RocksOptions& w
   // them, which leaves them its core.
   for (const auto threads : {rocksdb::Env::LOW, rocksdb::Env::HIGH})
     (void)options.env->LowerThreadPoolCPUPriority(threads, rocksdb::CpuPriority::kLow);
+  if (is_blocked(*options.env, directory)) return fail(ErrorCode::integrity, "open map");
   const rocksdb::Status status = rocksdb::DB::Open(options, directory, &opened);
   // A format that this version does not know is no better than damage: the map can be made again.
   if (status.IsInvalidArgument() || status.IsNotSupported() || status.IsNotFound())
@@ -139,6 +151,12 @@ Result<std::shared_ptr<RocksDatabase>> RocksDatabase::open(const RocksOptions& w
 Result<> RocksDatabase::destroy(const std::string& directory) {
   rocksdb::Options options;
   options.info_log = std::make_shared<NoDiary>();
+  if (is_blocked(*options.env, directory)) {
+    const std::string lock = directory + "/LOCK";
+    const rocksdb::Status gone = is_directory(*options.env, directory) ? options.env->DeleteDir(lock)
+                                                                       : options.env->DeleteFile(directory);
+    if (!gone.ok()) return result_of(gone, "destroy map");
+  }
   const rocksdb::Status status = rocksdb::DestroyDB(directory, options);
   return status.IsPathNotFound() ? Result<>{} : result_of(status, "destroy map");
 }

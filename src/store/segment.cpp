@@ -13,6 +13,7 @@ namespace {
 
 constexpr std::string_view segment_magic = "cairnseg";
 constexpr std::string_view key_magic = "cairnkey";
+constexpr std::string_view removals_magic = "cairnrem";
 constexpr std::size_t major_at = 8;
 constexpr std::size_t checksum_at = 112, checksum_size = head_size - checksum_at;
 constexpr std::string_view name_end = ".seg";
@@ -92,10 +93,54 @@ HeadState decode_key_file(ByteView bytes, crypto::Hash& out) noexcept {
   return HeadState::good;
 }
 
+// The ranges are behind the head, and with the numbers in it under a seal of the store's own.
+HeapBytes encode_removals(const RemovalNotes& notes, const crypto::Hash& store_key) {
+  CHECK(notes.removed.size() <= removal_ranges_max);
+  FieldWriter ranges;
+  for (const SegmentRange& range : notes.removed) ranges.number(range.first).number(range.last);
+  const std::string list = ranges.take();
+  FieldWriter fields;
+  fields.number(static_cast<std::uint32_t>(notes.removed.size())).number(notes.turn).number(notes.floor);
+  std::string text = fields.take();
+  const crypto::Hash seal = crypto::keyed_hash(store_key, as_bytes(text + list));
+  text += as_text(seal);
+  const HeapBytes head = close_head(removals_magic, text, head_size);
+  HeapBytes bytes(head.size() + list.size());
+  bytes.append(head.bytes());
+  bytes.append(as_bytes(list));
+  return bytes;
+}
+
+HeadState decode_removals(ByteView bytes, const crypto::Hash& store_key, RemovalNotes& out) {
+  ByteView fields;
+  const HeadState state = open_head(bytes, removals_magic, fields);
+  if (state != HeadState::good) return state;
+  std::uint32_t count = 0;
+  crypto::Hash seal{};
+  FieldReader(fields).number(count).number(out.turn).number(out.floor).bytes(seal);
+  const std::size_t numbers = sizeof count + sizeof out.turn + sizeof out.floor;
+  if (count > removal_ranges_max || bytes.size() < head_size + std::size_t{count} * 8)
+    return HeadState::damaged;
+  const ByteView list = bytes.subspan(head_size, std::size_t{count} * 8);
+  const std::string sealed = std::string(as_text(fields.first(numbers))) + std::string(as_text(list));
+  if (crypto::keyed_hash(store_key, as_bytes(sealed)) != seal) return HeadState::damaged;
+  FieldReader reader(list);
+  out.removed.resize(count);
+  for (SegmentRange& range : out.removed) reader.number(range.first).number(range.last);
+  return HeadState::good;
+}
+
 SealKey segment_key(const crypto::Hash& store_key, std::uint32_t segment) noexcept {
   std::array<std::byte, 4> id;
   for (std::size_t i = 0; i < id.size(); ++i) id[i] = static_cast<std::byte>(segment >> (8 * i));
   return crypto::keyed_hash(store_key, id);
+}
+
+std::array<std::byte, 16> store_id(const crypto::Hash& store_key) noexcept {
+  const crypto::Hash hash = crypto::keyed_hash(store_key, as_bytes("cairn index"));
+  std::array<std::byte, 16> id{};
+  std::copy_n(hash.begin(), id.size(), id.begin());
+  return id;
 }
 
 std::string segment_path(const std::string& directory, std::uint32_t segment) {

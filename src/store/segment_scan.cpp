@@ -26,6 +26,7 @@ struct SegmentScan::State {
   bool known = false;      // whether `last` is
   std::uint64_t last = 0;  // the sequence of the record before
   std::uint64_t watermark = 0;
+  std::array<std::byte, 16> seal{};
   std::optional<std::uint64_t> damage_from{};  // looking for the next record since here
   std::optional<Entry> held{};                 // found behind damage that is told first
   // What was read last: `filled` bytes from `base`.
@@ -57,6 +58,7 @@ void SegmentScan::expect(std::uint64_t sequence) noexcept {
   state_->last = sequence - 1;
 }
 std::uint64_t SegmentScan::offset() const noexcept { return state_->offset; }
+std::array<std::byte, 16> SegmentScan::seal() const noexcept { return state_->seal; }
 std::uint64_t SegmentScan::watermark() const noexcept { return state_->watermark; }
 
 Task<Result<SegmentScan::Found>> SegmentScan::next(Call call) {
@@ -103,6 +105,7 @@ Task<Result<std::optional<Entry>>> SegmentScan::State::probe(Call call) {
           is_sealed(bytes, bytes.subspan(record_header_size, header->meta_size), key)) {
         watermark = std::max(watermark, header->watermark);
         if (offset + header->size() <= end) {
+          seal = seal_in(bytes);
           Entry entry{*header,
                       {segment, static_cast<std::uint32_t>(offset)},
                       std::string(as_text(bytes.subspan(record_header_size, header->meta_size)))};

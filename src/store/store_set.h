@@ -22,6 +22,7 @@ class StoreSet {
   std::size_t size() const noexcept { return stores_.size(); }
   ObjectStore& at(std::size_t index) noexcept { return *stores_[index]; }
   bool writable() noexcept;
+  bool whole() noexcept;  // no store knows of a loss
 
  private:
   std::vector<std::unique_ptr<ObjectStore>> stores_;

@@ -144,6 +144,7 @@ std::optional<Finding> Reopener::compare(const Expected& expected, bool rebuilt)
   if (!seen.unread.empty()) return Finding{"reads", seen.unread};
   const store::StoreStatus& status = place_->store->status();
   if (status.damage != 0) return Finding{"no_damage", "a crash is taken for rot"};
+  if (!status.whole() || status.foreign != 0) return Finding{"no_loss", "a crash is taken for a loss"};
   if (status.objects != seen.objects.size()) return Finding{"totals", "objects are not counted right"};
   if (status.dead_bytes > status.log_bytes) return Finding{"totals", "more dead bytes than bytes"};
 
@@ -211,10 +212,15 @@ std::optional<Finding> Reopener::check_rebuilt(const Image& image, const Expecte
   const auto is_compared = [&](const KvPair& pair) {
     return !ended || (pair.key[0] != 'u' && pair.key[0] != 'p' && pair.key[0] != 'T' && pair.key[0] != 's');
   };
+  // The last record that the kept one took in may be gone since.
+  const auto value_of = [](const KvPair& pair) {
+    constexpr std::size_t unstamped = 16;
+    return pair.key == store::log_point_key() ? pair.value.substr(0, unstamped) : pair.value;
+  };
   for (const KvPair& pair : kept)
-    if (is_compared(pair)) left[pair.key] = pair.value;
+    if (is_compared(pair)) left[pair.key] = value_of(pair);
   for (const KvPair& pair : anew)
-    if (is_compared(pair)) right[pair.key] = pair.value;
+    if (is_compared(pair)) right[pair.key] = value_of(pair);
   if (left == right) return std::nullopt;
   for (const auto& [key, value] : left)
     if (!right.contains(key) || right[key] != value)

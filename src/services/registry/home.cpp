@@ -113,7 +113,7 @@ Task<Result<>> Home::open_log(Call call, bool with_snapshot, bool& again) {
     log_.error(
         "a file that is not of this log was set aside",
         {{"path", one.path}, {"segment", one.segment}, {"header_segment", one.header_segment.value_or(0)}});
-  if (report.index_ahead) {
+  if (report.index != store::IndexFit::good) {
     again = true;
     co_return Result<>{};
   }

@@ -53,6 +53,8 @@ Task<Result<>> StorageShard::status(Exchange& exchange) {
         .field("objects", one.objects.load())
         .field("bytes", one.bytes.load())
         .field("segments", one.segments.load())
+        .field("lost_segments", one.lost_segments.load())
+        .field("whole", one.whole())
         .field("log_bytes", one.log_bytes.load())
         .field("dead_bytes", one.dead_bytes.load())
         .field("damaged_places", one.damage.load())
@@ -76,10 +78,17 @@ Task<Result<>> StorageShard::scrub(Exchange& exchange) {
   co_return Result<>{};
 }
 
+Task<Result<>> StorageShard::accept_losses(Exchange& exchange) {
+  for (std::size_t i = 0; i < shared_.stores->size(); ++i) shared_.stores->at(i).ask_to_accept_losses();
+  exchange.response.status = 202;
+  co_return Result<>{};
+}
+
 // Readiness follows what the stores say of themselves.
 Task<> StorageShard::watch_gates(Call call) {
   do {
     context_.health.set("writes", shared_.stores->writable());
+    context_.health.set("whole", shared_.stores->whole());
     std::uint64_t waiting = 0;
     for (std::size_t i = 0; i < shared_.stores->size(); ++i) waiting += shared_.stores->at(i).waiting();
     context_.metrics.show_depth("changes", slot_, waiting);

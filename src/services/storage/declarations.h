@@ -46,7 +46,8 @@ enum RouteIds : http::RouteId {
   put_pin,
   delete_pin,
   get_status,
-  post_scrub
+  post_scrub,
+  accept_loss
 };
 
 using http::Method;
@@ -75,11 +76,13 @@ inline constexpr serve::RouteSpec routes[] = {
     {{delete_pin, Method::del, "/pins/{address:Address}"}, Run::queued, false, "storage.pin", false},
     {{get_status, Method::get | Method::head, "/admin/status"}, Run::queued, false, "storage.admin", false},
     {{post_scrub, Method::post, "/admin/scrub"}, Run::queued, false, "storage.admin", false},
+    {{accept_loss, Method::post, "/admin/accept-loss"}, Run::queued, false, "storage.admin", false},
 };
 
 inline constexpr serve::GateDeclaration gates[] = {
-    {"store", true},    // the log was read and the index fits it
-    {"writes", false},  // some data directory takes writes
+    {"store", true},          // the log was read and the index fits it
+    {"writes", false},        // some data directory takes writes
+    {"whole", false, false},  // nothing that was stored is known to be lost
 };
 
 extern const ServiceDeclaration declaration;

@@ -83,6 +83,7 @@ Task<Result<>> StorageShard::start(Call call) {
   if (machine_.shard.index() == 0) {
     context_.health.set("store", true);
     context_.health.set("writes", shared_.stores->writable());
+    context_.health.set("whole", shared_.stores->whole());
   }
   co_return Result<>{};
 }
@@ -137,6 +138,8 @@ Task<Result<>> StorageShard::handle(Call call, Exchange& exchange) {
       return pin(call, exchange, false);
     case get_status:
       return status(exchange);
+    case accept_loss:
+      return accept_losses(exchange);
     default:
       return scrub(exchange);
   }
@@ -197,6 +200,8 @@ class StorageService final : public serve::Service {
                 false, [](store::StoreStatus& s) { return s.dead_bytes.load(); });
     observe_sum(registry, "storage_quarantined", "Objects whose bytes were found bad.", false,
                 [](store::StoreStatus& s) { return s.quarantined.load(); });
+    observe_sum(registry, "storage_lost_segments", "Segments of the log that are missing.", false,
+                [](store::StoreStatus& s) { return s.lost_segments.load(); });
     observe_sum(registry, "scrubbed_bytes_total", "Bytes the scrubber has looked at.", true,
                 [](store::StoreStatus& s) { return s.scrub_bytes.load(); });
   }

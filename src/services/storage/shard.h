@@ -81,6 +81,7 @@ class StorageShard final : public serve::ServiceShard {
   Task<Result<>> pin(Call call, http::Exchange& exchange, bool pinned);
   Task<Result<>> status(http::Exchange& exchange);
   Task<Result<>> scrub(http::Exchange& exchange);
+  Task<Result<>> accept_losses(http::Exchange& exchange);
   Task<> watch_gates(Call call);
 
   // Keeps large pages of the cache ready. Cancel: clean
