@@ -24,7 +24,7 @@ std::string_view name_in(std::string_view host) noexcept {
   return name;
 }
 
-bool is_ours(const http::Exchange& exchange, const Settings& settings) noexcept {
+bool is_ours(const http::Exchange& exchange, const Settings& settings) {
   if (exchange.peer.local) return true;
   if (!exchange.peer.loopback && settings.names.empty()) return true;
   const std::string_view host = exchange.request().host();
@@ -49,7 +49,7 @@ bool may_change(const http::Exchange& exchange, const Settings& settings) noexce
 
 }  // namespace
 
-bool is_loopback_name(std::string_view name) noexcept {
+bool is_loopback_name(std::string_view name) {
   // Nearly every request.
   if (name == "127.0.0.1" || equal_ignoring_case(name, "localhost")) return true;
   if (name.size() > 10 && equal_ignoring_case(name.substr(name.size() - 10), ".localhost")) return true;
@@ -57,7 +57,7 @@ bool is_loopback_name(std::string_view name) noexcept {
   return name.size() < 64 && Endpoint{.host = std::string(name), .port = 0}.is_loopback();
 }
 
-Error check_origin(const http::Exchange& exchange, const Settings& settings) noexcept {
+Error check_origin(const http::Exchange& exchange, const Settings& settings) {
   if (!is_ours(exchange, settings))
     return {ErrorCode::misdirected, "this host is not one of server.names", Side::client};
   if (!may_change(exchange, settings))

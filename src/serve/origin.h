@@ -19,9 +19,9 @@
 namespace cairn::serve {
 
 // `misdirected` (O-1), `forbidden` (O-2) or `ok`.
-Error check_origin(const http::Exchange& exchange, const Settings& settings) noexcept;
+Error check_origin(const http::Exchange& exchange, const Settings& settings);
 
 // `localhost`, names below it, 127.0.0.0/8 and ::1. Without brackets and port.
-bool is_loopback_name(std::string_view name) noexcept;
+bool is_loopback_name(std::string_view name);
 
 }  // namespace cairn::serve

@@ -303,7 +303,8 @@ Task<Result<>> LogWriter::make_room_at_any_cost(Call call, std::uint64_t size) {
 }
 
 // An empty file under the next number. What an attempt left behind, on a full disk, by a crash, or because a
-// step of it never began, is used again: it is too short to hold a record. Anything longer was put there by somebody else, and its number is taken.
+// step of it never began, is used again: it is too short to hold a record. Anything longer was put there by
+// somebody else, and its number is taken.
 Task<Result<std::unique_ptr<io::File>>> LogWriter::make_next_file(Call call) {
   for (int attempt = 0;; ++attempt) {
     const std::string path = segment_path(options_.directory, next_segment_);
