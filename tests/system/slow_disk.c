@@ -19,6 +19,7 @@ struct disk {
   int64_t read_delay_ms;  // of each read of a segment
   int64_t sync_delay_ms;  // of each sync of what is no segment: the index, directories
   int64_t reading;        // reads that wait now (told, not read)
+  int64_t syncing;        // such syncs that wait now (told)
   int64_t closed_here;    // segments that were closed by the first thread of the process (told)
   int64_t closed;         // segments that were closed by any (told)
 };
@@ -91,7 +92,11 @@ ssize_t preadv64v2(int fd, const struct iovec *parts, int count, off_t at, int f
 
 static int slow_sync(const char *name, int fd) {
   int (*real)(int) = next(name);
-  if (now(&disk->sync_delay_ms) > 0 && !is_segment(fd)) nap(&disk->sync_delay_ms);
+  if (now(&disk->sync_delay_ms) > 0 && !is_segment(fd)) {
+    add(&disk->syncing, 1);
+    nap(&disk->sync_delay_ms);
+    add(&disk->syncing, -1);
+  }
   return real(fd);
 }
 int fdatasync(int fd) { return slow_sync("fdatasync", fd); }
