@@ -278,7 +278,7 @@ std::vector<std::uint32_t> LogRecovery::missing() const {
 
 // What was missing before removals were noted is no loss: nobody can tell.
 Task<Result<>> LogRecovery::settle_removals(Call call) {
-  removals_.emplace(machine_, options_.directory, store_key_);
+  removals_.emplace(machine_.for_upkeep(), options_.directory, store_key_);  // no append waits for a note
   CO_TRY(const LogRemovals::Found found, co_await removals_->open(call));
   std::vector<std::uint32_t> gone = missing();
   if (found == LogRemovals::Found::good) {
