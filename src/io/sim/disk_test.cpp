@@ -375,10 +375,10 @@ TEST(SimDisk, every_kind_of_fault_is_reachable) {
     faults.read_error = faults.write_error = faults.sync_error = faults.rot = 10'000;
     faults.misdirected_read = faults.misdirected_write = faults.stale_read = faults.cold = 10'000;
     faults.stall = 500;
-    node.disk().set_capacity(160'000);
+    node.disk().set_capacity(100'000);
     node.disk().fail_call(DiskCall::rename, 3, DiskFailure::error, true);
     for (int life = 0; life < 3; ++life) {
-      world.run_for({world.choices().between(0, 30'000'000, "test.life")});
+      world.run_for({world.choices().between(0, 60'000'000, "test.life")});
       world.crash(node);
       EXPECT_EQ(node.disk().open_files(), 0u);
       EXPECT_EQ(node.disk().pending(), 0u);
