@@ -170,9 +170,10 @@ Task<Exit> search_and_work(Call call, Run* run) {
     if (call.stopped()) co_return Exit::interrupted;
   }
   const std::string_view who = run->invocation.command->asks == Asks::registry ? "registry" : "cairn";
-  std::string what = fmt::format("no {} answers ({})", who, why.message);
-  if (run->search.candidates.empty())
-    what = fmt::format("no {} of {} is listening", who == "cairn" ? "daemon" : who, printable(run->data));
+  const std::string own = fmt::format("no {} of {}", who == "cairn" ? "daemon" : who, printable(run->data));
+  std::string what =
+      fmt::format("{} answers ({})", run->search.own ? own : fmt::format("no {}", who), why.message);
+  if (run->search.candidates.empty()) what = own + " is listening";
   client::Failure failure(ErrorCode::connection_lost, what);
   failure.asked = std::move(asked);
   failure.hint = hint_of_search(*run);
