@@ -74,6 +74,8 @@ class Connection : public Link {
   bool append_small_answer() noexcept;
   Task<bool> send_answer(Call call);
   Task<bool> send_stream(Call call);
+  // Of an open stream: the peer's kernel has acknowledged nothing for a long time. Looked at now and then.
+  bool has_vanished() noexcept;
   // The next piece of the source. One that stays open ends when draining begins.
   Task<Result<Piece>> pull(Call call);
   // The end of the turn, for whoever has sent much in it.
@@ -110,9 +112,10 @@ class Connection : public Link {
   std::size_t turn_bytes_ = 0;  // sent since others last had their turn
   std::size_t run_pieces_ = run_pieces_min;
   Pace pace_;
-  Buffer input_;   // bytes received and not yet used, from the current head's first byte on
-  Buffer chunks_;  // of a chunked body: what is behind the head, so that the head can stay where it is
-  Buffer out_;     // answers not yet sent
+  Instant look_at_{};  // for a peer that has vanished
+  Buffer input_;       // bytes received and not yet used, from the current head's first byte on
+  Buffer chunks_;      // of a chunked body: what is behind the head, so that the head can stay where it is
+  Buffer out_;         // answers not yet sent
   Exchange* exchange_ = nullptr;
 };
 

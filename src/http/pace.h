@@ -8,6 +8,8 @@
 //   [P-1] A peer that has taken less than the lowest rate over a window, and has nothing saved, is too slow.
 //   [P-2] A peer that stops is found too slow after at most 2 + windows_saved_max windows.
 //   [P-3] One above the lowest rate is never too slow, if its kernel acknowledges something within as many.
+//   [P-4] A peer that has vanished under an open stream is noticed, although nothing is written that would
+//   wait.
 #pragma once
 
 #include <algorithm>
@@ -49,12 +51,25 @@ class Pace {
     return false;
   }
 
+  // Of a stream that writes so little that no write ever waits: has nothing been acknowledged for `span`,
+  // although there is something?
+  bool vanished(Instant now, std::uint64_t unacknowledged, Duration span) noexcept {
+    const std::int64_t acknowledged = sent_ - static_cast<std::int64_t>(unacknowledged);
+    if (unacknowledged == 0 || acknowledged > silent_at_) {
+      silent_at_ = acknowledged;
+      silent_since_ = now;
+    }
+    return now - silent_since_ >= span;
+  }
+
  private:
   bool trusted_;
   std::int64_t sent_ = 0;
   std::int64_t acknowledged_ = 0;  // when it was last looked
   std::int64_t saved_ = 0;
   Instant until_{};
+  std::int64_t silent_at_ = -1;
+  Instant silent_since_{};
 };
 
 }  // namespace cairn::http

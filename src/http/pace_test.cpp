@@ -42,6 +42,21 @@ TEST(Pace, a_window_ends_when_it_says_and_begins_anew_with_another_answer) {
   EXPECT_EQ(pace.judged_at(begin + Duration::seconds(10), window), begin + Duration::seconds(15));
 }
 
+TEST(Pace, a_peer_that_acknowledges_nothing_any_more_has_vanished) {
+  Pace pace(false);
+  const Duration span = Duration::seconds(60);
+  const auto at = [](int seconds) { return Instant{} + Duration::seconds(1000 + seconds); };
+  EXPECT_FALSE(pace.vanished(at(0), 0, span));
+  pace.sent(100);
+  EXPECT_FALSE(pace.vanished(at(100), 0, span)) << "all was acknowledged";
+  pace.sent(100);
+  EXPECT_FALSE(pace.vanished(at(115), 100, span));
+  pace.sent(100);
+  EXPECT_FALSE(pace.vanished(at(150), 150, span)) << "some of it was";
+  EXPECT_FALSE(pace.vanished(at(200), 150, span));
+  EXPECT_TRUE(pace.vanished(at(210), 150, span));
+}
+
 // A Unix socket's queue is counted with its overhead: more may seem queued than was ever written.
 TEST(Pace, a_peer_whose_reads_are_counted_has_time_for_its_first_piece) {
   Pace pace(true);

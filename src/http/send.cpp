@@ -248,6 +248,18 @@ class Connection::Run {
   std::size_t count_ = 0;
 };
 
+// The kernel would go on sending to it for a quarter of an hour.
+bool Connection::has_vanished() noexcept {
+  constexpr Duration look_every = Duration::seconds(10);
+  const Instant now = server_.machine_.shard.now();
+  // A Unix peer that has ended is seen to.
+  if (now < look_at_ || stream_->peer().local) return false;
+  look_at_ = now + look_every;
+  if (!pace_.vanished(now, stream_->unacknowledged(), server_.options_.timeouts.idle)) return false;
+  server_.handler_.timed_out(Handler::Slow::write);
+  return true;
+}
+
 Task<Result<Piece>> Connection::pull(Call call) {
   const WhileThere wait(*this, call);
   Result<Piece> piece = co_await exchange_->response.source->next(wait.call());
@@ -266,6 +278,7 @@ Task<bool> Connection::send_stream(Call call) {
   Run run;
   std::optional<Piece> after;
   for (std::uint64_t left = sized ? response.count : turn_bytes_max; left > 0;) {
+    if (exchange_->stays_open && has_vanished()) co_return false;
     std::optional<Piece> piece = std::exchange(after, std::nullopt);
     try {
       // One that always has more to say ends here, too.

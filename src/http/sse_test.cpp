@@ -290,6 +290,17 @@ TEST_F(EventStreamTest, a_subscriber_that_never_reads_costs_one_chunk_and_is_cut
   EXPECT_EQ(server.connections(), 0u);
 }
 
+TEST_F(EventStreamTest, a_subscriber_that_vanished_is_noticed_and_one_that_only_listens_is_not) {
+  Guest quiet = connect();
+  quiet.send(get("/"));
+  quiet.run_for(Duration::seconds(400));
+  EXPECT_EQ(server.connections(), 1u);
+  world.network().vanish_all(away.index());
+  quiet.run_for(Duration::seconds(100));
+  EXPECT_EQ(server.connections(), 0u);
+  EXPECT_EQ(desk.slow_writes, 1);
+}
+
 // It misses what the broadcast no longer keeps; the sender never waits for it.
 TEST_F(EventStreamTest, a_subscriber_that_reads_slowly_does_not_hold_up_the_sender) {
   Guest slow = connect();

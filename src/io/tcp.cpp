@@ -233,16 +233,17 @@ bool to_address(const Endpoint& endpoint, SocketAddress& out) noexcept {
 // buffer would end the kernel's own tuning.
 constexpr int unsent_bytes_max = 1 << 20;
 
-// Inherited by every accepted connection, which saves five system calls for each.
+// Inherited by every accepted connection, which saves six system calls for each.
+//
+// No TCP_USER_TIMEOUT: it also ends connections whose peer is alive and reads slowly. The kernel forgets that
+// a window was shut only when it opens by a whole segment of the sender.
 void tune(int descriptor) noexcept {
-  const int on = 1, idle = 60;
-  // A peer that vanished while bytes are on their way to it is noticed by nothing else for a quarter of an
-  // hour.
-  const int unacknowledged_ms = 60'000;
+  const int on = 1, idle = 60, interval = 10, probes = 6;
   setsockopt(descriptor, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
   setsockopt(descriptor, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
   setsockopt(descriptor, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof idle);
-  setsockopt(descriptor, IPPROTO_TCP, TCP_USER_TIMEOUT, &unacknowledged_ms, sizeof unacknowledged_ms);
+  setsockopt(descriptor, IPPROTO_TCP, TCP_KEEPINTVL, &interval, sizeof interval);
+  setsockopt(descriptor, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof probes);
   setsockopt(descriptor, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &unsent_bytes_max, sizeof unsent_bytes_max);
 }
 
