@@ -133,10 +133,10 @@ class Overload(unittest.TestCase):
         return max(name for name in os.listdir(storage.segments) if name.endswith(".seg"))
 
     def test_many_cold_readers_never_fence_the_log(self):
-        storage = self.start(**{"storage.segment_size": "16MiB", "storage.cache_bytes": "16MiB"})
+        storage = self.start(**{"server.shards": 4, "storage.segment_size": "16MiB", "storage.cache_bytes": "16MiB"})
         addresses = [self.store(storage, os.urandom(70000)) for _ in range(300)]
-        self.disk.set(cold=1, read_delay_ms=5)
-        with Readers(storage, addresses, 300) as readers:
+        self.disk.set(cold=1, read_delay_ms=20)
+        with Readers(storage, addresses, 500) as readers:
             self.assertTrue(eventually(lambda: readers.count(200) >= 50))
             # Segments are begun, and what was appended is found in the index, while all of them wait.
             began = self.newest(storage)
