@@ -160,7 +160,8 @@ Task<Result<>> StorageShard::get(Call call, Exchange& exchange) {
   shared_.metrics.misses.at().add(slot_);
   // What cannot begin in a part of its time is refused: the rest is for those that have begun.
   LaneUse lanes;
-  lanes.begin_within = Duration{(call.deadline() - machine_.shard.now()).ns / 4};
+  lanes.begin_within =
+      std::max(Duration{(call.deadline() - machine_.shard.now()).ns / 4}, Duration::millis(500));
   call = call.in_lanes(lanes);
   auto looked = co_await ports_->find(call, address);
   if (!looked) {
