@@ -43,6 +43,8 @@ Result<std::optional<std::string>> get_from(rocksdb::DB& db, std::string_view ke
   const rocksdb::Status status = db.Get(options, db.DefaultColumnFamily(), slice(key), &value);
   if (status.IsNotFound()) return std::optional<std::string>();
   if (!status.ok()) return fail(error_of(status, "map"));
+  // Of a table that is not open RocksDB says in this tier that the key is there, and nothing of its value.
+  if (tier == rocksdb::kBlockCacheTier && value.empty()) return fail(ErrorCode::busy, "map");
   return std::optional<std::string>(std::in_place, value.data(), value.size());
 }
 

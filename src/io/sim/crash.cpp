@@ -58,6 +58,7 @@ class Settling {
     switch (change.kind) {
       case Change::Kind::create:
         out_.names[change.path] = {false, change.inode};
+        (void)out_.own(change.inode);
         break;
       case Change::Kind::make_directory:
         out_.names[change.path] = {true, 0};

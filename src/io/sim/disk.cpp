@@ -274,6 +274,7 @@ void SimDisk::commit(const Change& change) {
       break;
     case Change::Kind::create:
       durable_.names[change.path] = {false, change.inode};
+      (void)durable_.own(change.inode);  // a name whose file was never written to is that of an empty file
       break;
     case Change::Kind::make_directory:
       durable_.names[change.path] = {true, 0};
@@ -285,6 +286,7 @@ void SimDisk::commit(const Change& change) {
       if (const Image::Entry* old = durable_.find(change.from); old != nullptr && old->inode == change.inode)
         durable_.names.erase(change.from);
       durable_.names[change.path] = {false, change.inode};
+      (void)durable_.own(change.inode);
       break;
   }
 }
