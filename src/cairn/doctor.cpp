@@ -180,6 +180,17 @@ Task<> check_store(Call call, Session* session, Report* report) {
                      fmt::format("{} has {} files that are not of its log (*.foreign)", directory,
                                  foreign->value_or(0)),
                      "the service's log names each, and the number it belongs under: move them away"});
+      const auto index = one->optional_string("index");
+      const std::string_view state = index ? index->value_or("ok") : "ok";
+      if (state == "no_room")
+        report->add({"store", Verdict::fail,
+                     fmt::format("the index of {} is damaged, and there is no room for a new one beside it",
+                                 directory),
+                     "make room, or restart the service: it makes the index anew from the log"});
+      else if (state != "ok")
+        report->add({"store", Verdict::warn,
+                     fmt::format("the index of {} was damaged and is being made anew", directory),
+                     "some objects answer 503 until then; check the drive (smartctl)"});
       if (one->optional_bool("full").value_or(std::nullopt).value_or(false))
         report->add({"store", Verdict::fail, fmt::format("{} is full", directory),
                      "make room; reads and deletes go on"});

@@ -10,18 +10,7 @@ namespace {
 
 constexpr std::size_t page = 512;
 
-std::unexpected<Error> bad_entry() { return fail(ErrorCode::integrity, "an index entry does not decode"); }
-
 Task<Result<>> refused(const char* why) { co_return fail(ErrorCode::integrity, why); }
-
-template <class T>
-Result<std::optional<T>> decoded(Result<std::optional<std::string>> value) {
-  if (!value) return fail(value.error());
-  if (!*value) return std::optional<T>();
-  T entry;
-  if (!decode(as_bytes(**value), entry)) return bad_entry();
-  return std::optional<T>(std::move(entry));
-}
 
 std::uint32_t part_index_of(const std::string& key) {
   std::uint32_t index = 0;
@@ -37,6 +26,19 @@ Ulid token_of(const std::string& key) {
 }
 
 }  // namespace
+
+std::unexpected<Error> Indexer::bad_entry() noexcept {
+  return fail(kv_.distrust("an index entry does not decode"));
+}
+
+template <class T>
+Result<std::optional<T>> Indexer::decoded(Result<std::optional<std::string>> value) {
+  if (!value) return fail(value.error());
+  if (!*value) return std::optional<T>();
+  T entry;
+  if (!decode(as_bytes(**value), entry)) return bad_entry();
+  return std::optional<T>(std::move(entry));
+}
 
 Task<Result<LogPoint>> Indexer::load(Call call) {
   LogPoint point;
@@ -70,7 +72,10 @@ Task<Result<LogPoint>> Indexer::load(Call call) {
   co_return point;
 }
 
-KvBatch Indexer::take(const LogPoint& point) {
+Result<KvBatch> Indexer::take(const LogPoint& point) {
+  for (const std::uint32_t segment : touched_)
+    if (const auto found = live_.find(segment); found != live_.end() && found->second < 0)
+      return fail(kv_.distrust("more was removed from a segment than it held"));
   KvBatch batch;
   batch.reserve(overlay_.size() + touched_.size() + 3);
   while (!overlay_.empty()) {
@@ -87,7 +92,6 @@ KvBatch Indexer::take(const LogPoint& point) {
       batch.remove(segment_key(segment));
       continue;
     }
-    CHECK(found->second >= 0);
     batch.put(segment_key(segment), FieldWriter().number(static_cast<std::uint64_t>(found->second)).take());
   }
   touched_.clear();
@@ -103,6 +107,16 @@ KvBatch Indexer::take(const LogPoint& point) {
     batch.remove(rebuilding_key());
   batch.put(log_point_key(), encode(point));
   return batch;
+}
+
+void Indexer::become(Indexer&& other) {
+  overlay_.clear();
+  touched_.clear();
+  gone_.clear();
+  live_ = std::move(other.live_);
+  totals_ = other.totals_;
+  rebuilding_ = other.rebuilding_;
+  has_tombstones_ = other.has_tombstones_;
 }
 
 Task<Result<std::optional<std::string>>> Indexer::value(Call call, std::string_view key) {
@@ -240,7 +254,7 @@ Task<Result<>> Indexer::retire(Call call, Address address, ObjectEntry entry, To
   remember_stale(shadow, entry.place.at.segment);
   --totals_.objects;
   totals_.bytes -= entry.size;
-  if (entry.quarantine_origin != 0) {
+  if (entry.quarantined()) {
     --totals_.quarantined;
     change(quarantine_key(entry.quarantine_origin), std::nullopt);
   }
@@ -417,13 +431,17 @@ Task<Result<>> Indexer::apply_quarantine(Call call, RecordHeader header, Quarant
   CO_TRY(auto now, co_await object(call, record.address));
   if (rebuilding_ && (!now || now->origin < record.object))
     co_return co_await keep_word(call, header, record.address, record.object, encode(record));
-  if (!now || now->origin != record.object) co_return Result<>{};
-  if (now->quarantine_origin == 0) ++totals_.quarantined;
-  if (now->quarantine_origin != 0 && now->quarantine_origin != header.origin)
+  if (!now || now->origin != record.object || now->quarantine_origin > header.origin) co_return Result<>{};
+  if (now->quarantined()) {
+    --totals_.quarantined;
     change(quarantine_key(now->quarantine_origin), std::nullopt);
+  }
   now->quarantine_origin = header.origin;
-  gone_.push_back(record.address);
+  now->whole_again = record.lifts();
   change(object_key(record.address), encode(*now));
+  if (now->whole_again) co_return Result<>{};
+  ++totals_.quarantined;
+  gone_.push_back(record.address);
   change(quarantine_key(header.origin), encode(record));
   co_return Result<>{};
 }
@@ -562,6 +580,16 @@ Task<Result<>> Indexer::forget_parts(Call call, std::function<bool(const Place&)
     if (found.size() < page) co_return Result<>{};
     from = found.back().key + '\0';
   }
+}
+
+void Indexer::keep_lost(const Address& address, const ObjectEntry& entry, const QuarantineRecord& word) {
+  count(entry.place, true);
+  ++totals_.objects;
+  totals_.bytes += entry.size;
+  ++totals_.quarantined;
+  if (entry.token) change(token_key(*entry.token), std::string(as_text(address.bytes)));
+  change(object_key(address), encode(entry));
+  change(quarantine_key(entry.quarantine_origin), encode(word));
 }
 
 Task<Result<>> Indexer::end_rebuilding(Call call) {

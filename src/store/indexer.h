@@ -5,7 +5,8 @@
 //         record the one with the highest sequence. So the order of compaction's copies does not matter.
 //   What apply() changed is seen by the next apply(), and reaches the index in one batch with the log
 //         position it stands for.
-//   live(segment) is the size of the records in it that an entry points to.
+//   live(segment) is the size of the records in it that an entry points to, and so never below zero. An
+//         index of which that is not true, such as an older copy of it, is made anew.
 //   A tombstone names every segment that holds an older copy of its address, also one that compaction
 //         left behind: only when all are gone may the record of the removal go.
 #pragma once
@@ -38,8 +39,12 @@ class Indexer {
   bool rebuilding() const noexcept { return rebuilding_; }
   // Cancel: partial — forget() what was applied.
   Task<Result<>> apply(Call call, RecordHeader header, Position at, std::string meta);
-  // Everything since the last take, with the point that it stands for.
-  KvBatch take(const LogPoint& point);
+  // Everything since the last take, with the point that it stands for. An index that contradicts itself is
+  // not written to any more: it is as good as damaged, and the error says so.
+  Result<KvBatch> take(const LogPoint& point);
+  // Goes on as `other`, whose map has taken the place of this one's. Precondition: nothing was applied to
+  // either since take().
+  void become(Indexer&& other);
   void forget() noexcept { overlay_.clear(); }
   std::size_t changes() const noexcept { return overlay_.size(); }
   // Addresses whose bytes are no longer served, since the last call.
@@ -74,6 +79,9 @@ class Indexer {
   Task<Result<>> end_rebuilding(Call call);
   // Parts of open uploads in places that are lost: they are to be sent again. Precondition: as above.
   Task<Result<>> forget_parts(Call call, std::function<bool(const Place&)> is_lost);
+  // An object in quarantine of which the log has nothing left: another index knew of it. Absence would be a
+  // lie. Precondition: it is not there.
+  void keep_lost(const Address& address, const ObjectEntry& entry, const QuarantineRecord& word);
   // An upload whose time is over and whose object was made: forgotten without a record.
   void forget_committed(const Ulid& token) { change(upload_key(token), std::nullopt); }
 
@@ -81,6 +89,9 @@ class Indexer {
   const std::map<std::uint32_t, std::int64_t>& live() const noexcept { return live_; }
 
  private:
+  std::unexpected<Error> bad_entry() noexcept;
+  template <class T>
+  Result<std::optional<T>> decoded(Result<std::optional<std::string>> value);
   // The caller keeps the key until it has the value.
   Task<Result<std::optional<std::string>>> value(Call call, std::string_view key);
   void change(std::string_view key, std::optional<std::string> value);

@@ -6,6 +6,7 @@
 //   [K-2] After a crash the map is what it was after some batch, never less than at the last flush(): it may
 //         be behind, never torn, and never ahead of what was written.
 //   [K-3] A read on a shard never blocks: what is not in memory is `busy` and is asked for through the pool.
+//   [K-4] What damaged files cannot tell is `integrity`, never nothing and never something else.
 // There is no durability per write: the log is the truth, and a batch carries the log position it stands for.
 #pragma once
 
@@ -45,6 +46,12 @@ struct KvPair {
   std::string key, value;
 };
 
+// How far verify() came.
+struct KvVerified {
+  std::string next;  // where to go on; empty: that was all
+  std::uint64_t bytes = 0;
+};
+
 // One shard's way to the map. Its engine outlives it.
 class Kv {
  public:
@@ -64,6 +71,11 @@ class Kv {
   // the map may refuse to be written to until it is opened again; reads go on. Cancel: partial — it may still
   // be flushed.
   virtual Task<Result<>> flush(Call call) = 0;
+  // Reads some of what is on the disk, from `from` on, and checks it: nothing at first, then what the call
+  // before it said. `integrity`: it is damaged, whether or not anybody asked for those keys. Cancel: clean.
+  virtual Task<Result<KvVerified>> verify(Call call, std::string from) = 0;
+  // For whoever finds a value that it did not write: the error to give, as if the files were damaged.
+  virtual Error distrust(const char* why) noexcept { return {ErrorCode::integrity, why}; }
 };
 
 // The map itself: one per directory and process, shared by the shards.

@@ -172,6 +172,8 @@ class SegmentScan {
   // The sequence of the first record, where it is known: what is missing before it is then named, and what
   // is older is no record.
   void expect(std::uint64_t sequence) noexcept;
+  // From now on it reads what the disk has, past the page cache: for a second look.
+  void look_past_cache() noexcept;
   struct Found {
     std::optional<Entry> entry;
     std::optional<Damage> damage;  // neither: the end

@@ -1,6 +1,8 @@
 #include "store/log_kv.h"
 
+#include <algorithm>
 #include <deque>
+#include <map>
 
 #include "crypto/blake3.h"
 #include "runtime/guarded.h"
@@ -132,10 +134,24 @@ Task<Result<>> remove_file(Call call, io::Disk& disk, std::string path) {
   co_return Result<>{};
 }
 
+}  // namespace
+
+// Ranges of keys by directory.
+struct LogKvMaker::Rotten {
+  std::multimap<std::string, std::pair<std::string, std::string>> ranges;
+  bool meets(const std::string& directory, std::string_view from, std::string_view until) const {
+    const auto [first, last] = ranges.equal_range(directory);
+    return std::any_of(first, last,
+                       [&](const auto& one) { return one.second.first < until && from < one.second.second; });
+  }
+};
+
 class LogEngine final : public KvEngine, public std::enable_shared_from_this<LogEngine> {
  public:
-  LogEngine(const LogKvOptions& options, io::Disk& disk, std::string directory)
-      : options_(options), disk_(disk), directory_(std::move(directory)) {}
+  using Rotten = LogKvMaker::Rotten;
+  LogEngine(const LogKvOptions& options, std::shared_ptr<const Rotten> rotten, io::Disk& disk,
+            std::string directory)
+      : options_(options), rotten_(std::move(rotten)), disk_(disk), directory_(std::move(directory)) {}
 
   Task<Result<>> open(Call call);
 
@@ -151,11 +167,20 @@ class LogEngine final : public KvEngine, public std::enable_shared_from_this<Log
     co_return flushed;
   }
 
-  std::optional<std::string> find(std::string_view key) const {
+  Result<std::optional<std::string>> find(std::string_view key) const {
+    if (rotten_->meets(directory_, key, std::string(key) + '\0')) return fail(ErrorCode::integrity, "map");
     return state_.with([&](const State& state) { return state.map.find(key); });
   }
-  std::vector<KvPair> scan(std::string_view from, std::string_view until, std::size_t limit) const {
-    return state_.with([&](const State& state) { return state.map.scan(from, until, limit); });
+  Result<std::vector<KvPair>> scan(std::string_view from, std::string_view until, std::size_t limit) const {
+    auto found = state_.with([&](const State& state) { return state.map.scan(from, until, limit); });
+    std::string end(until);
+    if (found.size() == limit) end = found.empty() ? std::string(from) : found.back().key + '\0';
+    if (rotten_->meets(directory_, from, end)) return fail(ErrorCode::integrity, "scan map");
+    return found;
+  }
+  Result<KvVerified> verify() const {
+    if (rotten_->ranges.contains(directory_)) return fail(ErrorCode::integrity, "verify map");
+    return KvVerified{"", memory()};
   }
   Task<Result<>> write(Call call, KvBatch batch);
   Task<Result<>> flush(Call call);
@@ -192,6 +217,7 @@ class LogEngine final : public KvEngine, public std::enable_shared_from_this<Log
   Task<Result<>> replay(Call call);
 
   const LogKvOptions options_;
+  const std::shared_ptr<const Rotten> rotten_;
   io::Disk& disk_;
   const std::string directory_;
   Guarded<State, kv_map_rank> state_;
@@ -350,6 +376,8 @@ Task<Result<>> LogEngine::write_anew(Call call) {
   co_return Result<>{};
 }
 
+namespace {
+
 class LogPort final : public Kv {
  public:
   LogPort(std::shared_ptr<LogEngine> engine, Shard& shard, Pool& pool, Lane reads) noexcept
@@ -374,6 +402,9 @@ class LogPort final : public Kv {
   }
   Task<Result<>> write(Call call, KvBatch batch) override { return engine_->write(call, std::move(batch)); }
   Task<Result<>> flush(Call call) override { return engine_->flush(call); }
+  Task<Result<KvVerified>> verify(Call call, std::string) override {
+    return run(pool_, call, Lane::read, [engine = engine_] { return engine->verify(); });
+  }
 
  private:
   std::shared_ptr<LogEngine> engine_;
@@ -382,16 +413,22 @@ class LogPort final : public Kv {
   Lane reads_;
 };
 
+}  // namespace
+
 std::unique_ptr<Kv> LogEngine::make_port(io::Machine& machine, Lane reads) {
   return std::make_unique<LogPort>(shared_from_this(), machine.shard, machine.pool, reads);
 }
 
-}  // namespace
+LogKvMaker::LogKvMaker(LogKvOptions options) : options_(options), rotten_(std::make_shared<Rotten>()) {}
+
+void LogKvMaker::damage(const std::string& directory, std::string from, std::string until) {
+  rotten_->ranges.emplace(directory, std::pair(std::move(from), std::move(until)));
+}
 
 // NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the caller's shard outlives it
 Task<Result<std::shared_ptr<KvEngine>>> LogKvMaker::open(Call call, io::Machine& machine,
                                                          std::string directory) {
-  auto engine = std::make_shared<LogEngine>(options_, machine.disk, std::move(directory));
+  auto engine = std::make_shared<LogEngine>(options_, rotten_, machine.disk, std::move(directory));
   CO_TRY_VOID(co_await engine->open(call));
   co_return std::move(engine);
 }
@@ -399,6 +436,7 @@ Task<Result<std::shared_ptr<KvEngine>>> LogKvMaker::open(Call call, io::Machine&
 // NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the caller's shard outlives it
 Task<Result<>> LogKvMaker::destroy(Call call, io::Machine& machine, std::string directory) {
   io::Disk& disk = machine.disk;
+  rotten_->ranges.erase(directory);
   CO_TRY_VOID(co_await remove_file(call, disk, directory + "/map"));
   CO_TRY_VOID(co_await remove_file(call, disk, directory + "/map-new"));
   auto synced = co_await disk.sync_directory(call, directory);

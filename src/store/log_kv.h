@@ -14,6 +14,9 @@
 // ones are.
 #pragma once
 
+#include <memory>
+#include <string>
+
 #include "store/kv.h"
 
 namespace cairn::store {
@@ -28,7 +31,10 @@ struct LogKvOptions {
 
 class LogKvMaker final : public KvMaker {
  public:
-  explicit LogKvMaker(LogKvOptions options = {}) noexcept : options_(options) {}
+  explicit LogKvMaker(LogKvOptions options = {});
+  // From now on the keys in [from, until) cannot be read, as when a block that holds them has rotted; until
+  // the map of this directory is destroyed.
+  void damage(const std::string& directory, std::string from, std::string until);
   // Cancel: partial — the directory is as after a crash.
   Task<Result<std::shared_ptr<KvEngine>>> open(Call call, io::Machine& machine,
                                                std::string directory) override;
@@ -37,6 +43,9 @@ class LogKvMaker final : public KvMaker {
 
  private:
   LogKvOptions options_;
+  struct Rotten;
+  std::shared_ptr<Rotten> rotten_;  // what is known to be damaged, for every map
+  friend class LogEngine;
 };
 
 }  // namespace cairn::store

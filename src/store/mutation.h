@@ -20,17 +20,19 @@ struct Outcome {
 
 struct Mutation : Errand<Mutation, Outcome> {
   enum class Kind : std::uint8_t {
-    put,          // `record` is an object's
-    part,         // `record` is a part's
-    begin,        // an upload: token, size, expires, media_type
-    commit,       // token; address if the caller knows it
-    abort,        // token
-    expire,       // token, if its time is over
-    remove,       // address
-    pin,          // address, flag
-    quarantine,   // address, origin, at
-    relocate,     // moves
-    segment_gone  // segment, addresses
+    put,           // `record` is an object's
+    part,          // `record` is a part's
+    begin,         // an upload: token, size, expires, media_type
+    commit,        // token; address if the caller knows it
+    abort,         // token
+    expire,        // token, if its time is over
+    remove,        // address
+    pin,           // address, flag
+    quarantine,    // address, origin, at
+    lift,          // its quarantine: address, origin
+    relocate,      // moves
+    segment_gone,  // segment, addresses
+    adopt_index    // the one that was made beside the one in use
   };
   struct Move {
     Entry entry;  // as it was found
@@ -57,7 +59,7 @@ struct Mutation : Errand<Mutation, Outcome> {
   // May use the space that is kept for a full disk.
   bool frees_space() const noexcept {
     return kind == Kind::remove || kind == Kind::abort || kind == Kind::expire || kind == Kind::relocate ||
-           kind == Kind::segment_gone || kind == Kind::quarantine;
+           kind == Kind::segment_gone || kind == Kind::quarantine || kind == Kind::lift;
   }
 };
 

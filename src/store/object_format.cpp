@@ -205,12 +205,17 @@ std::uint64_t Place::size() const noexcept {
   return header.size();
 }
 
+namespace {
+constexpr std::uint8_t pinned_flag = 1, whole_again_flag = 2;
+}  // namespace
+
 std::string encode(const ObjectEntry& entry) {
   FieldWriter out;
   out.number(entry.origin).number(entry.size);
   write_place(out, entry.place);
-  out.number(static_cast<std::uint8_t>(entry.pinned)).number(entry.pin_origin);
-  out.number(entry.quarantine_origin).text(entry.media_type);
+  out.number(static_cast<std::uint8_t>((entry.pinned ? pinned_flag : 0) |
+                                       (entry.whole_again ? whole_again_flag : 0)));
+  out.number(entry.pin_origin).number(entry.quarantine_origin).text(entry.media_type);
   out.number(static_cast<std::uint8_t>(entry.token.has_value()));
   if (entry.token) write_token(out, *entry.token);
   return out.take();
@@ -220,7 +225,10 @@ bool decode(ByteView value, ObjectEntry& out) {
   in.number(out.origin).number(out.size);
   read_place(in, out.place);
   bool parts = false;
-  if (!read_flag(in, out.pinned)) return false;
+  std::uint8_t flags = 0;
+  if (!in.number(flags).good() || flags > (pinned_flag | whole_again_flag)) return false;
+  out.pinned = (flags & pinned_flag) != 0;
+  out.whole_again = (flags & whole_again_flag) != 0;
   in.number(out.pin_origin).number(out.quarantine_origin).text(out.media_type);
   if (!read_flag(in, parts)) return false;
   out.token.reset();

@@ -74,9 +74,13 @@ struct AbortRecord {
 struct QuarantineRecord {
   Address address;
   std::uint64_t object = 0;  // origin
-  Position at;               // of the record whose bytes are bad; offset 0: they are gone
+  // Of the record whose bytes are bad. Offset 0: they are gone. Segment 0: the object is whole again.
+  Position at;
+  bool lifts() const noexcept { return at.segment == 0; }
 };
-inline bool is_gone(const QuarantineRecord& record) noexcept { return record.at.offset == 0; }
+inline bool is_gone(const QuarantineRecord& record) noexcept {
+  return record.at.offset == 0 && !record.lifts();
+}
 
 std::string encode(const ObjectRecord& record);
 std::string encode(const PartRecord& record);
@@ -118,8 +122,10 @@ struct ObjectEntry {
   std::optional<Ulid> token;  // made of parts
   bool pinned = false;
   std::uint64_t pin_origin = 0;         // of the latest word on pinning; 0: none
-  std::uint64_t quarantine_origin = 0;  // its bytes were found bad; 0: not
+  std::uint64_t quarantine_origin = 0;  // of the latest word on its bytes being bad; 0: none
   std::string media_type;
+  bool whole_again = false;  // that word was that they are not bad any more
+  bool quarantined() const noexcept { return quarantine_origin != 0 && !whole_again; }
 };
 struct PartEntry {
   std::uint64_t origin = 0;

@@ -39,6 +39,7 @@ TEST(ObjectFormat, every_record_and_entry_decodes_only_when_it_is_whole) {
   const Place place{{1, 4096}, 40, 100};
   expect_strict(ObjectEntry{9, 100, place, std::nullopt, true, 10, 11, "text/plain"});
   expect_strict(ObjectEntry{9, 100, place, token, false, 0, 0, ""});
+  expect_strict(ObjectEntry{9, 100, place, token, true, 10, 11, "", true});
   expect_strict(PartEntry{9, place, hash, hash});
   expect_strict(UploadEntry{9, place, 10, WallTime{5}, "a/b", std::nullopt});
   expect_strict(UploadEntry{9, place, 10, WallTime{5}, "a/b", address});

@@ -28,6 +28,7 @@ struct ObjectHome::Group {
   std::uint64_t begun = 0;  // uploads
   bool closed = false;      // takes no more members
   bool frees = false;       // its members free space
+  bool adopts = false;      // a new index
 
   bool full() const noexcept {
     return closed || records.size() >= records_most || bytes >= bytes_max || members.size() >= records_most;

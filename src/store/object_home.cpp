@@ -5,6 +5,7 @@
 
 #include "crypto/outboard.h"
 #include "runtime/wait.h"
+#include "store/index_place.h"
 #include "store/object_group.h"
 #include "store/segment.h"
 #include "store/store_port.h"
@@ -44,19 +45,22 @@ ObjectHome::ObjectHome(ObjectStore& store, io::Machine& machine, observe::Logger
 // --- opening
 
 Task<Result<>> ObjectHome::open(Call call) {
-  auto opened = co_await store_.kv_maker_.open(call, machine_, store_.index_directory());
+  CO_TRY(const std::uint64_t number,
+         co_await settle_index_place(call, machine_, store_.kv_maker_, store_.options_.directory, log_));
+  const std::string directory = index_path(store_.options_.directory, number);
+  auto opened = co_await store_.kv_maker_.open(call, machine_, directory);
   if (!opened && opened.error().code == ErrorCode::storage_full) {
     // Reads go on with a full disk: what is kept free for that makes room for the index.
     (void)co_await machine_.disk.unlink(call, store_.segment_directory() + "/reserve");
-    opened = co_await store_.kv_maker_.open(call, machine_, store_.index_directory());
+    opened = co_await store_.kv_maker_.open(call, machine_, directory);
   }
   if (!opened && opened.error().code == ErrorCode::integrity) {
     log_.warn("the index is damaged: it is made anew from the log");
-    CO_TRY_VOID(co_await store_.kv_maker_.destroy(call, machine_, store_.index_directory()));
-    opened = co_await store_.kv_maker_.open(call, machine_, store_.index_directory());
+    CO_TRY_VOID(co_await store_.kv_maker_.destroy(call, machine_, directory));
+    opened = co_await store_.kv_maker_.open(call, machine_, directory);
   }
   if (!opened) co_return fail(opened.error());
-  store_.kv_ = std::move(*opened);
+  store_.set_index(std::make_shared<OpenIndex>(std::move(*opened), number));
   io::Machine upkeep = machine_.for_upkeep();
   files_ = std::make_unique<SegmentFiles>(upkeep, store_.segment_directory());
   CO_TRY_VOID(co_await open_log(call));
@@ -76,58 +80,64 @@ Task<Result<>> ObjectHome::open_log(Call call) {
   options.check = is_data_right;
   options.index_stamped = true;
   for (bool remade = false;;) {
-    kv_ = store_.kv_->make_port(machine_, Lane::index);
+    store_.status_.index_damaged = false;
+    kv_ = std::make_unique<IndexPort>(store_, machine_, Lane::index);
     indexer_ = std::make_unique<Indexer>(*kv_);
     auto from = co_await indexer_->load(call);
-    const char* why = "the index does not decode: it is made anew";
-    if (from) {
-      LogReport report;
-      found_.clear();
-      losses_.clear();
-      held_ = *from;
-      store_.status_.damage = 0;
-      auto opened = co_await Log::open(call, machine_, options, *from, *this, report);
-      if (!opened) {
-        if (!report.problem.empty()) log_.error("the log was not opened", {{"why", report.problem}});
-        co_return fail(opened.error());
-      }
-      segments_ = std::move(*opened);
-      store_.status_.foreign = report.foreign;
-      tell_foreign();
-      // An index that does not say what it was made from, or that has what the log has not, is looked at.
-      const bool believable = report.index == IndexFit::ahead && options.fsync;
-      const bool unstamped = report.index == IndexFit::good && from->sequence > 0 && !from->stamp;
-      if (believable || unstamped) {
-        CO_TRY(const bool another, co_await is_index_of_another(call, believable ? SIZE_MAX : page));
-        if (another) report.index = IndexFit::foreign;
-        options.index_proves = believable && !another;
-        if (options.index_proves) continue;
-      }
-      if (report.index == IndexFit::good) {
-        const auto named = co_await name_losses(call);
-        if (!named && named.error().code != ErrorCode::storage_full) co_return fail(named.error());
-        // On a full disk the scrubber tries again.
-        found_.insert(found_.end(), losses_.begin(), losses_.end());
-        losses_.clear();
-        CO_TRY_VOID(co_await flush_replayed(call));
-        CO_TRY_VOID(co_await settle_index(call));
-        CO_TRY_VOID(co_await look_for_losses(call));
-        if (report.records > 0 || report.cut_bytes > 0 || report.damaged > 0)
-          log_.info(
-              "log replayed",
-              {{"records", report.records}, {"damaged", report.damaged}, {"cut_bytes", report.cut_bytes}});
-        co_return Result<>{};
-      }
-      why = report.index == IndexFit::ahead    ? "the index is ahead of the log: it is made anew"
-            : report.index == IndexFit::behind ? "the index is too old to be caught up: it is made anew"
-                                               : "the index is not of this log: it is made anew";
-    }
+    Result<Fit> fit = Fit{.why = "the index does not decode: it is made anew"};
+    if (from) fit = co_await open_with_index(call, &options, *from);
+    // What a damaged index cannot tell is no fault of the log.
+    if (!fit && !store_.status_.index_damaged) co_return fail(fit.error());
+    if (fit && fit->good) co_return Result<>{};
+    if (fit && fit->again) continue;
     if (std::exchange(remade, true))
       co_return fail(ErrorCode::integrity, "the index does not fit the log, twice");
     options.index_proves = false;
-    log_.warn(why);
+    log_.warn(fit ? fit->why : "the index is damaged: it is made anew");
     CO_TRY_VOID(co_await remake_index(call));
   }
+}
+
+Task<Result<ObjectHome::Fit>> ObjectHome::open_with_index(Call call, LogOptions* options, LogPoint from) {
+  LogReport report;
+  found_.clear();
+  losses_.clear();
+  held_ = from;
+  store_.status_.damage = 0;
+  auto opened = co_await Log::open(call, machine_, *options, from, *this, report);
+  if (!opened) {
+    if (!report.problem.empty()) log_.error("the log was not opened", {{"why", report.problem}});
+    co_return fail(opened.error());
+  }
+  segments_ = std::move(*opened);
+  store_.status_.foreign = report.foreign;
+  tell_foreign();
+  // An index that does not say what it was made from, or that has what the log has not, is looked at.
+  const bool believable = report.index == IndexFit::ahead && options->fsync;
+  const bool unstamped = report.index == IndexFit::good && from.sequence > 0 && !from.stamp;
+  if (believable || unstamped) {
+    CO_TRY(const bool another, co_await is_index_of_another(call, believable ? SIZE_MAX : page));
+    if (another) report.index = IndexFit::foreign;
+    options->index_proves = believable && !another;
+    if (options->index_proves) co_return Fit{.again = true};
+  }
+  if (report.index != IndexFit::good)
+    co_return Fit{.why = report.index == IndexFit::ahead ? "the index is ahead of the log: it is made anew"
+                         : report.index == IndexFit::behind
+                             ? "the index is too old to be caught up: it is made anew"
+                             : "the index is not of this log: it is made anew"};
+  const auto named = co_await name_losses(call);
+  if (!named && named.error().code != ErrorCode::storage_full) co_return fail(named.error());
+  // On a full disk the scrubber tries again.
+  found_.insert(found_.end(), losses_.begin(), losses_.end());
+  losses_.clear();
+  CO_TRY_VOID(co_await flush_replayed(call));
+  CO_TRY_VOID(co_await settle_index(call));
+  CO_TRY_VOID(co_await look_for_losses(call));
+  if (report.records > 0 || report.cut_bytes > 0 || report.damaged > 0)
+    log_.info("log replayed",
+              {{"records", report.records}, {"damaged", report.damaged}, {"cut_bytes", report.cut_bytes}});
+  co_return Fit{.good = true};
 }
 
 Task<Result<>> ObjectHome::remake_index(Call call) {
@@ -135,10 +145,14 @@ Task<Result<>> ObjectHome::remake_index(Call call) {
   segments_.reset();
   indexer_.reset();
   kv_.reset();
-  CO_TRY_VOID(co_await store_.kv_->close(call, machine_));
-  store_.kv_.reset();
-  CO_TRY_VOID(co_await store_.kv_maker_.destroy(call, machine_, store_.index_directory()));
-  CO_TRY(store_.kv_, co_await store_.kv_maker_.open(call, machine_, store_.index_directory()));
+  const std::shared_ptr<OpenIndex> old = store_.index();
+  store_.set_index(nullptr);
+  // What could not be flushed is not needed any more.
+  if (auto closed = co_await old->engine->close(call, machine_); !closed && call.stopped()) co_return closed;
+  const std::string directory = index_path(store_.options_.directory, old->number);
+  CO_TRY_VOID(co_await store_.kv_maker_.destroy(call, machine_, directory));
+  CO_TRY(auto engine, co_await store_.kv_maker_.open(call, machine_, directory));
+  store_.set_index(std::make_shared<OpenIndex>(std::move(engine), old->number));
   co_return Result<>{};
 }
 
@@ -150,7 +164,8 @@ Task<Result<>> ObjectHome::on_record(Call call, Entry entry) {
       {entry.at.segment, static_cast<std::uint32_t>(entry.at.offset + entry.header.size())}};
   (void)indexer_->take_gone();
   // What the end of the log lost is found by where the index stands: it stays there until all is named.
-  co_return co_await kv_->write(call, indexer_->take(losses_.empty() ? reached : *held_));
+  CO_TRY(KvBatch batch, indexer_->take(losses_.empty() ? reached : *held_));
+  co_return co_await kv_->write(call, std::move(batch));
 }
 
 Task<Result<>> ObjectHome::on_damage(Call, Damage damage) {
@@ -173,7 +188,11 @@ Task<Result<>> ObjectHome::on_damage(Call, Damage damage) {
 
 Task<Result<>> ObjectHome::flush_replayed(Call call) {
   (void)indexer_->take_gone();
-  co_return co_await kv_->write(call, indexer_->take(segments_->end()));
+  const LogPoint end = segments_->end();
+  CO_TRY(KvBatch batch, indexer_->take(end));
+  CO_TRY_VOID(co_await kv_->write(call, std::move(batch)));
+  indexed_ = end.sequence;
+  co_return Result<>{};
 }
 
 // NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the caller waits
@@ -196,13 +215,15 @@ Task<Result<>> ObjectHome::append_now(Call call, std::vector<Record> batch, LogP
   for (Entry& one : appended)
     CO_TRY_VOID(co_await indexer_->apply(call, one.header, one.at, std::move(one.meta)));
   (void)indexer_->take_gone();
-  co_return co_await kv_->write(call, indexer_->take(point));
+  CO_TRY(KvBatch changes, indexer_->take(point));
+  co_return co_await kv_->write(call, std::move(changes));
 }
 
 // Every object with bytes that are gone is quarantined, before anybody can ask for it.
 Task<Result<>> ObjectHome::name_losses(Call call) {
   if (losses_.empty()) co_return Result<>{};
-  CO_TRY_VOID(co_await kv_->write(call, indexer_->take(*held_)));
+  CO_TRY(KvBatch replayed, indexer_->take(*held_));
+  CO_TRY_VOID(co_await kv_->write(call, std::move(replayed)));
   std::vector<Record> batch;
   std::uint64_t named = 0;
   std::string from(1, object_prefix);
@@ -212,7 +233,7 @@ Task<Result<>> ObjectHome::name_losses(Call call) {
     more = found.size() == page;
     for (const KvPair& pair : found) {
       ObjectEntry entry;
-      if (!decode(as_bytes(pair.value), entry) || entry.quarantine_origin != 0) continue;
+      if (!decode(as_bytes(pair.value), entry) || entry.quarantined()) continue;
       CO_TRY(const bool gone, co_await is_lost(call, entry, losses_));
       if (!gone) continue;
       Record record;
@@ -301,6 +322,9 @@ Task<Result<>> ObjectHome::settle_index(Call call) {
 Task<Result<>> ObjectHome::close(Call call) {
   store_.status_.open = false;
   errands_.close();
+  // What was not finished with them is for the next start.
+  if (rebuild_) (void)co_await rebuild_->close(call);
+  if (retired_) (void)co_await retired_->engine->close(call, machine_);
   if (segments_) CO_TRY_VOID(co_await segments_->close(call));
   kv_.reset();
   co_return Result<>{};
@@ -311,6 +335,15 @@ Task<Result<>> ObjectHome::close(Call call) {
 void ObjectHome::fence(const char* why) noexcept {
   if (store_.status_.fenced.exchange(true)) return;
   log_.error("writes are fenced until the next start", {{"why", why}});
+}
+
+std::unexpected<Error> ObjectHome::index_fell_behind(const char* why) noexcept {
+  indexer_->forget();
+  if (store_.status_.index_damaged)
+    store_.status_.index_behind = true;
+  else
+    fence(why);
+  return fail(ErrorCode::degraded, why);
 }
 
 Task<> ObjectHome::commit_loop(Call call) {
@@ -338,9 +371,12 @@ Task<> ObjectHome::commit_group(Call call) {
   indexer_->forget();
   for (Mutation* first = nullptr; !group.full() && (first = errands_.next()) != nullptr;) {
     Mutation& next = *first;
-    if (store_.status_.fenced) {
+    // A new index writes nothing to the log, and ends that changes are refused.
+    if ((store_.status_.fenced || store_.status_.index_behind) && next.kind != Mutation::Kind::adopt_index) {
       errands_.take(next);
-      errands_.refuse(next, {ErrorCode::degraded, "writes are fenced until the next start"});
+      errands_.refuse(next,
+                      {ErrorCode::degraded, store_.status_.fenced ? "writes are fenced until the next start"
+                                                                  : "the index is damaged: it is made anew"});
       continue;
     }
     // On a full disk what frees space must not fail together with what needs it.
@@ -390,6 +426,7 @@ std::size_t ObjectHome::batch_max(std::size_t wanted) const noexcept {
 
 // NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the committer waits for it
 Task<Result<>> ObjectHome::write_group(Call call, Group& group) {
+  if (group.adopts) co_return co_await adopt_index(call);
   if (!group.records.empty()) {
     auto appended = co_await segments_->append(call, std::move(group.records));
     if (!appended) {
@@ -400,24 +437,19 @@ Task<Result<>> ObjectHome::write_group(Call call, Group& group) {
       store_.status_.groups_written.fetch_add(crypto::group_count(one.header.data_size),
                                               std::memory_order_relaxed);
       auto applied = co_await indexer_->apply(call, one.header, one.at, std::move(one.meta));
-      if (!applied) {
-        indexer_->forget();
-        fence("the index cannot follow the log");
-        co_return fail(ErrorCode::degraded, "the index cannot follow the log");
-      }
+      if (!applied) co_return index_fell_behind("the index cannot follow the log");
     }
   }
   for (auto& [segment, stale] : group.gone)
-    if (auto noted = co_await indexer_->segment_gone(call, segment, std::move(stale)); !noted) {
-      indexer_->forget();
-      fence("the index cannot follow the log");
-      co_return fail(noted.error());
-    }
+    if (auto noted = co_await indexer_->segment_gone(call, segment, std::move(stale)); !noted)
+      co_return index_fell_behind("the index cannot follow the log");
   for (const Ulid& token : group.forgotten) indexer_->forget_committed(token);
-  if (auto indexed = co_await kv_->write(call, indexer_->take(segments_->end())); !indexed) {
-    fence("the index cannot be written");
-    co_return fail(ErrorCode::degraded, "the index cannot be written");
-  }
+  const LogPoint end = segments_->end();
+  auto changes = indexer_->take(end);
+  if (!changes) co_return index_fell_behind("the index cannot follow the log");
+  if (auto indexed = co_await kv_->write(call, std::move(*changes)); !indexed)
+    co_return index_fell_behind("the index cannot be written");
+  indexed_ = end.sequence;
   for (const Address& address : indexer_->take_gone()) store_.cache_.erase(address);
   publish_totals();
   tell_foreign();

@@ -5,11 +5,14 @@
 //   [H-2] Changes take effect in the order of the log; two that touch the same address or upload are never
 //         decided in one group, but for equal puts, which share one record.
 //   [H-3] When the index cannot follow the log the store is fenced: nothing is answered as done that a
-//         reader could not find; the next start catches up.
+//         reader could not find; the next start catches up. If it cannot because it is damaged, changes are
+//         refused only until a new index has taken its place.
 //   [H-4] A segment is taken away only when no entry points into it, and when that is so in the index that a
 //         crash would leave: what the index lost is then still in the log.
 //   [H-5] A segment is compacted only when there is room for all of what lives in it: copying never takes
 //         what deletes need, and a full disk can always be emptied.
+//   [H-6] A new index takes the place of a damaged one between two groups, when it has taken in everything
+//         that was appended: no change is in one of them only.
 #pragma once
 
 #include <functional>
@@ -21,6 +24,8 @@
 #include "io/machine.h"
 #include "observe/log.h"
 #include "runtime/token_bucket.h"
+#include "store/index_port.h"
+#include "store/index_rebuild.h"
 #include "store/indexer.h"
 #include "store/kv.h"
 #include "store/log.h"
@@ -44,6 +49,8 @@ class ObjectHome final : public Replay {
   Task<> compact_loop(Call call);
   Task<> scrub_loop(Call call);
   Task<> sweep_loop(Call call);
+  // Makes a new index when the one in use was found damaged.
+  Task<> index_loop(Call call);
 
   ErrandHome<Mutation>& errands() noexcept { return errands_; }
   void start_scrub() noexcept;
@@ -57,6 +64,8 @@ class ObjectHome final : public Replay {
   Task<Result<>> sweep_once(Call call);
   // Removes what is quarantined because it is lost, and takes what the log has lost for removed.
   Task<Result<>> accept_losses_once(Call call);
+  // A new index in place of the one in use.
+  Task<Result<>> replace_index(Call call);
   // Ends the current segment. Precondition: nothing is under way.
   Task<Result<>> roll(Call call) { return segments_->roll(call); }
 
@@ -68,6 +77,12 @@ class ObjectHome final : public Replay {
   enum class Planned : std::uint8_t { joined, answered, deferred };
 
   Task<Result<>> open_log(Call call);
+  // How an index fits the log: it does, or it must be looked at again with other options, or is made anew.
+  struct Fit {
+    bool good = false, again = false;
+    const char* why = "";
+  };
+  Task<Result<Fit>> open_with_index(Call call, LogOptions* options, LogPoint from);
   Task<Result<>> remake_index(Call call);
   Task<Result<>> flush_replayed(Call call);
   // Opening does this itself: until it is done nothing may be answered as stored that is lost.
@@ -89,10 +104,21 @@ class ObjectHome final : public Replay {
   Task<Result<Planned>> plan_remove(Call call, Mutation& mutation, Group& group);
   Task<Result<Planned>> plan_pin(Call call, Mutation& mutation, Group& group);
   Task<Result<Planned>> plan_quarantine(Call call, Mutation& mutation, Group& group);
+  Task<Result<Planned>> plan_lift(Call call, Mutation& mutation, Group& group);
   Task<Result<Planned>> plan_relocate(Call call, Mutation& mutation, Group& group);
   Task<Result<Planned>> plan_segment_gone(Call call, Mutation& mutation, Group& group);
+  Task<Result<Planned>> plan_adopt_index(Call call, Mutation& mutation, Group& group);
   Task<Result<>> write_group(Call call, Group& group);
   void fence(const char* why) noexcept;
+  // The log has something that the index could not take in.
+  std::unexpected<Error> index_fell_behind(const char* why) noexcept;
+  // --- object_index.cpp
+  Task<Result<>> find_room_for_index(Call call);
+  Task<Result<>> make_index(Call call);
+  // What is in quarantine and not in the log any more is known to the index in use alone.
+  Task<Result<>> keep_lost(Call call);
+  Task<Result<>> adopt_index(Call call);
+  Task<Result<>> retire_index(Call call);
   void publish_totals() noexcept;
   // Files that the log set aside are told by name: nobody else would look for them.
   void tell_foreign();
@@ -106,7 +132,15 @@ class ObjectHome final : public Replay {
   // Every object with bytes in a damaged place.
   Task<Result<>> quarantine_damage(Call call, Damage damage);
   Task<Result<std::vector<HeapBytes>>> read_data(Call call, const Entry& entry);
+  Task<Result<bool>> compact_any(Call call);
   Task<Result<bool>> compact_segment(Call call, std::uint32_t segment);
+  Task<Result<bool>> is_right_on_disk(Call call, std::shared_ptr<io::File> file, const Entry& entry);
+  Task<Result<std::optional<Entry>>> whole_record(Call call, Place place);
+  // Everything that an object is made of is on the disk and right.
+  Task<Result<bool>> is_whole(Call call, Address address, ObjectEntry entry);
+  Task<Result<>> look_at_quarantined(Call call);
+  // Everything of the index that is on the disk, whether anybody asks for it or not.
+  Task<Result<>> scrub_index(Call call);
   Task<Result<>> scrub_segment(Call call, std::uint32_t segment, std::uint64_t end);
   Task<Result<>> move_batch(Call call, std::vector<Mutation::Move> moves);
   std::optional<std::uint32_t> pick_victim(std::uint64_t room) const;
@@ -122,11 +156,13 @@ class ObjectHome final : public Replay {
   ObjectStore& store_;
   io::Machine& machine_;
   observe::Logger log_;
-  std::unique_ptr<Kv> kv_;
+  std::unique_ptr<IndexPort> kv_;
   std::unique_ptr<Indexer> indexer_;
   std::unique_ptr<Log> segments_;
   std::unique_ptr<SegmentFiles> files_;
   ErrandHome<Mutation> errands_;
+  std::unique_ptr<IndexRebuild> rebuild_;
+  std::shared_ptr<OpenIndex> retired_;  // the index before the one in use, until nobody asks it any more
   WaitList scrub_asked_;
   WaitList room_wanted_;
   WaitList accept_asked_;
@@ -140,6 +176,8 @@ class ObjectHome final : public Replay {
   bool accept_now_ = false;
   std::size_t around_ = 0;  // changes that were under way when the last group was written
   bool full_ = false;
+  bool compacting_ = false;                             // a segment
+  std::uint64_t indexed_ = 0;                           // the last sequence that the index took in
   observe::LogEvery full_told_{Duration::seconds(60)};  // compaction makes room again and again
 };
 

@@ -42,12 +42,16 @@ Task<Result<ObjectHome::Planned>> ObjectHome::plan(Call call, Mutation& mutation
       return plan_pin(call, mutation, group);
     case Mutation::Kind::quarantine:
       return plan_quarantine(call, mutation, group);
+    case Mutation::Kind::lift:
+      return plan_lift(call, mutation, group);
     case Mutation::Kind::relocate:
       return plan_relocate(call, mutation, group);
     case Mutation::Kind::segment_gone:
+      return plan_segment_gone(call, mutation, group);
+    case Mutation::Kind::adopt_index:
       break;
   }
-  return plan_segment_gone(call, mutation, group);
+  return plan_adopt_index(call, mutation, group);
 }
 
 // NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the committer waits for it
@@ -63,7 +67,7 @@ Task<Result<ObjectHome::Planned>> ObjectHome::plan_put(Call call, Mutation& muta
     co_return Planned::joined;  // one copy, answered together
   }
   CO_TRY(const auto now, co_await indexer_->object_to_change(call, address));
-  if (now && now->quarantine_origin == 0) {
+  if (now && !now->quarantined()) {
     mutation.result->existed = true;
     co_return Planned::answered;
   }
@@ -146,7 +150,7 @@ Task<Result<ObjectHome::Planned>> ObjectHome::plan_commit(Call call, Mutation& m
   record.media_type = mutation.media_type.empty() ? began->media_type : mutation.media_type;
   group.closed = true;
   CO_TRY(const auto now, co_await indexer_->object(call, record.address));
-  const bool existed = now && now->quarantine_origin == 0;
+  const bool existed = now && !now->quarantined();
   mutation.result = Outcome{
       .address = record.address, .size = record.size, .existed = existed, .token = token, .expires = {}};
   if (existed) {
@@ -221,12 +225,24 @@ Task<Result<ObjectHome::Planned>> ObjectHome::plan_quarantine(Call call, Mutatio
   if (group.is_taken(subject_of(address), Group::Touch::alone)) co_return Planned::deferred;
   CO_TRY(const auto now, co_await indexer_->object(call, address));
   mutation.result = Outcome{.address = address, .size = 0, .existed = true, .token = {}, .expires = {}};
-  if (!now || now->origin != mutation.origin || now->quarantine_origin != 0) co_return Planned::answered;
+  if (!now || now->origin != mutation.origin || now->quarantined()) co_return Planned::answered;
   log_.error("stored bytes do not match their address", {{"address", format_address(address)},
                                                          {"segment", mutation.at.segment},
                                                          {"offset", mutation.at.offset}});
   damaged_[mutation.at.segment] = true;
   group.add(control(RecordKind::quarantine, QuarantineRecord{address, mutation.origin, mutation.at}, true));
+  co_return Planned::joined;
+}
+
+// NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the committer waits for it
+Task<Result<ObjectHome::Planned>> ObjectHome::plan_lift(Call call, Mutation& mutation, Group& group) {
+  const Address address = *mutation.address;
+  if (group.is_taken(subject_of(address), Group::Touch::alone)) co_return Planned::deferred;
+  CO_TRY(const auto now, co_await indexer_->object(call, address));
+  mutation.result = Outcome{.address = address, .size = 0, .existed = true, .token = {}, .expires = {}};
+  if (!now || now->origin != mutation.origin || !now->quarantined()) co_return Planned::answered;
+  log_.info("an object in quarantine is whole again", {{"address", format_address(address)}});
+  group.add(control(RecordKind::quarantine, QuarantineRecord{address, mutation.origin, {}}, true));
   co_return Planned::joined;
 }
 
@@ -248,6 +264,15 @@ Task<Result<ObjectHome::Planned>> ObjectHome::plan_segment_gone(Call, Mutation& 
   if (!group.members.empty()) co_return Planned::deferred;
   group.closed = true;
   group.gone.emplace_back(mutation.at.segment, std::move(mutation.addresses));
+  mutation.result = Outcome{};
+  co_return Planned::joined;
+}
+
+// NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the committer waits for it
+Task<Result<ObjectHome::Planned>> ObjectHome::plan_adopt_index(Call, Mutation& mutation, Group& group) {
+  if (!group.members.empty()) co_return Planned::deferred;
+  group.closed = true;
+  group.adopts = true;
   mutation.result = Outcome{};
   co_return Planned::joined;
 }

@@ -27,9 +27,9 @@ Task<Result<>> ObjectStore::close(Call call) {
   CHECK(ports_.with([](PortList& list) { return list.ports.empty(); }));
   if (!home_) co_return Result<>{};
   const Result<> closed = co_await home_->close(call);
-  if (kv_) {
+  if (const auto index = this->index()) {
     // NOLINTNEXTLINE(bugprone-unused-local-non-trivial-variable): closed whatever the log said
-    Task<Result<>> closing = kv_->close(call, home_->machine());
+    Task<Result<>> closing = index->engine->close(call, home_->machine());
     if (auto flushed = co_await std::move(closing); !flushed && closed) co_return flushed;
   }
   co_return closed;
@@ -48,19 +48,38 @@ void ObjectStore::ask_to_accept_losses() {
   (void)home_mailbox_->try_post_call([this] { home_->start_accepting(); });
 }
 
-void ObjectStore::forget_segment(std::uint32_t segment) {
+void ObjectStore::set_index(std::shared_ptr<OpenIndex> index) {
+  const std::uint64_t number = index == nullptr ? index_number() : index->number;
+  index_.with([&](std::shared_ptr<OpenIndex>& open) { open = std::move(index); });
+  index_number_.store(number, std::memory_order_release);
+}
+
+void ObjectStore::distrust_index(std::uint64_t number) noexcept {
+  if (number == index_number()) status_.index_damaged = true;
+}
+
+template <class F>
+void ObjectStore::tell_ports(F tell) {
   const auto ports = ports_.with([](PortList& list) { return list.ports; });
   for (const auto& [port, mailbox] : ports) {
-    // A full mailbox only keeps a file open a little longer: the port's bound closes it in the end.
-    (void)mailbox->try_post_call([this, port, segment] {
+    (void)mailbox->try_post_call([this, port, tell] {
       const bool there = ports_.with([&](PortList& list) {
         for (const auto& one : list.ports)
           if (one.first == port) return true;
         return false;
       });
-      if (there) port->forget_segment(segment);
+      if (there) tell(*port);
     });
   }
+}
+
+// A full mailbox only keeps a file open a little longer: the port's bound closes it in the end.
+void ObjectStore::forget_segment(std::uint32_t segment) {
+  tell_ports([segment](StorePort& port) { port.forget_segment(segment); });
+}
+
+void ObjectStore::renew_index_ports() {
+  tell_ports([](StorePort& port) { port.renew_index(); });
 }
 
 }  // namespace cairn::store

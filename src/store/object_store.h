@@ -17,6 +17,7 @@
 #include "runtime/guarded.h"
 #include "runtime/permits.h"
 #include "store/group_cache.h"
+#include "store/index_port.h"
 #include "store/kv.h"
 #include "store/log.h"
 #include "store/object_format.h"
@@ -53,6 +54,11 @@ struct StoreStatus {
   std::atomic<bool> open{false}, fenced{false}, full{false};
   std::atomic<bool> lossy{false};  // some that are quarantined are not damaged but gone
   bool whole() const noexcept { return lost_segments == 0 && !lossy; }
+  // What the index cannot answer is refused until a new one has taken its place; without room for two that is
+  // at the next start.
+  std::atomic<bool> index_damaged{false}, index_lacks_room{false};
+  std::atomic<bool> index_behind{
+      false};  // it could not take in what the log has: no change is taken until then
 };
 
 class ObjectStore {
@@ -74,11 +80,20 @@ class ObjectStore {
   // --- from any thread
   const StoreOptions& options() const noexcept { return options_; }
   StoreStatus& status() noexcept { return status_; }
-  bool writable() const noexcept { return status_.open && !status_.fenced && !status_.full; }
+  bool writable() const noexcept {
+    return status_.open && !status_.fenced && !status_.full && !status_.index_behind;
+  }
   // Changes that wait for the disk.
   std::uint64_t waiting() const noexcept { return pending_.taken(); }
   GroupCache& cache() noexcept { return cache_; }
-  KvEngine& engine() noexcept { return *kv_; }  // of the index, while it is open
+  // The index in use, while the store is open.
+  std::shared_ptr<OpenIndex> index() const {
+    return index_.with([](const std::shared_ptr<OpenIndex>& open) { return open; });
+  }
+  // Tells whether a port's index is still that one, without a lock.
+  std::uint64_t index_number() const noexcept { return index_number_.load(std::memory_order_acquire); }
+  // The index of this number is damaged. One that was replaced since is not meant.
+  void distrust_index(std::uint64_t number) noexcept;
   void ask_for_scrub();
   // What is known to be lost is given up: its addresses are removed, and it is told no more.
   void ask_to_accept_losses();
@@ -87,7 +102,11 @@ class ObjectStore {
   friend class ObjectHome;
   friend class StorePort;
   std::string segment_directory() const { return options_.directory + "/segments"; }
-  std::string index_directory() const { return options_.directory + "/index"; }
+  void set_index(std::shared_ptr<OpenIndex> index);
+  // Tells every shard that there is another index, so that none keeps the old one.
+  void renew_index_ports();
+  template <class F>
+  void tell_ports(F tell);
   // Tells every shard that a segment is gone, so that none keeps its file open.
   void forget_segment(std::uint32_t segment);
 
@@ -97,7 +116,9 @@ class ObjectStore {
   Permits pending_;
   StoreStatus status_;
   Mailbox* home_mailbox_ = nullptr;
-  std::shared_ptr<KvEngine> kv_;
+  static constexpr unsigned index_rank = 19;
+  Guarded<std::shared_ptr<OpenIndex>, index_rank> index_;
+  std::atomic<std::uint64_t> index_number_{0};
   std::unique_ptr<ObjectHome> home_;
   static constexpr unsigned ports_rank = 18;
   struct PortList {

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
 
 #include "store/simulated_store.h"
 #include "store/store_set.h"
@@ -29,7 +30,7 @@ struct Rotting : SimulatedStore {
   }
   std::vector<Address> addresses() {
     std::vector<Address> all;
-    auto kv = store->engine().make_port(machine());
+    auto kv = store->index()->engine->make_port(machine());
     const auto pairs = run(kv->scan(call(), "o", "p", 1000));
     for (const KvPair& pair : *pairs) {
       Address address;
@@ -136,6 +137,122 @@ TEST(Rot, a_put_of_the_same_bytes_heals) {
       ASSERT_TRUE(s.open());
     }
   }
+}
+
+// A bad read, or a bit that flipped in memory: what the disk has is what counts.
+TEST(Rot, a_bit_that_flipped_only_in_the_page_cache_quarantines_nothing_and_is_never_served) {
+  const std::string small = sample(3000, 1), large = sample(2 * 65536 + 777, 2),
+                    parts = sample(part_size + 100, 3);
+  std::uint64_t size = 0;
+  for (std::uint64_t at = 64; size == 0 || at < size; at += 50'021) {
+    Rotting s(at + 1);
+    ASSERT_TRUE(s.open());
+    ASSERT_TRUE(s.put(small));
+    ASSERT_TRUE(s.put(large));
+    const Ulid token = s.begin()->token;
+    ASSERT_TRUE(s.part(token, 0, std::string_view(parts).substr(0, part_size)));
+    ASSERT_TRUE(s.part(token, 1, std::string_view(parts).substr(part_size)));
+    ASSERT_TRUE(s.commit(token));
+    ASSERT_TRUE(s.put("behind"));
+    size = s.offset_of("behind");
+    // Where the hashes are, also: between the bytes of two objects.
+    const std::uint64_t meta = s.offset_of(std::string_view(large).substr(0, 64)) - 40;
+    ASSERT_TRUE(s.disk().rot_in_memory(s.segment(), at == 64 ? meta : at));
+    for (const std::string& bytes : {small, large, parts}) {
+      s.cache().erase(address_of(bytes));
+      EXPECT_TRUE(s.read(address_of(bytes)) == Result<std::string>(bytes)) << at;
+    }
+    ASSERT_TRUE(s.run(s.store->home().scrub_once(s.call()))) << at;
+    EXPECT_EQ(s.store->status().quarantined, 0u) << at;
+    EXPECT_EQ(s.store->status().damage, 0u) << at;
+  }
+}
+
+TEST(Rot, an_object_that_is_whole_again_leaves_quarantine_by_itself_and_every_index_agrees) {
+  Rotting s;
+  s.options.segment_size = 512 << 10;
+  ASSERT_TRUE(s.open());
+  const std::string bytes = sample(70'000), parts = sample(part_size / 8, 2);
+  ASSERT_TRUE(s.put(bytes));
+  const Ulid token = s.begin()->token;
+  ASSERT_TRUE(s.part(token, 0, parts));
+  ASSERT_TRUE(s.commit(token));
+  ASSERT_TRUE(s.pin(address_of(bytes)));
+  const auto flip = [&](const std::string& what) {
+    for (std::uint32_t id = 1; id < 20; ++id) {
+      const std::uint64_t at = s.offset_of(std::string_view(what).substr(0, 64), id);
+      if (at == std::string::npos) continue;
+      ASSERT_TRUE(s.disk().rot(s.segment(id), at + 100));
+    }
+    s.cache().erase(address_of(what));
+  };
+  const auto agree = [&] {
+    const auto kept = s.index();
+    s.stop();
+    io::sim::Image bare = s.disk().view();
+    std::erase_if(bare.names, [](const auto& name) { return name.first.starts_with("data/index"); });
+    s.disk().load(bare);
+    ASSERT_TRUE(s.open());
+    std::map<std::string, std::string> left, right;
+    for (const KvPair& pair : kept)
+      if (pair.key[0] == object_prefix || pair.key[0] == quarantine_prefix) left[pair.key] = pair.value;
+    for (const KvPair& pair : s.index())
+      if (pair.key[0] == object_prefix || pair.key[0] == quarantine_prefix) right[pair.key] = pair.value;
+    EXPECT_TRUE(left == right);
+  };
+  for (int round = 0; round < 3; ++round) {
+    for (const std::string& what : {bytes, parts}) {
+      flip(what);
+      EXPECT_EQ(code_of(s.read(address_of(what))), ErrorCode::integrity);
+    }
+    EXPECT_EQ(s.store->status().quarantined, 2u);
+    ASSERT_TRUE(s.run(s.store->home().scrub_once(s.call())));
+    EXPECT_EQ(s.store->status().quarantined, 2u) << "they are still bad";
+    agree();
+    EXPECT_EQ(s.store->status().quarantined, 2u);
+    for (const std::string& what : {bytes, parts}) flip(what);
+    ASSERT_TRUE(s.run(s.store->home().scrub_once(s.call())));
+    EXPECT_EQ(s.store->status().quarantined, 0u);
+    agree();
+    EXPECT_EQ(s.store->status().quarantined, 0u);
+    for (const std::string& what : {bytes, parts})
+      EXPECT_TRUE(s.read(address_of(what)) == Result<std::string>(what)) << round;
+    EXPECT_TRUE(s.put(bytes)->existed);
+    // What was said of them moves with them.
+    for (std::uint64_t i = 0; i < 12; ++i) {
+      const std::string filler = sample(60'000, 100 + i);
+      ASSERT_TRUE(s.put(filler));
+      ASSERT_TRUE(s.remove(address_of(filler)));
+    }
+    ASSERT_TRUE(s.run(s.store->home().roll(s.call())));
+    s.stop();
+    ASSERT_TRUE(s.open());  // segments in which damage was found are compacted again after a start
+    ASSERT_TRUE(s.compact());
+    agree();
+  }
+  EXPECT_TRUE(std::ranges::any_of(s.list(), [](const Listed& one) { return one.pinned; }));
+}
+
+TEST(Rot, what_a_lost_file_brought_back_leaves_quarantine_at_the_start) {
+  Rotting s;
+  ASSERT_TRUE(s.open());
+  const std::string bytes = sample(5000);
+  ASSERT_TRUE(s.put(bytes));
+  ASSERT_TRUE(s.run(s.store->home().roll(s.call())));
+  ASSERT_TRUE(s.put("other"));
+  ASSERT_TRUE(s.close());
+  const std::string file = s.disk().view().text(s.segment(1));
+  ASSERT_TRUE(s.run(s.machine().disk.unlink(s.call(), s.segment(1))));
+  s.make_cache();
+  ASSERT_TRUE(s.open());
+  ASSERT_EQ(code_of(s.read(address_of(bytes))), ErrorCode::integrity);
+  ASSERT_EQ(s.store->status().quarantined, 1u);
+  ASSERT_TRUE(s.close());
+  s.disk().put(s.segment(1), file);
+  ASSERT_TRUE(s.open());
+  s.tasks().spawn("scrub", s.store->home().scrub_loop(s.tasks().call()));
+  ASSERT_TRUE(s.world.run_until([&] { return s.store->status().quarantined == 0; }));
+  EXPECT_TRUE(s.read(address_of(bytes)) == Result<std::string>(bytes));
 }
 
 TEST(Rot, an_upload_of_the_same_bytes_heals) {

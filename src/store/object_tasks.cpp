@@ -2,8 +2,10 @@
 #include <algorithm>
 #include <set>
 
+#include "crypto/outboard.h"
 #include "runtime/wait.h"
 #include "store/object_home.h"
+#include "store/second_look.h"
 
 namespace cairn::store {
 namespace {
@@ -53,6 +55,18 @@ std::optional<std::uint32_t> ObjectHome::pick_victim(std::uint64_t room) const {
 }
 
 Task<Result<bool>> ObjectHome::compact_once(Call call) {
+  // Nothing is taken away by the word of a damaged index, nor moved under the eyes of who makes a new one.
+  if (store_.status_.index_damaged) co_return false;
+  struct Working {
+    bool& flag;
+    ~Working() { flag = false; }
+  };
+  compacting_ = true;
+  const Working working{compacting_};
+  co_return co_await compact_any(call);
+}
+
+Task<Result<bool>> ObjectHome::compact_any(Call call) {
   CO_TRY(const std::uint64_t room, co_await segments_->room_to_copy(call));
   const auto victim = pick_victim(room);
   if (!victim) co_return false;
@@ -141,7 +155,7 @@ Task<Result<>> ObjectHome::quarantine_damage(Call call, Damage damage) {
     CO_TRY(const auto found, co_await kv_->scan(call, from, until, page));
     for (const KvPair& pair : found) {
       ObjectEntry entry;
-      if (!decode(as_bytes(pair.value), entry) || entry.quarantine_origin != 0) continue;
+      if (!decode(as_bytes(pair.value), entry) || entry.quarantined()) continue;
       Address address;
       std::copy_n(as_bytes(pair.key).begin() + 1, address.bytes.size(), address.bytes.begin());
       bool hit = inside(entry.place);
@@ -163,10 +177,18 @@ Task<Result<>> ObjectHome::quarantine_damage(Call call, Damage damage) {
 
 Task<Result<>> ObjectHome::scrub_segment(Call call, std::uint32_t segment, std::uint64_t end) {
   CO_TRY(auto file, co_await files_->get(call, segment));
-  SegmentScan scan(machine_, file, segment, segments_->key_of(segment), 0, end);
+  auto scan = std::make_unique<SegmentScan>(machine_, file, segment, segments_->key_of(segment), 0, end);
+  bool sure = false;  // what it says is what the disk has
   store_.status_.scrub_segment = segment;
   for (;;) {
-    CO_TRY(auto found, co_await scan.next(call));
+    CO_TRY(auto found, co_await scan->next(call));
+    if (found.damage && !sure && found.damage->from < found.damage->to) {
+      const std::uint64_t from = found.damage->from;
+      scan = std::make_unique<SegmentScan>(machine_, file, segment, segments_->key_of(segment), from, end);
+      scan->look_past_cache();
+      sure = true;
+      continue;
+    }
     if (found.damage) {
       CO_TRY_VOID(co_await on_damage(call, *found.damage));
       found_.pop_back();
@@ -190,6 +212,8 @@ Task<Result<>> ObjectHome::scrub_segment(Call call, std::uint32_t segment, std::
       continue;
     }
     if (is_data_right(entry.header, as_bytes(entry.meta), data->front().bytes())) continue;
+    CO_TRY(const bool whole, co_await is_right_on_disk(call, file, entry));
+    if (whole) continue;
     store_.status_.rot.fetch_add(1);
     damaged_[segment] = true;
     CO_TRY_VOID(co_await quarantine_damage(
@@ -197,7 +221,98 @@ Task<Result<>> ObjectHome::scrub_segment(Call call, std::uint32_t segment, std::
   }
 }
 
+// NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the caller waits
+Task<Result<bool>> ObjectHome::is_right_on_disk(Call call, std::shared_ptr<io::File> file,
+                                                const Entry& entry) {
+  if (entry.header.data_size == 0) co_return is_data_right(entry.header, as_bytes(entry.meta), {});
+  const auto data = co_await read_past_cache(call, std::move(file), entry.data_at(), entry.header.data_size);
+  if (!data && data.error().code == ErrorCode::io_failed) co_return false;
+  if (!data) co_return fail(data.error());
+  co_return is_data_right(entry.header, as_bytes(entry.meta), data->bytes());
+}
+
+// The record at a place, if all of it is there and right.
+Task<Result<std::optional<Entry>>> ObjectHome::whole_record(Call call, Place place) {
+  CO_TRY_VOID(co_await scrub_pace_.take(call, place.size()));
+  auto file = co_await files_->get(call, place.at.segment);
+  if (!file && file.error().code == ErrorCode::not_found) co_return std::optional<Entry>();
+  if (!file) co_return fail(file.error());
+  SegmentScan scan(machine_, *file, place.at.segment, segments_->key_of(place.at.segment), place.at.offset,
+                   place.at.offset + place.size());
+  scan.look_past_cache();
+  CO_TRY(auto found, co_await scan.next(call));
+  if (!found.entry || found.entry->header.meta_size != place.meta_size ||
+      found.entry->header.data_size != place.data_size)
+    co_return std::optional<Entry>();
+  CO_TRY(const bool right, co_await is_right_on_disk(call, *file, *found.entry));
+  co_return right ? std::move(found.entry) : std::optional<Entry>();
+}
+
+Task<Result<bool>> ObjectHome::is_whole(Call call, Address address, ObjectEntry entry) {
+  CO_TRY(const auto first, co_await whole_record(call, entry.place));
+  if (!first || Indexer::address_of(*first) != address) co_return false;
+  if (!entry.token) co_return true;
+  CommitRecord commit;
+  if (!decode(as_bytes(first->meta), commit)) co_return false;
+  const bool one = commit.parts.size() == 1;  // its address is not the hash of its part
+  if (!one && crypto::merge_all(commit.parts, true) != address.bytes) co_return false;
+  for (std::uint32_t next = 0; next < commit.parts.size();) {
+    CO_TRY(const auto parts, co_await indexer_->parts(call, *entry.token, next, page));
+    if (parts.empty()) co_return false;
+    for (const Indexer::NumberedPart& part : parts) {
+      if (part.index != next || next >= commit.parts.size()) co_return false;
+      CO_TRY(const auto record, co_await whole_record(call, part.entry.place));
+      PartRecord said;
+      if (!record || !decode(as_bytes(record->meta), said) || said.hash != commit.parts[next])
+        co_return false;
+      if (one && said.root != address.bytes) co_return false;
+      ++next;
+    }
+  }
+  co_return true;
+}
+
+// What was bad may be whole again: a file that was brought back, a cable that was mended.
+Task<Result<>> ObjectHome::look_at_quarantined(Call call) {
+  bool lifted = false;
+  std::string from(1, quarantine_prefix);
+  const std::string until = prefix_end(from);
+  for (;;) {
+    CO_TRY(const auto found, co_await kv_->scan(call, from, until, page));
+    for (const KvPair& pair : found) {
+      QuarantineRecord record;
+      if (!decode(as_bytes(pair.value), record)) continue;
+      CO_TRY(const auto now, co_await indexer_->object(call, record.address));
+      if (!now || now->origin != record.object || !now->quarantined()) continue;
+      CO_TRY(const bool whole, co_await is_whole(call, record.address, *now));
+      if (!whole) continue;
+      auto mutation = std::make_unique<Mutation>(Mutation::Kind::lift);
+      mutation->address = record.address;
+      mutation->origin = now->origin;
+      CO_TRY_VOID(co_await submit(call, std::move(mutation)));
+      lifted = true;
+    }
+    if (found.size() < page) break;
+    from = found.back().key + '\0';
+  }
+  if (!lifted) co_return Result<>{};
+  store_.status_.lossy = false;
+  co_return co_await look_for_losses(call);
+}
+
+Task<Result<>> ObjectHome::scrub_index(Call call) {
+  std::string from;
+  do {
+    CO_TRY(KvVerified some, co_await kv_->verify(call, std::move(from)));
+    store_.status_.scrub_bytes.fetch_add(some.bytes, std::memory_order_relaxed);
+    CO_TRY_VOID(co_await scrub_pace_.take(call, some.bytes));
+    from = std::move(some.next);
+  } while (!from.empty());
+  co_return Result<>{};
+}
+
 Task<Result<>> ObjectHome::scrub_once(Call call) {
+  CO_TRY_VOID(co_await scrub_index(call));
   for (const Damage& damage : std::exchange(found_, {}))
     CO_TRY_VOID(co_await quarantine_damage(call, damage));
   const Position durable_end = segments_->end().next;
@@ -207,6 +322,7 @@ Task<Result<>> ObjectHome::scrub_once(Call call) {
     // Compaction may have taken it away meanwhile.
     if (!done && done.error().code != ErrorCode::not_found) co_return done;
   }
+  CO_TRY_VOID(co_await look_at_quarantined(call));
   store_.status_.scrub_segment = 0;
   store_.status_.scrub_passes.fetch_add(1);
   co_return Result<>{};
@@ -218,13 +334,21 @@ void ObjectHome::start_scrub() noexcept {
 }
 
 Task<> ObjectHome::scrub_loop(Call call) {
-  // What opening found is named first; a whole pass waits for its time, or to be asked for.
+  // What opening found is named first, the index is looked through, because every answer hangs on it, and
+  // what somebody mended is served again; a whole pass waits for its time, or to be asked for.
   for (const Damage& damage : std::exchange(found_, {})) (void)co_await quarantine_damage(call, damage);
+  (void)co_await scrub_index(call);
+  (void)co_await look_at_quarantined(call);
   while (!call.stopped()) {
     if (!scrub_now_) (void)co_await ListWait(call.within(store_.options_.scrub_every), scrub_asked_, "scrub");
     if (call.stopped()) co_return;
+    if (store_.status_.index_damaged) {
+      if (!co_await sleep_for(call, after_failure)) co_return;
+      continue;
+    }
     scrub_now_ = false;
     if (auto done = co_await scrub_once(call); !done && !call.stopped()) {
+      scrub_now_ = scrub_now_ || store_.status_.index_damaged;  // again with the new index
       log_.warn("scrubbing failed", {{"why", done.error().context}});
       if (!co_await sleep_for(call, after_failure)) co_return;
     }
@@ -232,6 +356,7 @@ Task<> ObjectHome::scrub_loop(Call call) {
 }
 
 Task<Result<>> ObjectHome::sweep_once(Call call) {
+  if (store_.status_.index_damaged) co_return Result<>{};
   std::string from(1, upload_prefix);
   const std::string until = prefix_end(from);
   for (;;) {

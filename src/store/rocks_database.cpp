@@ -2,7 +2,9 @@
 
 #include <rocksdb/env.h>
 #include <rocksdb/filter_policy.h>
+#include <rocksdb/metadata.h>
 #include <rocksdb/slice_transform.h>
+#include <rocksdb/sst_file_reader.h>
 #include <rocksdb/table.h>
 #include <rocksdb/write_batch.h>
 
@@ -245,6 +247,34 @@ Result<std::optional<std::string>> RocksDatabase::try_get(std::string_view key) 
 
 Result<std::optional<std::string>> RocksDatabase::get(rocksdb::DB& db, std::string_view key) {
   return get_from(db, key, rocksdb::kReadAllTier);
+}
+
+Result<KvVerified> RocksDatabase::verify(rocksdb::DB& db, const std::string& from) {
+  const auto table_behind = [&](const std::string& name) {
+    std::vector<rocksdb::LiveFileMetaData> tables;
+    db.GetLiveFilesMetaData(&tables);
+    const rocksdb::LiveFileMetaData* next = nullptr;
+    for (const rocksdb::LiveFileMetaData& one : tables)
+      if (one.name > name && (next == nullptr || one.name < next->name)) next = &one;
+    return next == nullptr ? std::optional<rocksdb::LiveFileMetaData>() : *next;
+  };
+  const auto table = table_behind(from);
+  if (!table) return KvVerified{};
+  rocksdb::BlockBasedTableOptions plain;
+  plain.no_block_cache = true;
+  rocksdb::Options options;
+  options.env = db.GetEnv();
+  options.table_factory.reset(rocksdb::NewBlockBasedTableFactory(plain));
+  options.info_log = std::make_shared<NoDiary>();
+  rocksdb::SstFileReader reader(options);
+  rocksdb::Status status = reader.Open(table->db_path + table->name);
+  if (status.ok()) status = reader.VerifyChecksum();
+  // A compaction may have taken the table away meanwhile.
+  if (!status.ok()) {
+    const auto again = table_behind(from);
+    if (again && again->name == table->name) return fail(error_of(status, "verify map"));
+  }
+  return KvVerified{table->name, table->size};
 }
 
 bool RocksDatabase::may_learn() const {

@@ -68,6 +68,8 @@ class RocksDatabase {
   // it anyway. After an error, or when they are too many, it is left as it is, and RocksDB asked about every
   // key.
   Result<> learn(rocksdb::DB& db);
+  // The first table behind `from`, block by block as the disk has it: what is cached is read again.
+  static Result<KvVerified> verify(rocksdb::DB& db, const std::string& from);
   // Everything that was written so far is on the disk.
   Result<> flush(rocksdb::DB& db);
   // Lets go of the files whatever the outcome.

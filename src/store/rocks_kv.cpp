@@ -50,6 +50,10 @@ class RocksPort final : public Kv {
       // Tried since: waiting for an engine that refuses would never end.
       if (handing_over_ == nullptr) CO_TRY_VOID(database_->handed_over());
     }
+    // RocksDB takes nothing more once it has met damage: told now, and not when memory is full.
+    if (database_->is_due())
+      if (auto handed = database_->handed_over(); !handed && handed.error().code == ErrorCode::integrity)
+        co_return handed;
     database_->add(batch);
     if (database_->is_due() || database_->may_learn()) start_handing_over();
     co_return Result<>{};
@@ -58,6 +62,12 @@ class RocksPort final : public Kv {
   Task<Result<>> flush(Call call) override {
     return run(pool_, call, Lane::upkeep, [database = database_] {
       return database->use([&](rocksdb::DB& db) { return database->flush(db); });
+    });
+  }
+
+  Task<Result<KvVerified>> verify(Call call, std::string from) override {
+    return run(pool_, call, Lane::cpu, [database = database_, from = std::move(from)] {
+      return database->use([&](rocksdb::DB& db) { return RocksDatabase::verify(db, from); });
     });
   }
 

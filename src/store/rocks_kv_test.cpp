@@ -137,6 +137,36 @@ TEST_F(RocksKvTest, damage_of_a_table_is_integrity) {
   EXPECT_EQ(all(), Contents{});
 }
 
+// Also of blocks that are in memory, and of keys that nobody asks for.
+TEST_F(RocksKvTest, verifying_finds_a_flipped_bit_in_any_block_of_a_table) {
+  const auto verify = [this]() -> Result<std::uint64_t> {
+    std::uint64_t bytes = 0;
+    std::string from;
+    do {
+      TRY(const KvVerified some, at.run(0, ports[0]->verify(at.call(0), from)));
+      bytes += some.bytes;
+      from = some.next;
+    } while (!from.empty());
+    return bytes;
+  };
+  EXPECT_EQ(verify().value(), 0u);
+  put_many(4000);
+  ASSERT_EQ(flush(), ErrorCode::ok);
+  EXPECT_EQ(all().size(), 4000u);
+  std::uint64_t size = 0;
+  for (const std::string& path : files(".sst")) size += std::filesystem::file_size(path);
+  EXPECT_EQ(verify().value(), size);
+  for (const std::string& path : files(".sst"))
+    for (const double part : {0.01, 0.3, 0.6, 0.9}) {
+      const auto offset =
+          static_cast<std::uint64_t>(part * static_cast<double>(std::filesystem::file_size(path)));
+      flip(path, offset);
+      EXPECT_EQ(code_of(verify()), ErrorCode::integrity) << path << " " << offset;
+      flip(path, offset);
+    }
+  EXPECT_EQ(verify().value(), size);
+}
+
 TEST_F(RocksKvTest, damage_of_the_list_of_tables_is_integrity) {
   put_many(1000);
   close();

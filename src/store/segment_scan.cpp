@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "store/log.h"
+#include "store/second_look.h"
 #include "store/segment.h"
 
 namespace cairn::store {
@@ -22,7 +23,8 @@ struct SegmentScan::State {
   SealKey key;
   std::uint64_t offset;  // of what is looked at next
   std::uint64_t end;
-  bool head_due;           // the header comes first
+  bool head_due;  // the header comes first
+  bool past_cache = false;
   bool known = false;      // whether `last` is
   std::uint64_t last = 0;  // the sequence of the record before
   std::uint64_t watermark = 0;
@@ -56,6 +58,10 @@ void SegmentScan::expect(std::uint64_t sequence) noexcept {
   CHECK(sequence > 0);
   state_->known = true;
   state_->last = sequence - 1;
+}
+void SegmentScan::look_past_cache() noexcept {
+  state_->past_cache = true;
+  state_->window.reset();
 }
 std::uint64_t SegmentScan::offset() const noexcept { return state_->offset; }
 std::array<std::byte, 16> SegmentScan::seal() const noexcept { return state_->seal; }
@@ -184,6 +190,17 @@ Task<Result<ByteView>> SegmentScan::State::view(Call call, std::uint64_t at, std
 }
 
 Task<Result<>> SegmentScan::State::fill(Call call, std::uint64_t at, std::size_t count) {
+  if (past_cache) {
+    auto bytes = co_await read_past_cache(call, file, at, count);
+    if (bytes) {
+      window = std::make_shared<HeapBytes>(std::move(*bytes));
+      base = at;
+      co_return Result<>{};
+    }
+    window.reset();
+    if (bytes.error().code != ErrorCode::io_failed) co_return fail(bytes.error());
+    co_return co_await fill_pieces(call, at, count);
+  }
   // The old window goes first: an operation whose waiter left may still write to its own.
   if (window == nullptr || window->capacity() < count || window->capacity() > window_kept)
     window = std::make_shared<HeapBytes>(std::max(count, window_size));

@@ -197,7 +197,7 @@ class SimulatedStore {
   }
   // Everything the index holds.
   std::vector<KvPair> index() {
-    auto kv = store->engine().make_port(machines_[0]);
+    auto kv = store->index()->engine->make_port(machines_[0]);
     auto all = run(kv->scan(call(), std::string(1, '\0'), "\x7f", 10'000'000));
     CHECK(all);
     return std::move(*all);

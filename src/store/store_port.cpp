@@ -6,6 +6,7 @@
 #include "crypto/outboard.h"
 #include "http/media_type.h"
 #include "store/object_home.h"
+#include "store/second_look.h"
 
 namespace cairn::store {
 namespace {
@@ -19,6 +20,8 @@ constexpr std::uint64_t page_cached_share = 16;
 constexpr std::size_t maps_kept = 4096;
 constexpr std::size_t outlines_kept = 16;
 constexpr int tries = 3;  // an object may move under a reader, but not again and again
+
+constexpr const char* undecodable = "an index entry does not decode";
 
 std::unexpected<Error> rotten() {
   return fail(ErrorCode::integrity, "stored bytes do not match the address");
@@ -67,7 +70,7 @@ class StorePort::Recent {
 StorePort::StorePort(ObjectStore& store, io::Machine& machine)
     : store_(store),
       machine_(machine),
-      kv_(store.kv_->make_port(machine)),
+      kv_(store, machine, Lane::read),
       files_(machine, store.segment_directory()),
       blocks_(block_bytes, blocks_at_once),
       maps_(std::make_unique<Recent<std::shared_ptr<const PartMap>>>(maps_kept)),
@@ -84,9 +87,9 @@ StorePort::~StorePort() {
 // --- reads
 
 Task<Result<std::optional<std::string>>> StorePort::value(Call call, std::string_view key) {
-  auto quick = kv_->try_get(key);
+  auto quick = kv_.try_get(key);
   if (quick || quick.error().code != ErrorCode::busy) co_return quick;
-  co_return co_await kv_->get(call, std::string(key));
+  co_return co_await kv_.get(call, std::string(key));
 }
 
 Task<Result<LocatedPtr>> StorePort::find(Call call, Address address) {
@@ -95,9 +98,8 @@ Task<Result<LocatedPtr>> StorePort::find(Call call, Address address) {
   located->epoch = store_.cache_.erase_epoch(address);
   CO_TRY(const auto found, co_await value(call, object_key(address)));
   if (!found) co_return LocatedPtr();
-  if (!decode(as_bytes(*found), located->entry))
-    co_return fail(ErrorCode::integrity, "an index entry does not decode");
-  if (located->entry.quarantine_origin != 0) co_return rotten();
+  if (!decode(as_bytes(*found), located->entry)) co_return fail(kv_.distrust(undecodable));
+  if (located->entry.quarantined()) co_return rotten();
   auto facts = std::make_shared<ObjectFacts>();
   facts->size = located->entry.size;
   const std::string& type = located->entry.media_type;
@@ -116,8 +118,14 @@ Task<Result<LocatedPtr>> StorePort::find_again(Call call, const LocatedPtr& obje
   co_return now;
 }
 
-Task<Result<std::string>> StorePort::read_meta(Call call, Place place) {
+Task<Result<std::string>> StorePort::read_meta(Call call, Place place, bool again) {
   CO_TRY(auto file, co_await files_.get(call, place.at.segment));
+  if (again) {
+    CO_TRY(const HeapBytes bytes,
+           co_await read_past_cache(call, file, place.at.offset + record_header_size, place.meta_size));
+    if (bytes.size() < place.meta_size) co_return rotten();
+    co_return std::string(as_text(bytes.bytes()));
+  }
   auto memory = std::make_shared<HeapBytes>(place.meta_size);
   const std::uint64_t from = place.at.offset + record_header_size;
   auto got = file->try_read_into(from, memory->room());
@@ -138,8 +146,9 @@ Task<Result<std::shared_ptr<const std::vector<crypto::Hash>>>> StorePort::part_h
   if (!object->entry.token) {
     co_return std::make_shared<const std::vector<crypto::Hash>>(1, object->address.bytes);
   }
+  bool again = false;
   for (int attempt = 0;; ++attempt) {
-    auto meta = co_await read_meta(call, object->entry.place);
+    auto meta = co_await read_meta(call, object->entry.place, again);
     const bool gone = !meta && meta.error().code == ErrorCode::not_found;
     if (gone) {
       CO_TRY(object, co_await find_again(call, object));
@@ -150,6 +159,7 @@ Task<Result<std::shared_ptr<const std::vector<crypto::Hash>>>> StorePort::part_h
     if (gone || !decode(as_bytes(*meta), record) || record.address != object->address ||
         record.size != object->entry.size ||
         (record.parts.size() > 1 && crypto::merge_all(record.parts, true) != object->address.bytes)) {
+      if (!gone && !std::exchange(again, true)) continue;  // one bad read is not rot
       CO_TRY_VOID(co_await report_rot(call, object, object->entry.place.at));
       co_return rotten();
     }
@@ -193,29 +203,34 @@ Task<Result<std::shared_ptr<const PartMap>>> StorePort::load_part_map(Call call,
       map->groups.push_back(object->address.bytes);
       co_return std::shared_ptr<const PartMap>(std::move(map));
     }
-    CO_TRY(const std::string meta, co_await read_meta(call, map->place));
-    ObjectRecord record;
-    right = decode(as_bytes(meta), record) && record.groups.size() == groups &&
-            crypto::merge_all(record.groups, true) == object->address.bytes;
-    map->groups = std::move(record.groups);
+    for (const bool again : {false, true}) {
+      if (right) break;
+      CO_TRY(const std::string meta, co_await read_meta(call, map->place, again));
+      ObjectRecord record;
+      right = decode(as_bytes(meta), record) && record.groups.size() == groups &&
+              crypto::merge_all(record.groups, true) == object->address.bytes;
+      map->groups = std::move(record.groups);
+    }
   } else {
     CO_TRY(const auto outline, co_await part_hashes(call, object));
     CO_TRY(const auto found,
            co_await value(call, part_key(*object->entry.token, static_cast<std::uint32_t>(part))));
     PartEntry entry;
     if (!found || part >= outline->size()) co_return fail(ErrorCode::not_found, "a part was moved");
-    if (!decode(as_bytes(*found), entry))
-      co_return fail(ErrorCode::integrity, "an index entry does not decode");
+    if (!decode(as_bytes(*found), entry)) co_return fail(kv_.distrust(undecodable));
     map->place = entry.place;
-    CO_TRY(const std::string meta, co_await read_meta(call, map->place));
-    PartRecord record;
     const bool only = outline->size() == 1;
-    right = decode(as_bytes(meta), record);
-    map->groups = std::move(record.groups);
-    if (map->root)
-      map->groups.assign(1, object->address.bytes);
-    else
-      right = right && crypto::merge_all(map->groups, only) == (*outline)[part];
+    for (const bool again : {false, true}) {
+      if (right) break;
+      CO_TRY(const std::string meta, co_await read_meta(call, map->place, again));
+      PartRecord record;
+      right = decode(as_bytes(meta), record);
+      map->groups = std::move(record.groups);
+      if (map->root)
+        map->groups.assign(1, object->address.bytes);
+      else
+        right = right && crypto::merge_all(map->groups, only) == (*outline)[part];
+    }
   }
   if (!right) {
     CO_TRY_VOID(co_await report_rot(call, object, map->place.at));
@@ -291,9 +306,32 @@ Task<Result<GroupBytes>> StorePort::read_one(Call call, LocatedPtr object, std::
       CO_TRY(const auto now, co_await part_map(call, object, part));
       if (now->place.at != map->place.at) continue;
     }
+    if (bad) {
+      auto again = co_await read_again(call, map, group, in_part, size);
+      if (again) {
+        out.buffer = std::move(*again);
+        co_return out;
+      }
+      if (again.error().code != ErrorCode::integrity) co_return fail(again.error());
+    }
     CO_TRY_VOID(co_await report_rot(call, object, map->place.at));
     co_return rotten();
   }
+}
+
+// The page cache may have bytes that the disk has not: only what the disk has is rot.
+Task<Result<Buffer>> StorePort::read_again(Call call, std::shared_ptr<const PartMap> map, std::uint64_t group,
+                                           std::size_t in_part, std::size_t size) {
+  CO_TRY(auto file, co_await files_.get(call, map->place.at.segment));
+  const std::uint64_t from = map->place.data_at() + in_part * crypto::group_size;
+  CO_TRY(const HeapBytes bytes, co_await read_past_cache(call, file, from, size));
+  if (bytes.size() < size || in_part >= map->groups.size() ||
+      crypto::hash_group(bytes.bytes(), group, map->root) != map->groups[in_part])
+    co_return rotten();
+  Buffer buffer = machine_.slab.take(std::max<std::size_t>(size, 1));
+  std::copy_n(bytes.bytes().begin(), size, buffer.room().begin());
+  buffer.fill(size);
+  co_return buffer;
 }
 
 Task<Result<GroupBytes>> StorePort::read_groups(Call call, LocatedPtr object, std::uint64_t group,
@@ -383,10 +421,11 @@ Task<Result<std::vector<Listed>>> StorePort::list(Call call, std::string prefix,
   if (after) from = std::max(from, std::string(object_key(*after)) + '\0');
   std::vector<Listed> out;
   if (from >= until) co_return out;
-  CO_TRY(const auto found, co_await kv_->scan(call, from, until, limit));
+  CO_TRY(const auto found, co_await kv_.scan(call, from, until, limit));
   for (const KvPair& pair : found) {
     ObjectEntry entry;
-    if (!decode(as_bytes(pair.value), entry) || pair.key.size() != 1 + sizeof(Address)) continue;
+    if (!decode(as_bytes(pair.value), entry) || pair.key.size() != 1 + sizeof(Address))
+      co_return fail(kv_.distrust(undecodable));
     Listed one;
     std::memcpy(one.address.bytes.data(), pair.key.data() + 1, one.address.bytes.size());
     one.size = entry.size;
@@ -400,8 +439,7 @@ Task<Result<std::optional<UploadState>>> StorePort::upload_state(Call call, Ulid
   CO_TRY(const auto found, co_await value(call, upload_key(token)));
   if (!found) co_return std::optional<UploadState>();
   UploadEntry entry;
-  if (!decode(as_bytes(*found), entry))
-    co_return fail(ErrorCode::integrity, "an index entry does not decode");
+  if (!decode(as_bytes(*found), entry)) co_return fail(kv_.distrust(undecodable));
   if (!entry.committed && entry.expires <= machine_.shard.wall()) co_return std::optional<UploadState>();
   UploadState state;
   state.size = entry.size;
@@ -419,11 +457,10 @@ Task<Result<std::optional<UploadState>>> StorePort::upload_state(Call call, Ulid
   std::string from = part_key(token, 0);
   const std::string until = parts_end(token);
   for (;;) {
-    CO_TRY(const auto page, co_await kv_->scan(call, from, until, 512));
+    CO_TRY(const auto page, co_await kv_.scan(call, from, until, 512));
     for (const KvPair& pair : page) {
       PartEntry part;
-      if (!decode(as_bytes(pair.value), part))
-        co_return fail(ErrorCode::integrity, "an index entry does not decode");
+      if (!decode(as_bytes(pair.value), part)) co_return fail(kv_.distrust(undecodable));
       std::uint64_t index = 0;
       for (std::size_t i = pair.key.size() - 4; i < pair.key.size(); ++i)
         index = index << 8 | static_cast<unsigned char>(pair.key[i]);

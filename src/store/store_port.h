@@ -12,6 +12,7 @@
 #include "io/read_block.h"
 #include "store/draft.h"
 #include "store/group_cache.h"
+#include "store/index_port.h"
 #include "store/mutation.h"
 #include "store/object_store.h"
 #include "store/part_map.h"
@@ -85,6 +86,7 @@ class StorePort {
   Task<Result<Outcome>> pin(Call call, Address address, bool pinned);
 
   void forget_segment(std::uint32_t segment) noexcept { files_.forget(segment); }
+  void renew_index() { kv_.renew(); }
   Task<Result<Outcome>> submit(Call call, std::unique_ptr<Mutation> mutation);
 
  private:
@@ -102,11 +104,15 @@ class StorePort {
 
   // The caller keeps the key until it has the value.
   Task<Result<std::optional<std::string>>> value(Call call, std::string_view key);
-  Task<Result<std::string>> read_meta(Call call, Place place);
+  // `again`: past the page cache.
+  Task<Result<std::string>> read_meta(Call call, Place place, bool again = false);
   Task<Result<std::shared_ptr<const PartMap>>> load_part_map(Call call, LocatedPtr object,
                                                              std::uint64_t part);
   Task<Result<>> read_verified(Call call, std::shared_ptr<const PartMap> map, std::uint64_t group,
                                std::size_t in_part, io::Region into);
+  // Verified, past the page cache.
+  Task<Result<Buffer>> read_again(Call call, std::shared_ptr<const PartMap> map, std::uint64_t group,
+                                  std::size_t in_part, std::size_t size);
   Task<Result<GroupBytes>> read_one(Call call, LocatedPtr object, std::uint64_t group, bool wanted);
   Task<Result<>> fill(Call call, LocatedPtr object, std::uint64_t group, std::uint64_t end, ReadAhead* ahead);
   Task<Result<>> report_rot(Call call, LocatedPtr object, Position at);
@@ -114,7 +120,7 @@ class StorePort {
 
   ObjectStore& store_;
   io::Machine& machine_;
-  std::unique_ptr<Kv> kv_;
+  IndexPort kv_;
   SegmentFiles files_;
   io::ReadBlocks blocks_;
   std::uint64_t cold_reads_ = 0;

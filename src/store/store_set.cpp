@@ -43,6 +43,11 @@ bool StoreSet::whole() noexcept {
   return std::all_of(stores_.begin(), stores_.end(), [](const auto& one) { return one->status().whole(); });
 }
 
+bool StoreSet::index_damaged() noexcept {
+  return std::any_of(stores_.begin(), stores_.end(),
+                     [](const auto& store) { return store->status().index_damaged.load(); });
+}
+
 SetPort::SetPort(StoreSet& set, io::Machine& machine) {
   for (std::size_t i = 0; i < set.size(); ++i) ports_.push_back(set.at(i).make_port(machine));
 }

@@ -22,7 +22,8 @@ class StoreSet {
   std::size_t size() const noexcept { return stores_.size(); }
   ObjectStore& at(std::size_t index) noexcept { return *stores_[index]; }
   bool writable() noexcept;
-  bool whole() noexcept;  // no store knows of a loss
+  bool whole() noexcept;          // no store knows of a loss
+  bool index_damaged() noexcept;  // of any
 
  private:
   std::vector<std::unique_ptr<ObjectStore>> stores_;

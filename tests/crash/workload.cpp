@@ -217,6 +217,14 @@ std::optional<Finding> Workload::step(char letter) {
     if (!swept && !tolerant) return Finding{"sweeps", std::string(swept.error().context)};
     return look();
   }
+  if (letter == 'i') {
+    store_->store->distrust_index(store_->store->index_number());
+    auto remade = store_->start(store_->store->home().replace_index(store_->call()));
+    if (auto finding = apply({Act::put, medium, 0, 0})) return finding;
+    CHECK(store_->world.run_until([&] { return remade->has_value(); }));
+    if (!**remade && !tolerant) return Finding{"remakes", std::string((**remade).error().context)};
+    return look();
+  }
   if (letter == 'K') {
     if (auto finding = kill_putting(store_->world.choices().pick(40, "crash.kill"))) return finding;
   } else if (letter == 'o') {

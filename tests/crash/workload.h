@@ -6,6 +6,7 @@
 //   d remove small         e remove other         h remove two groups     n pin small       m unpin small
 //   r end the segment      k end it, and compact  w several at once       y the same, two of one address
 //   o close and open       q kill and open        s sweep
+//   i the index is not trusted any more: a new one is made, while medium is put
 //   K kill in the middle of putting medium, and open
 #pragma once
 
@@ -19,7 +20,7 @@
 
 namespace cairn::crash {
 
-inline constexpr std::string_view alphabet = "abguvxcdehnmrkwyoq";
+inline constexpr std::string_view alphabet = "abguvxcdehnmrkwyoqi";
 
 // A moment: what is on the disk, and what may be found there after a crash.
 struct Moment {

@@ -116,6 +116,27 @@ class Rot(unittest.TestCase):
         for i, (content, address) in enumerate(zip(contents, addresses)):
             self.assert_rotten(address) if i == 11 else self.assert_good(address, content)
 
+    def test_what_is_whole_again_leaves_quarantine_by_itself(self):
+        contents = [CHANCE.randbytes(size) for size in (3000, 2 * PART + 500)]
+        addresses = [self.storage.post(content) for content in contents]
+        places = [(path, at + 20) for content in contents for path, _, at in [record_of(self.storage, content)]]
+        self.assertEqual(self.storage.stop(), 0)
+        for path, offset in places:
+            flip(path, offset)
+        self.storage.start()
+        for address in addresses:
+            self.assert_rotten(address)
+        self.assertEqual(self.storage.status()["quarantined"], 2)
+        for path, offset in places:
+            flip(path, offset)
+        self.assertEqual(self.storage.ask("POST", "/admin/scrub").status, 202)
+        wire.poll(lambda: self.storage.status()["quarantined"] == 0, "they are let go")
+        for content, address in zip(contents, addresses):
+            self.assert_good(address, content)
+        self.storage.restart()
+        for content, address in zip(contents, addresses):
+            self.assert_good(address, content)
+
     def test_a_pinned_object_that_is_healed_is_pinned(self):
         content = CHANCE.randbytes(3000)
         address = self.storage.post(content)

@@ -54,6 +54,7 @@ SimDisk::Operation& SimDisk::begin(DiskCall call) {
   operation.finished = operation.abandoned = false;
   operation.outcome = {};
   operation.inode = 0;
+  operation.direct = false;
   return operation;
 }
 
@@ -181,6 +182,7 @@ void SimDisk::load(const Image& image) {
   CHECK(open_.empty());
   abandon_operations();
   view_ = durable_ = image;
+  rotten_in_memory_.clear();
   pending_.clear();
   used_ = view_.bytes();
   for (const auto& [inode, data] : image.files) next_inode_ = std::max(next_inode_, inode + 1);
@@ -209,6 +211,15 @@ bool SimDisk::rot(std::string_view path, std::uint64_t offset, std::byte mask) {
   }
   clockwork_.probes.hit("disk.rot");
   changed();
+  return true;
+}
+
+bool SimDisk::rot_in_memory(std::string_view path, std::uint64_t offset, std::byte mask) {
+  const Image::Entry* entry = view_.find(Image::normalise(path));
+  if (entry == nullptr || entry->directory || offset >= size_of(entry->inode)) return false;
+  std::byte& now = rotten_in_memory_[{entry->inode, offset}];
+  now ^= mask;
+  if (now == std::byte{0}) rotten_in_memory_.erase({entry->inode, offset});
   return true;
 }
 

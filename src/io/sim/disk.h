@@ -85,6 +85,9 @@ class SimDisk {
   void stall(Duration span);
   // Flips bits of a byte at rest. False: there is no such byte.
   bool rot(std::string_view path, std::uint64_t offset, std::byte mask = std::byte{1});
+  // Flips bits of a byte in the page cache alone: reads see it, those past the page cache do not. Again: the
+  // page is as the disk has it. False: there is no such byte.
+  bool rot_in_memory(std::string_view path, std::uint64_t offset, std::byte mask = std::byte{1});
   // Flips a random bit of a random file. False: there is none.
   bool rot_somewhere();
 
@@ -133,6 +136,7 @@ class SimDisk {
     bool abandoned = false;
     bool forced = false;
     bool too_late = false;  // asked for after the cut
+    bool direct = false;    // past the page cache
     DiskFailure failure = DiskFailure::error;
     OpenMode mode = OpenMode::read;
     std::uint64_t inode = 0;
@@ -174,7 +178,8 @@ class SimDisk {
   Result<> perform_sync_directory(Operation& operation);
 
   // Reads from the view under the faults of reading.
-  Result<std::size_t> read_now(std::uint64_t inode, std::uint64_t offset, MutableByteView into);
+  Result<std::size_t> read_now(std::uint64_t inode, std::uint64_t offset, MutableByteView into,
+                               bool direct = false);
   Result<> write_now(std::uint64_t inode, std::uint64_t offset, ByteView bytes);
   Change& add_change(Change::Kind kind);
   void commit(const Change& change);
@@ -190,6 +195,7 @@ class SimDisk {
   bool powered_ = true;
   Image view_;
   Image durable_;
+  std::map<std::pair<std::uint64_t, std::uint64_t>, std::byte> rotten_in_memory_;  // by inode and offset
   std::vector<Change> pending_;
   std::uint64_t sequence_ = 0;
   std::uint64_t next_inode_ = 1;
@@ -239,6 +245,8 @@ class SimFile final : public File {
   Task<Result<Buffer>> write(Call call, std::uint64_t offset, Buffer from) override;
   Result<std::size_t> try_read_into(std::uint64_t offset, MutableByteView into) noexcept override;
   Task<Result<std::size_t>> read_into(Call call, std::uint64_t offset, Region into) override;
+  Task<Result<std::size_t>> read_direct(Call call, std::uint64_t offset, std::size_t count,
+                                        Region into) override;
   Task<Result<>> write_blocks(Call call, std::uint64_t offset, std::vector<HeapBytes> blocks,
                               Sync sync) override;
   Task<Result<>> sync_data(Call call) override;

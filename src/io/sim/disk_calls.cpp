@@ -72,7 +72,8 @@ Result<> SimDisk::perform_open(Operation& operation) {
 Result<> SimDisk::perform_read(Operation& operation) {
   if (operation.forced) return fail(failed(operation.failure, "read"));
   if (operation.region.owner) {
-    TRY(operation.count, read_now(operation.inode, operation.offset, operation.region.bytes));
+    TRY(operation.count,
+        read_now(operation.inode, operation.offset, operation.region.bytes, operation.direct));
     return {};
   }
   const MutableByteView room = operation.buffer.room();
@@ -82,7 +83,8 @@ Result<> SimDisk::perform_read(Operation& operation) {
   return {};
 }
 
-Result<std::size_t> SimDisk::read_now(std::uint64_t inode, std::uint64_t offset, MutableByteView into) {
+Result<std::size_t> SimDisk::read_now(std::uint64_t inode, std::uint64_t offset, MutableByteView into,
+                                      bool direct) {
   if (clockwork_.chance(faults.read_error, "disk.read_error")) {
     clockwork_.probes.hit("disk.read_error");
     return fail(ErrorCode::io_failed, "read");
@@ -91,6 +93,9 @@ Result<std::size_t> SimDisk::read_now(std::uint64_t inode, std::uint64_t offset,
   if (file == nullptr) return 0;
   const std::size_t count = file->read(offset, into);
   if (count == 0) return count;
+  for (auto bad = rotten_in_memory_.lower_bound({inode, offset});
+       !direct && bad != rotten_in_memory_.end() && bad->first < std::pair(inode, offset + count); ++bad)
+    into[static_cast<std::size_t>(bad->first.second - offset)] ^= bad->second;
   if (clockwork_.chance(faults.rot, "disk.rot")) {
     const std::uint64_t at =
         offset + clockwork_.choices.pick(static_cast<std::uint32_t>(count), "disk.rot_offset");

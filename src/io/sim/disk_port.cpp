@@ -212,6 +212,18 @@ Task<Result<std::size_t>> SimFile::read_into(Call call, std::uint64_t offset, Re
   co_return ticket->count;
 }
 
+Task<Result<std::size_t>> SimFile::read_direct(Call call, std::uint64_t offset, std::size_t count,
+                                               Region into) {
+  CHECK(into.owner != nullptr);
+  DiskTicket ticket(disk_, pool_, reads_, DiskCall::read);
+  ticket->inode = inode_;
+  ticket->offset = offset;
+  ticket->direct = true;
+  ticket->region = {into.bytes.subspan(offset % direct_alignment, count), std::move(into.owner)};
+  CO_TRY_VOID(co_await run(call, ticket, "read"));
+  co_return ticket->count;
+}
+
 // Between the write and its sync a crash may come, as between any two operations.
 Task<Result<>> SimFile::write_blocks(Call call, std::uint64_t offset, std::vector<HeapBytes> blocks,
                                      Sync sync) {

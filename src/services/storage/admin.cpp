@@ -50,6 +50,9 @@ Task<Result<>> StorageShard::status(Exchange& exchange) {
         .field("writable", store.writable())
         .field("fenced", one.fenced.load())
         .field("full", one.full.load())
+        .field("index", !one.index_damaged     ? "ok"
+                        : one.index_lacks_room ? "no_room"
+                                               : "remade")
         .field("objects", one.objects.load())
         .field("bytes", one.bytes.load())
         .field("segments", one.segments.load())
@@ -89,6 +92,7 @@ Task<> StorageShard::watch_gates(Call call) {
   do {
     context_.health.set("writes", shared_.stores->writable());
     context_.health.set("whole", shared_.stores->whole());
+    context_.health.set("index", !shared_.stores->index_damaged());
     std::uint64_t waiting = 0;
     for (std::size_t i = 0; i < shared_.stores->size(); ++i) waiting += shared_.stores->at(i).waiting();
     context_.metrics.show_depth("changes", slot_, waiting);

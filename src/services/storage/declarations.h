@@ -83,6 +83,7 @@ inline constexpr serve::GateDeclaration gates[] = {
     {"store", true},          // the log was read and the index fits it
     {"writes", false},        // some data directory takes writes
     {"whole", false, false},  // nothing that was stored is known to be lost
+    {"index", false, false},  // every data directory's index answers for all of its keys
 };
 
 extern const ServiceDeclaration declaration;

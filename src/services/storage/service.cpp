@@ -74,6 +74,7 @@ Task<Result<>> StorageShard::start(Call call) {
       CO_TRY_VOID(tasks.start({"compactor", "compactor"}, [&home](Call c) { return home.compact_loop(c); }));
       CO_TRY_VOID(tasks.start({"scrubber", "scrubber"}, [&home](Call c) { return home.scrub_loop(c); }));
       CO_TRY_VOID(tasks.start({"sweeper", "sweeper"}, [&home](Call c) { return home.sweep_loop(c); }));
+      CO_TRY_VOID(tasks.start({"indexer", "indexer"}, [&home](Call c) { return home.index_loop(c); }));
     }
     CO_TRY_VOID(context_.tasks.start({"gates", "observer"}, [this](Call c) { return watch_gates(c); }));
     if (shared_.cache->has_large_pages())
@@ -84,6 +85,7 @@ Task<Result<>> StorageShard::start(Call call) {
     context_.health.set("store", true);
     context_.health.set("writes", shared_.stores->writable());
     context_.health.set("whole", shared_.stores->whole());
+    context_.health.set("index", !shared_.stores->index_damaged());
   }
   co_return Result<>{};
 }
@@ -202,6 +204,8 @@ class StorageService final : public serve::Service {
                 [](store::StoreStatus& s) { return s.quarantined.load(); });
     observe_sum(registry, "storage_lost_segments", "Segments of the log that are missing.", false,
                 [](store::StoreStatus& s) { return s.lost_segments.load(); });
+    observe_sum(registry, "storage_index_damaged", "Data directories whose index is being made anew.", false,
+                [](store::StoreStatus& s) { return std::uint64_t{s.index_damaged.load()}; });
     observe_sum(registry, "scrubbed_bytes_total", "Bytes the scrubber has looked at.", true,
                 [](store::StoreStatus& s) { return s.scrub_bytes.load(); });
   }

@@ -237,6 +237,38 @@ TEST(Storage, a_failed_sync_fences_writes_until_the_next_start_and_reads_go_on) 
   EXPECT_EQ(sample_node.ask(get(bytes)).body, bytes);
 }
 
+TEST(Storage, a_damaged_index_is_503_and_told_until_there_is_a_new_one) {
+  SimulatedService sample_node({.shards = 2});
+  std::vector<std::string> all;
+  for (std::uint64_t i = 0; i < 8; ++i) {
+    all.push_back(sample(1000, i));
+    ASSERT_EQ(sample_node.ask(put(all.back())).status, 201);
+  }
+  sample_node.maps().damage("data/index", "o", "p");
+  const std::uint64_t used = sample_node.disk().used();
+  sample_node.disk().set_capacity(used);  // no room for two
+  for (const std::string& bytes : all) {
+    const std::string target = "/o/" + address_of(bytes);
+    for (const std::string& asked : {request("DELETE", target), put(bytes), request("GET", "/o")}) {
+      const Answer refused = sample_node.ask(asked);
+      EXPECT_EQ(refused.status, 503);
+      EXPECT_EQ(code_of(refused), "degraded");
+    }
+  }
+  sample_node.world.run_for(Duration::millis(500));
+  const Answer ready = sample_node.ask("GET /readyz HTTP/1.1\r\nHost: h\r\n\r\n");
+  EXPECT_EQ(ready.status, 200) << "most reads are answered";
+  EXPECT_THAT(ready.body, HasSubstr("\"degraded\":true,\"missing\":[\"index\"]"));
+  EXPECT_THAT(sample_node.ask(request("GET", "/admin/status")).body, HasSubstr("\"index\":\"no_room\""));
+  sample_node.disk().set_capacity(std::uint64_t{1} << 40);
+  sample_node.world.run_for(Duration::seconds(70));
+  for (const std::string& bytes : all) EXPECT_EQ(sample_node.ask(get(bytes)).body, bytes);
+  EXPECT_THAT(sample_node.ask(request("GET", "/admin/status")).body, HasSubstr("\"index\":\"ok\""));
+  EXPECT_THAT(sample_node.ask("GET /readyz HTTP/1.1\r\nHost: h\r\n\r\n").body, HasSubstr("\"missing\":[]"));
+  for (const std::string& bytes : all)
+    EXPECT_EQ(sample_node.ask(request("DELETE", "/o/" + address_of(bytes))).status, 204);
+}
+
 TEST(Storage, a_wrong_address_is_409_and_nothing_is_kept) {
   SimulatedService sample_node({.settings = {{"limits.max_body_bytes", "4MiB"}}});
   for (const std::size_t size : {std::size_t{1000}, 2 * crypto::part_size + 5}) {

@@ -62,6 +62,7 @@ class SimulatedService {
   // On a connection of its own.
   io::sim::Answer ask(std::string_view text) { return connect().ask(text); }
   io::sim::SimDisk& disk() { return host.disk(); }
+  store::LogKvMaker& maps() { return kv_; }
   std::int64_t inflight() {
     std::int64_t sum = 0;
     for (std::size_t i = 0; i < std::size(routes); ++i) sum += life_->node.metrics().inflight.at(i).value();

@@ -1,0 +1,58 @@
+// IndexPort: one shard's way to the index of a store. When a new index takes the place of a damaged one, the
+// port goes over to it with its next question.
+//
+//   [I-1] What a damaged index cannot answer is `degraded`: never "not there", and never `integrity`, which
+//   is
+//         said of an object's bytes. The store learns of the damage by it.
+//   [I-2] A question is answered by one index. Who asked before the change is answered by the old one, which
+//         is closed after the last of them has left.
+#pragma once
+
+#include <memory>
+
+#include "store/kv.h"
+
+namespace cairn::store {
+
+class ObjectStore;
+
+// An index that is open. Whoever asks it something holds it.
+struct OpenIndex {
+  std::shared_ptr<KvEngine> engine;
+  std::uint64_t number = 0;  // of its directory; the next one made has a higher
+};
+
+class IndexPort final : public Kv {
+ public:
+  // The store outlives it, and its index is open. What it has to read goes by the lane `reads`.
+  IndexPort(ObjectStore& store, io::Machine& machine, Lane reads);
+
+  Result<std::optional<std::string>> try_get(std::string_view key) override;
+  Task<Result<std::optional<std::string>>> get(Call call, std::string key) override;
+  Task<Result<std::vector<KvPair>>> scan(Call call, std::string from, std::string until,
+                                         std::size_t limit) override;
+  Task<Result<>> write(Call call, KvBatch batch) override;
+  Task<Result<>> flush(Call call) override;
+  Task<Result<KvVerified>> verify(Call call, std::string from) override;
+  Error distrust(const char* why) noexcept override;
+
+  // Lets go of an index that is no longer the store's.
+  void renew();
+
+ private:
+  // Kept by every question that waits.
+  struct Held {
+    std::shared_ptr<OpenIndex> index;
+    std::unique_ptr<Kv> kv;
+  };
+  const std::shared_ptr<Held>& now();
+  template <class T>
+  Result<T> checked(const Held& held, Result<T> answer, bool read);
+
+  ObjectStore& store_;
+  io::Machine& machine_;
+  Lane reads_;
+  std::shared_ptr<Held> held_;
+};
+
+}  // namespace cairn::store
