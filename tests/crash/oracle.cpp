@@ -125,6 +125,7 @@ Task<Result<>> Reopener::look(Call call, Tokens tokens, std::shared_ptr<Seen> in
 }
 
 std::optional<Finding> Reopener::compare(const Expected& expected, bool rebuilt) {
+  rebuilt = rebuilt || expected.remade;
   const Possible& possible = expected.possible;
   const Tokens& tokens = expected.tokens;
   const auto shared = std::make_shared<Seen>();

@@ -29,7 +29,8 @@ using Tokens = std::map<int, Ulid>;
 struct Expected {
   Possible possible;
   Tokens tokens;
-  std::uint64_t hash() const { return possible.hash(); }
+  bool remade = false;  // the index was made anew on the way
+  std::uint64_t hash() const { return possible.hash() + (remade ? 1 : 0); }
 };
 
 // One world that opens image after image.

@@ -31,7 +31,7 @@ Workload::Workload(const Universe& universe, const store::StoreOptions& options,
 Workload::~Workload() { store_->disk().set_observer({}); }
 
 void Workload::note(const io::sim::SimDisk& disk) {
-  if (recording_) moments_.push_back({disk.snapshot(), {possible_.with(under_way_), tokens_}});
+  if (recording_) moments_.push_back({disk.snapshot(), {possible_.with(under_way_), tokens_, remade_}});
 }
 
 std::optional<Finding> Workload::open() {
@@ -218,6 +218,7 @@ std::optional<Finding> Workload::step(char letter) {
     return look();
   }
   if (letter == 'i') {
+    remade_ = true;
     store_->store->distrust_index(store_->store->index_number());
     auto remade = store_->start(store_->store->home().replace_index(store_->call()));
     if (auto finding = apply({Act::put, medium, 0, 0})) return finding;

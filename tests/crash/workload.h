@@ -50,7 +50,7 @@ class Workload {
   void close();                   // ends the tasks; nothing is flushed
 
   store::SimulatedStore& store() noexcept { return *store_; }
-  Expected expected() const { return {possible_, tokens_}; }
+  Expected expected() const { return {possible_, tokens_, remade_}; }
   bool is_open() const noexcept { return store_->store != nullptr; }
 
  private:
@@ -68,6 +68,7 @@ class Workload {
   Tokens tokens_;
   int uploads_ = 0;
   bool recording_ = false;
+  bool remade_ = false;
   std::vector<Moment> moments_;
 };
 
