@@ -225,7 +225,9 @@ Task<Result<>> LogWriter::write(Call call, std::vector<HeapBytes> blocks) {
   if (written.error().code == ErrorCode::io_failed) (void)co_await file_->truncate(patient(call), tail_);
   if (!is_full(written)) co_return fence();
   uncut_ = true;
-  CO_TRY_VOID(co_await cut(call));
+  // Uncut, a part of the batch is in the file still, and a start before the next append takes it for written:
+  // nobody may be told that it did not happen.
+  if (!co_await cut(call)) co_return fail(ErrorCode::degraded, "a part of a failed write is still there");
   co_return fail(written.error());
 }
 
