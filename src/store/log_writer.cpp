@@ -128,7 +128,7 @@ std::unexpected<Error> LogWriter::fence() noexcept {
 
 std::unexpected<Error> LogWriter::fence_unless_undone(const Error& error) noexcept {
   if (!error.undone) return fence();
-  return fail(Error(ErrorCode::busy, "the disk did not come to it in time").as_undone());
+  return fail(Error(ErrorCode::degraded, "the disk did not come to it in time").as_undone());
 }
 
 // --- append

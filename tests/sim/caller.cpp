@@ -182,9 +182,7 @@ bool Caller::judge(std::uint32_t id, Result<Answer>& answer, Method method, cons
         : answer->message == "too many requests in flight" ? io::sim::Tag("sim.429_inflight")
                                                            : io::sim::Tag("sim.429_queue"));
     // A disk that stalls keeps reads from beginning.
-    const bool disk = (answer->message == "too many wait for the disk" ||
-                       answer->message == "the disk did not come to it in time") &&
-                      !scenario_.was_calm(request);
+    const bool disk = answer->message == "too many wait for the disk" && !scenario_.was_calm(request);
     if (!server.least().refuses() && !expected.reserved && !disk)
       complain(id, "429 under limits that nobody reached: " + answer->message);
     if (!door && !expected.admitted && method != Method::head)
