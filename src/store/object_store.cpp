@@ -24,7 +24,7 @@ Task<Result<>> ObjectStore::open(Call call, io::Machine& machine, observe::Logge
 }
 
 Task<Result<>> ObjectStore::close(Call call) {
-  CHECK(ports_.with([](PortList& list) { return list.ports.empty(); }));
+  CHECK(ports_->with([](PortList& list) { return list.ports.empty(); }));
   if (!home_) co_return Result<>{};
   const Result<> closed = co_await home_->close(call);
   if (const auto index = this->index()) {
@@ -60,10 +60,10 @@ void ObjectStore::distrust_index(std::uint64_t number) noexcept {
 
 template <class F>
 void ObjectStore::tell_ports(F tell) {
-  const auto ports = ports_.with([](PortList& list) { return list.ports; });
+  const auto ports = ports_->with([](PortList& list) { return list.ports; });
   for (const auto& [port, mailbox] : ports) {
-    (void)mailbox->try_post_call([this, port, tell] {
-      const bool there = ports_.with([&](PortList& list) {
+    (void)mailbox->try_post_call([all = ports_, port, tell] {
+      const bool there = all->with([&](PortList& list) {
         for (const auto& one : list.ports)
           if (one.first == port) return true;
         return false;

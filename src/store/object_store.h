@@ -124,7 +124,8 @@ class ObjectStore {
   struct PortList {
     std::vector<std::pair<StorePort*, Mailbox*>> ports;
   };
-  Guarded<PortList, ports_rank> ports_;
+  using Ports = Guarded<PortList, ports_rank>;
+  std::shared_ptr<Ports> ports_ = std::make_shared<Ports>();  // also of the mail that is under way to them
 };
 
 }  // namespace cairn::store

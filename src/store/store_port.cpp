@@ -75,11 +75,11 @@ StorePort::StorePort(ObjectStore& store, io::Machine& machine)
       blocks_(block_bytes, blocks_at_once),
       maps_(std::make_unique<Recent<std::shared_ptr<const PartMap>>>(maps_kept)),
       outlines_(std::make_unique<Recent<std::shared_ptr<const std::vector<crypto::Hash>>>>(outlines_kept)) {
-  store_.ports_.with([&](ObjectStore::PortList& list) { list.ports.emplace_back(this, &machine.mailbox); });
+  store_.ports_->with([&](ObjectStore::PortList& list) { list.ports.emplace_back(this, &machine.mailbox); });
 }
 
 StorePort::~StorePort() {
-  store_.ports_.with([this](ObjectStore::PortList& list) {
+  store_.ports_->with([this](ObjectStore::PortList& list) {
     std::erase_if(list.ports, [this](const auto& one) { return one.first == this; });
   });
 }
