@@ -16,7 +16,7 @@ std::optional<std::string> decode(const std::string& raw) {
   std::string text;
   for (std::size_t i = 0; i < raw.size(); ++i) {
     const int c = static_cast<unsigned char>(raw[i]);
-    if (c <= ' ' || c >= 127 || std::string_view("\"<>#").contains(raw[i])) return std::nullopt;
+    if (c <= ' ' || c >= 127 || std::string_view("\"<>#\\^`{|}").contains(raw[i])) return std::nullopt;
     if (c != '%') {
       text += raw[i];
       continue;
