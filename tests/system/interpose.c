@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
@@ -26,6 +27,10 @@ struct weather {
   int64_t reading;        // reads that wait now (told)
   int64_t accept_hangs;   // an accept that has taken a connection does not return
   int64_t accepting;      // accepts that hang now (told)
+  int64_t index_sync_delay_ms;  // a sync of what is no segment (the index, directories) takes so long
+  int64_t index_syncing;        // such syncs that wait now (told)
+  int64_t closed;               // segments that were closed (told)
+  int64_t closed_here;          // of these by the first thread of the process (told)
   // --- by chance, each in a million calls on a segment
   int64_t slow;  // a read, write or sync takes up to slow_ms
   int64_t slow_ms;
@@ -47,7 +52,7 @@ __attribute__((constructor)) static void look(void) {
   if (fd < 0) abort();
   void *mapped = mmap(NULL, sizeof(struct weather), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   if (mapped == MAP_FAILED) abort();
-  close(fd);
+  syscall(SYS_close, fd);
   weather = mapped;
 }
 
@@ -70,7 +75,9 @@ static int is_segment(int fd) {
   ssize_t size = readlink(link, path, sizeof path - 1);
   if (size <= 0) return 0;
   path[size] = 0;
-  return strstr(path, "/segments/") != NULL && strcmp(path + size - 4, ".seg") == 0;
+  // One that was taken away has " (deleted)" behind its name.
+  const char *end = strstr(path, ".seg");
+  return strstr(path, "/segments/") != NULL && end != NULL && (end[4] == 0 || end[4] == ' ');
 }
 
 // So many milliseconds; better weather ends the wait.
@@ -123,6 +130,8 @@ static int slow_sync(const char *name, int fd) {
   int (*real)(int) = next(name);
   if (read_now(&weather->death) == 1) die();
   wait_out(&weather->sync_delay_ms, &weather->syncing);
+  if (read_now(&weather->index_sync_delay_ms) > 0 && !is_segment(fd))
+    wait_out(&weather->index_sync_delay_ms, &weather->index_syncing);
   if (by_chance() && is_segment(fd)) {
     maybe_slow();
     if (strikes(&weather->sync_fails)) {
@@ -243,4 +252,13 @@ int accept4(int fd, struct sockaddr *address, socklen_t *size, int flags) {
   const int bytes = (int)read_now(&weather->send_buffer);
   if (made >= 0 && bytes > 0) setsockopt(made, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof bytes);
   return made;
+}
+
+int close(int fd) {
+  int (*real)(int) = next("close");
+  if (weather != &calm && is_segment(fd)) {
+    __atomic_add_fetch(&weather->closed, 1, __ATOMIC_SEQ_CST);
+    if (syscall(SYS_gettid) == getpid()) __atomic_add_fetch(&weather->closed_here, 1, __ATOMIC_SEQ_CST);
+  }
+  return real(fd);
 }

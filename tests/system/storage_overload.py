@@ -1,55 +1,14 @@
 """More readers than the disk can serve, and files that are closed: commits go on, nothing is fenced, no shard waits."""
 
 import json
-import mmap
 import os
-import shutil
-import struct
-import subprocess
-import tempfile
 import threading
 import time
 import unittest
 
-import demo
 import wire
-from storage_server import MIB, Storage, binary
-
-HERE = os.path.dirname(os.path.abspath(__file__))
-
-
-class SlowDisk:
-    """What slow_disk.c does to the servers that are started with it."""
-
-    FIELDS = ("cold", "read_delay_ms", "sync_delay_ms", "reading", "syncing", "closed_here", "closed")
-
-    def __init__(self):
-        compiler = shutil.which("clang-19") or shutil.which("cc")
-        if compiler is None:
-            raise AssertionError("no C compiler is installed")
-        self.home = tempfile.mkdtemp(prefix="cairn-slow-disk-")
-        library, path = os.path.join(self.home, "slow_disk.so"), os.path.join(self.home, "disk")
-        subprocess.run([compiler, "-shared", "-fPIC", "-O1", "-Wall", "-Werror", "-o", library,
-                        os.path.join(HERE, "slow_disk.c"), "-ldl"], check=True)
-        with open(path, "w+b") as file:
-            file.write(bytes(8 * len(self.FIELDS)))
-            file.flush()
-            self.memory = mmap.mmap(file.fileno(), 8 * len(self.FIELDS))
-        self.environment = {"LD_PRELOAD": library, "SLOW_DISK": path}
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.memory.close()
-        shutil.rmtree(self.home, ignore_errors=True)
-
-    def set(self, **fields):
-        for name, value in fields.items():
-            struct.pack_into("=q", self.memory, 8 * self.FIELDS.index(name), value)
-
-    def get(self, name):
-        return struct.unpack_from("=q", self.memory, 8 * self.FIELDS.index(name))[0]
+from storage_server import MIB, Storage
+from weather import Weather
 
 
 def eventually(holds):
@@ -59,26 +18,11 @@ def eventually(holds):
     return holds()
 
 
-class SlowStorage(Storage):
-    def __init__(self, disk, settings):
-        self.disk = disk
-        super().__init__(settings)
-
-    def spawn(self):
-        arguments = [binary(), "storage", "--data", self.data, "--bind", self.bind, *self.arguments]
-        for key, value in self.settings.items():
-            arguments += ["--set", f"{key}={value}"]
-        self.code = None
-        with open(self.log_path, "ab") as log:
-            self.process = subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=log, bufsize=0,
-                                            env=demo.clean_environment(self.disk.environment))
-        return self
-
-
 class Readers:
     """So many threads that read objects again and again; what came of it."""
 
-    def __init__(self, storage, addresses, count):
+    def __init__(self, storage, disk, addresses, count):
+        self.disk = disk
         self.storage, self.addresses, self.ended = storage, addresses, threading.Event()
         self.lock, self.statuses, self.cut = threading.Lock(), {}, []
         self.threads = [threading.Thread(target=self.read, args=(i,), daemon=True) for i in range(count)]
@@ -109,17 +53,17 @@ class Readers:
 
     def __exit__(self, *_):
         self.ended.set()
-        self.storage.disk.set(cold=0, read_delay_ms=0, sync_delay_ms=0)
+        self.disk.set(cold=0, read_delay_ms=0)
         for thread in self.threads:
             thread.join(wire.PATIENCE)
 
 
 class Overload(unittest.TestCase):
     def setUp(self):
-        self.disk = self.enterContext(SlowDisk())
+        self.disk = self.enterContext(Weather())
 
     def start(self, **settings):
-        return self.enterContext(SlowStorage(self.disk, {"server.shards": 2, **settings}))
+        return self.enterContext(Storage({"server.shards": 2, **settings}, environment=self.disk.environment))
 
     def status(self, storage):
         return json.loads(storage.ask("GET", "/admin/status").body)["data_dirs"][0]
@@ -136,7 +80,7 @@ class Overload(unittest.TestCase):
         storage = self.start(**{"server.shards": 4, "storage.segment_size": "16MiB", "storage.cache_bytes": "16MiB"})
         addresses = [self.store(storage, os.urandom(70000)) for _ in range(300)]
         self.disk.set(cold=1, read_delay_ms=20)
-        with Readers(storage, addresses, 500) as readers:
+        with Readers(storage, self.disk, addresses, 500) as readers:
             self.assertTrue(eventually(lambda: readers.count(200) >= 50))
             # Segments are begun, and what was appended is found in the index, while all of them wait.
             began = self.newest(storage)
@@ -155,16 +99,16 @@ class Overload(unittest.TestCase):
         storage = self.start(**{"storage.segment_size": "16MiB"})
         addresses = [self.store(storage, os.urandom(MIB)) for _ in range(40)]
         # Compaction flushes the index and syncs the directory: that hangs, and puts do not.
-        self.disk.set(sync_delay_ms=600_000)
+        self.disk.set(index_sync_delay_ms=600_000)
         try:
             for address in addresses:
                 self.assertEqual(storage.ask("DELETE", "/o/" + address).status, 204)
-            self.assertTrue(eventually(lambda: self.disk.get("syncing") > 0))
+            self.assertTrue(eventually(lambda: self.disk.get("index_syncing") > 0))
             for _ in range(20):
                 self.store(storage, os.urandom(1000))
-            self.assertGreater(self.disk.get("syncing"), 0)
+            self.assertGreater(self.disk.get("index_syncing"), 0)
         finally:
-            self.disk.set(sync_delay_ms=0)
+            self.disk.set(index_sync_delay_ms=0)
 
     def test_no_shard_closes_a_segment(self):
         storage = self.start(**{"server.shards": 1, "storage.segment_size": "16MiB"})

@@ -16,6 +16,7 @@ class Weather:
     # In the order of the struct in interpose.c.
     FIELDS = ("sync_delay_ms", "clock_ms", "death", "send_buffer", "syncing",
               "cold", "read_delay_ms", "reading", "accept_hangs", "accepting",
+              "index_sync_delay_ms", "index_syncing", "closed", "closed_here",
               "slow", "slow_ms", "read_fails", "write_fails", "write_full", "sync_fails", "seed", "faults")
     BEFORE_SYNC, AFTER_SYNC, BEFORE_WRITE, HALF_A_WRITE = 1, 2, 3, 4
 
