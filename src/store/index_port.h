@@ -2,8 +2,7 @@
 // port goes over to it with its next question.
 //
 //   [I-1] What a damaged index cannot answer is `degraded`: never "not there", and never `integrity`, which
-//   is
-//         said of an object's bytes. The store learns of the damage by it.
+//         is said of an object's bytes. The store learns of the damage by it.
 //   [I-2] A question is answered by one index. Who asked before the change is answered by the old one, which
 //         is closed after the last of them has left.
 #pragma once

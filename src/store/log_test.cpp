@@ -322,6 +322,10 @@ TEST(Log, the_index_of_another_store_is_foreign) {
   EXPECT_EQ(end.next, s.log->end().next);
   ASSERT_TRUE(s.open(end));
   EXPECT_EQ(s.report.index, IndexFit::foreign);
+  // Also where this log has nothing to compare it with.
+  ASSERT_TRUE(other.append({small('b')}));
+  ASSERT_TRUE(s.open(other.log->end()));
+  EXPECT_EQ(s.report.index, IndexFit::foreign) << "it proves no loss of this one";
 }
 
 TEST(Log, the_index_of_a_log_that_went_on_differently_is_foreign) {
@@ -691,6 +695,21 @@ TEST(Log, a_segment_of_another_store_is_set_aside_whole) {
       EXPECT_TRUE(s.log->take_foreign().empty());
       EXPECT_EQ(s.aside(as), bytes);
     }
+}
+
+TEST(Log, the_number_in_the_header_of_a_file_that_was_set_aside_is_not_used_again) {
+  SimulatedLog s, other(2);
+  for (SimulatedLog* one : {&s, &other}) ASSERT_TRUE(one->open());
+  ASSERT_TRUE(s.append({small('a')}));
+  for (int i = 0; i < 5; ++i) {
+    ASSERT_TRUE(other.append({small('x')}));
+    ASSERT_TRUE(other.roll());
+  }
+  s.disk().put(s.path(2), other.text(6));
+  ASSERT_TRUE(s.open());
+  ASSERT_TRUE(s.append({small('b')}));
+  ASSERT_TRUE(s.roll());
+  EXPECT_EQ(s.log->segments().back().id, 7u);
 }
 
 TEST(Log, segments_whose_names_were_swapped_are_not_cut_and_their_sequences_not_used_again) {

@@ -213,6 +213,30 @@ TEST(Compaction, a_pin_of_an_earlier_life_does_not_come_back_when_the_removal_is
   for (const Listed& one : s.list()) EXPECT_FALSE(one.pinned);
 }
 
+TEST(Compaction, a_removal_that_moves_takes_nothing_away_that_was_stored_after_it) {
+  SimulatedStore s;
+  s.options.segment_size = 64 << 10;
+  ASSERT_TRUE(s.open());
+  const auto roll = [&] { ASSERT_TRUE(s.run(s.store->home().roll(s.call()))); };
+  const std::string again = sample(300, 1), dead = sample(40'000, 2);
+  ASSERT_TRUE(s.put(again));
+  ASSERT_TRUE(s.put(sample(20'000, 3)));  // keeps the first copy's segment
+  roll();
+  ASSERT_TRUE(s.remove(address_of(again)));
+  ASSERT_TRUE(s.put(dead));
+  roll();
+  ASSERT_TRUE(s.put(again));
+  ASSERT_TRUE(s.put(sample(20'000, 4)));
+  roll();
+  ASSERT_TRUE(s.remove(address_of(dead)));
+  const auto rounds = s.compact();
+  ASSERT_TRUE(rounds);
+  EXPECT_EQ(*rounds, 1u) << "only the segment with the removal is worth it";
+  EXPECT_TRUE(s.read(address_of(again)));
+  s.cache().erase(address_of(again));
+  EXPECT_EQ(s.list().size(), 3u);
+}
+
 TEST(Compaction, parts_of_an_upload_that_the_log_no_longer_knows_are_dropped) {
   SimulatedStore s;
   s.options.upload_ttl = Duration::seconds(3600);

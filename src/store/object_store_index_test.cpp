@@ -114,6 +114,16 @@ TEST(DamagedIndex, a_new_one_takes_its_place_and_answers_everything) {
   EXPECT_EQ(s.list().size(), 602u);
 }
 
+TEST(DamagedIndex, the_scrubber_finds_damage_that_nobody_asks_about) {
+  Damaged s;
+  ASSERT_TRUE(s.open());
+  ASSERT_TRUE(s.put("something"));
+  ASSERT_TRUE(s.run(s.store->home().scrub_once(s.call())));
+  s.damage("y", "z");
+  EXPECT_EQ(code_of(s.run(s.store->home().scrub_once(s.call()))), ErrorCode::degraded);
+  EXPECT_TRUE(s.store->status().index_damaged);
+}
+
 // The log has lost the head of a record: only the index knows that there was an object.
 TEST(DamagedIndex, what_is_known_to_be_lost_is_known_to_the_new_one) {
   Damaged s;
@@ -216,11 +226,12 @@ TEST(DamagedIndex, one_that_cannot_follow_the_log_refuses_changes_until_another_
   ASSERT_TRUE(s.put("cached"));
   ASSERT_TRUE(s.read(address_of("cached")));
   ASSERT_TRUE(s.cache().find(address_of("cached"), 0));
-  s.damage("t", "u");
+  const std::string shadow(tombstone_key(address_of("cached")));
+  s.damage(shadow, shadow + '\0');
   EXPECT_EQ(code_of(s.remove(address_of("cached"))), ErrorCode::degraded);
   EXPECT_TRUE(s.store->status().index_damaged);
   EXPECT_FALSE(s.store->status().fenced);
-  EXPECT_EQ(code_of(s.put("more")), ErrorCode::degraded);
+  EXPECT_EQ(code_of(s.put("more")), ErrorCode::degraded) << "although nothing that it needs is damaged";
   EXPECT_TRUE(s.read(address_of("cached"))) << "it reads as before the change";
   const auto remade = s.remake();
   ASSERT_TRUE(remade) << remade.error().context;

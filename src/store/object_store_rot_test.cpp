@@ -143,28 +143,31 @@ TEST(Rot, a_put_of_the_same_bytes_heals) {
 TEST(Rot, a_bit_that_flipped_only_in_the_page_cache_quarantines_nothing_and_is_never_served) {
   const std::string small = sample(3000, 1), large = sample(2 * 65536 + 777, 2),
                     parts = sample(part_size + 100, 3);
-  std::uint64_t size = 0;
-  for (std::uint64_t at = 64; size == 0 || at < size; at += 50'021) {
-    Rotting s(at + 1);
-    ASSERT_TRUE(s.open());
-    ASSERT_TRUE(s.put(small));
-    ASSERT_TRUE(s.put(large));
-    const Ulid token = s.begin()->token;
-    ASSERT_TRUE(s.part(token, 0, std::string_view(parts).substr(0, part_size)));
-    ASSERT_TRUE(s.part(token, 1, std::string_view(parts).substr(part_size)));
-    ASSERT_TRUE(s.commit(token));
-    ASSERT_TRUE(s.put("behind"));
-    size = s.offset_of("behind");
-    // Where the hashes are, also: between the bytes of two objects.
-    const std::uint64_t meta = s.offset_of(std::string_view(large).substr(0, 64)) - 40;
-    ASSERT_TRUE(s.disk().rot_in_memory(s.segment(), at == 64 ? meta : at));
-    for (const std::string& bytes : {small, large, parts}) {
-      s.cache().erase(address_of(bytes));
-      EXPECT_TRUE(s.read(address_of(bytes)) == Result<std::string>(bytes)) << at;
+  for (const bool scrubbed_first : {false, true}) {
+    std::uint64_t size = 0;
+    for (std::uint64_t at = 64; size == 0 || at < size; at += 50'021) {
+      Rotting s(at + 1);
+      ASSERT_TRUE(s.open());
+      ASSERT_TRUE(s.put(small));
+      ASSERT_TRUE(s.put(large));
+      const Ulid token = s.begin()->token;
+      ASSERT_TRUE(s.part(token, 0, std::string_view(parts).substr(0, part_size)));
+      ASSERT_TRUE(s.part(token, 1, std::string_view(parts).substr(part_size)));
+      ASSERT_TRUE(s.commit(token));
+      ASSERT_TRUE(s.put("behind"));
+      size = s.offset_of("behind");
+      // Where the hashes are, also: between the bytes of two objects.
+      const std::uint64_t meta = s.offset_of(std::string_view(large).substr(0, 64)) - 40;
+      ASSERT_TRUE(s.disk().rot_in_memory(s.segment(), at == 64 ? meta : at));
+      if (scrubbed_first) ASSERT_TRUE(s.run(s.store->home().scrub_once(s.call()))) << at;
+      for (const std::string& bytes : {small, large, parts}) {
+        s.cache().erase(address_of(bytes));
+        EXPECT_TRUE(s.read(address_of(bytes)) == Result<std::string>(bytes)) << at;
+      }
+      if (!scrubbed_first) ASSERT_TRUE(s.run(s.store->home().scrub_once(s.call()))) << at;
+      EXPECT_EQ(s.store->status().quarantined, 0u) << at;
+      EXPECT_EQ(s.store->status().damage, 0u) << at;
     }
-    ASSERT_TRUE(s.run(s.store->home().scrub_once(s.call()))) << at;
-    EXPECT_EQ(s.store->status().quarantined, 0u) << at;
-    EXPECT_EQ(s.store->status().damage, 0u) << at;
   }
 }
 

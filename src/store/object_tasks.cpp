@@ -221,9 +221,10 @@ Task<Result<>> ObjectHome::scrub_segment(Call call, std::uint32_t segment, std::
   }
 }
 
-// NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the caller waits
-Task<Result<bool>> ObjectHome::is_right_on_disk(Call call, std::shared_ptr<io::File> file,
-                                                const Entry& entry) {
+Task<Result<bool>> ObjectHome::is_right_on_disk(
+    Call call, std::shared_ptr<io::File> file,
+    // NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the caller waits
+    const Entry& entry) {
   if (entry.header.data_size == 0) co_return is_data_right(entry.header, as_bytes(entry.meta), {});
   const auto data = co_await read_past_cache(call, std::move(file), entry.data_at(), entry.header.data_size);
   if (!data && data.error().code == ErrorCode::io_failed) co_return false;

@@ -39,6 +39,7 @@ MAY_CLOSE = [
     ("tcp.cpp", "sockets"),
     ("loop.cpp", "the loop's own descriptors, when it ends"),
     ("process.cpp", "signals, when the process ends"),
+    ("watchdog.cpp", "signals and its wake-up, when the process ends"),
     ("memory.cpp", "arenas in memory, when their service ends"),
     ("lock_file.cpp", "of a whole process, before its shards run and after them"),
     ("small_file.cpp", "start-up and pool jobs: its header says so"),

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <optional>
 #include <stdexcept>
 #include <string>
 
@@ -71,15 +72,18 @@ class HandoverAskers : public Model {
     bool begun = false, let_go = false, lost = false;
     int answers = 0;
     char told = '.';
+    std::optional<Job> job;
   };
 
   Task<> asker(Call call, std::size_t number) {
     Fate& fate = fates_[number];
     if (fate.kind == Asker::hurried) call = call.within(Duration::millis(1));
-    Job job(call, number);
-    const auto done = co_await handover_.ask(job, [this, number] { fates_[number].turn = ++turns_; });
+    fate.job.emplace(call, number);
+    const auto done = co_await handover_.ask(*fate.job, [this, number] { fates_[number].turn = ++turns_; });
     ++fate.answers;
     world_.expect(!fate.begun || fate.let_go, "early_return", "an asker went on while its job was worked on");
+    // Its memory is another's now: whoever still points to it finds a job that nobody queued.
+    fate.job.emplace(world_.scope.call(), number);
     if (done) {
       fate.told = 'v';
       world_.expect(fate.begun && !fate.lost, "phantom_item", "what was not done was answered as done");

@@ -139,6 +139,8 @@ class Losses(unittest.TestCase):
         os.rename(first + ".foreign", last)
         shutil.rmtree(self.index(storage))
         storage.start()
+        # The log says which were lost: they are looked at first.
+        wire.poll(lambda: storage.status()["quarantined"] == 0, "what came back is let go")
         self.assertEqual(self.answers(storage, kept), {200: 100})
         self.assertEqual(storage.ask_openly("GET", f"/o/{fresh}").body, b"meanwhile")
         self.assert_whole(storage, True)
