@@ -218,7 +218,7 @@ TEST(Compaction, a_removal_that_moves_takes_nothing_away_that_was_stored_after_i
   s.options.segment_size = 64 << 10;
   ASSERT_TRUE(s.open());
   const auto roll = [&] { ASSERT_TRUE(s.run(s.store->home().roll(s.call()))); };
-  const std::string again = sample(300, 1), dead = sample(40'000, 2);
+  const std::string again = sample(300, 1), dead = sample(25'000, 2);
   ASSERT_TRUE(s.put(again));
   ASSERT_TRUE(s.put(sample(20'000, 3)));  // keeps the first copy's segment
   roll();
