@@ -167,6 +167,7 @@ TEST(Rot, a_bit_that_flipped_only_in_the_page_cache_quarantines_nothing_and_is_n
       if (!scrubbed_first) ASSERT_TRUE(s.run(s.store->home().scrub_once(s.call()))) << at;
       EXPECT_EQ(s.store->status().quarantined, 0u) << at;
       EXPECT_EQ(s.store->status().damage, 0u) << at;
+      EXPECT_EQ(s.store->status().rot, 0u) << at;
     }
   }
 }
