@@ -13,8 +13,6 @@ using io::sim::CrashState;
 using io::sim::DiskSnapshot;
 using io::sim::SimDisk;
 
-Address address_of(std::string_view bytes) { return crypto::hash_object(as_bytes(bytes)); }
-
 struct Recorded : SimulatedStore {
   using SimulatedStore::SimulatedStore;
   void record() {

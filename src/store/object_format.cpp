@@ -316,6 +316,11 @@ bool decode(ByteView value, LogPoint& out) {
 
 AddressKey object_key(const Address& address) noexcept { return {object_prefix, address}; }
 AddressKey tombstone_key(const Address& address) noexcept { return {tombstone_prefix, address}; }
+Address address_in(std::string_view key) noexcept {
+  Address address;
+  std::copy_n(as_bytes(key).begin() + 1, address.bytes.size(), address.bytes.begin());
+  return address;
+}
 std::string part_key(const Ulid& token, std::uint32_t index) {
   std::string key = token_in(part_prefix, token);
   append_big(key, index, 4);

@@ -27,12 +27,6 @@ bool is_hit(const Place& place, const std::vector<Damage>& damages) noexcept {
   });
 }
 
-Address address_in(const std::string& key) {
-  Address address;
-  std::copy_n(as_bytes(key).begin() + 1, address.bytes.size(), address.bytes.begin());
-  return address;
-}
-
 }  // namespace
 
 ObjectHome::ObjectHome(ObjectStore& store, io::Machine& machine, observe::Logger log)
@@ -196,14 +190,13 @@ Task<Result<>> ObjectHome::flush_replayed(Call call) {
 }
 
 // NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the caller waits
-Task<Result<bool>> ObjectHome::is_lost(Call call, const ObjectEntry& entry, const std::vector<Damage>& lost) {
-  const auto inside = [&](const Place& place) { return is_hit(place, lost); };
-  if (inside(entry.place)) co_return true;
+Task<Result<bool>> ObjectHome::is_hurt(Call call, const ObjectEntry& entry, const std::vector<Damage>& by) {
+  if (is_hit(entry.place, by)) co_return true;
   for (std::uint32_t first = 0; entry.token;) {
     CO_TRY(const auto parts, co_await indexer_->parts(call, *entry.token, first, page));
     if (parts.empty()) break;
     for (const Indexer::NumberedPart& one : parts)
-      if (inside(one.entry.place)) co_return true;
+      if (is_hit(one.entry.place, by)) co_return true;
     first = parts.back().index + 1;
   }
   co_return false;
@@ -234,7 +227,7 @@ Task<Result<>> ObjectHome::name_losses(Call call) {
     for (const KvPair& pair : found) {
       ObjectEntry entry;
       if (!decode(as_bytes(pair.value), entry) || entry.quarantined()) continue;
-      CO_TRY(const bool gone, co_await is_lost(call, entry, losses_));
+      CO_TRY(const bool gone, co_await is_hurt(call, entry, losses_));
       if (!gone) continue;
       Record record;
       record.kind = static_cast<std::uint8_t>(RecordKind::quarantine);

@@ -89,7 +89,8 @@ class ObjectHome final : public Replay {
   Task<Result<>> name_losses(Call call);
   Task<Result<>> append_now(Call call, std::vector<Record> batch, LogPoint point);
   Task<Result<>> look_for_losses(Call call);
-  Task<Result<bool>> is_lost(Call call, const ObjectEntry& entry, const std::vector<Damage>& lost);
+  // Some of its bytes are in one of these places.
+  Task<Result<bool>> is_hurt(Call call, const ObjectEntry& entry, const std::vector<Damage>& by);
   // Whether what the index says contradicts the log: looks at some of the last objects in it.
   Task<Result<bool>> is_index_of_another(Call call, std::size_t limit);
   Task<Result<bool>> is_another(Call call, Address address, Position at);

@@ -10,8 +10,6 @@
 namespace cairn::store {
 namespace {
 
-Address address_of(std::string_view bytes) { return crypto::hash_object(as_bytes(bytes)); }
-
 using Pairs = std::map<std::string, std::string>;
 Pairs pairs_of(SimulatedStore& s) {
   Pairs all;

@@ -11,17 +11,6 @@ namespace {
 using io::sim::DiskCall;
 using io::sim::DiskFailure;
 
-Address address_of(std::string_view bytes) { return crypto::hash_object(as_bytes(bytes)); }
-std::vector<KvPair> without_point(std::vector<KvPair> pairs) {
-  std::erase_if(pairs, [](const KvPair& pair) { return pair.key == log_point_key(); });
-  return pairs;
-}
-bool are_equal(const std::vector<KvPair>& a, const std::vector<KvPair>& b) {
-  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const KvPair& left, const KvPair& right) {
-    return left.key == right.key && left.value == right.value;
-  });
-}
-
 TEST(FullDisk, puts_are_refused_while_reads_and_deletes_go_on_until_there_is_room) {
   SimulatedStore s;
   s.options.segment_size = 512 << 10;

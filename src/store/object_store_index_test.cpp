@@ -11,18 +11,6 @@
 namespace cairn::store {
 namespace {
 
-Address address_of(std::string_view bytes) { return crypto::hash_object(as_bytes(bytes)); }
-
-std::vector<KvPair> without_point(std::vector<KvPair> pairs) {
-  std::erase_if(pairs, [](const KvPair& pair) { return pair.key == log_point_key(); });
-  return pairs;
-}
-bool are_equal(const std::vector<KvPair>& a, const std::vector<KvPair>& b) {
-  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const KvPair& left, const KvPair& right) {
-    return left.key == right.key && left.value == right.value;
-  });
-}
-
 struct Damaged : SimulatedStore {
   using SimulatedStore::SimulatedStore;
   // A part of the objects' keys cannot be read any more.

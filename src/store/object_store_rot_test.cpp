@@ -14,8 +14,6 @@ using testing::AnyOf;
 
 constexpr std::size_t part_size = crypto::part_size;
 
-Address address_of(std::string_view bytes) { return crypto::hash_object(as_bytes(bytes)); }
-
 struct Rotting : SimulatedStore {
   using SimulatedStore::SimulatedStore;
   std::string segment(std::uint32_t id = 1) { return segment_path("data/segments", id); }

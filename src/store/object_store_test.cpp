@@ -10,8 +10,6 @@
 namespace cairn::store {
 namespace {
 
-Address address_of(std::string_view bytes) { return crypto::hash_object(as_bytes(bytes)); }
-
 TEST(ObjectStore, what_was_put_is_read_back_at_every_edge_of_size) {
   SimulatedStore s;
   ASSERT_TRUE(s.open());

@@ -10,7 +10,6 @@ namespace {
 
 constexpr std::size_t part_size = crypto::part_size;
 
-Address address_of(std::string_view bytes) { return crypto::hash_object(as_bytes(bytes)); }
 std::string_view part_of(std::string_view bytes, std::size_t index) {
   return bytes.substr(index * part_size, part_size);
 }

@@ -145,10 +145,7 @@ Task<> ObjectHome::compact_loop(Call call) {
 }
 
 Task<Result<>> ObjectHome::quarantine_damage(Call call, Damage damage) {
-  const auto inside = [&](const Place& place) {
-    return place.at.segment == damage.segment && place.at.offset < damage.to &&
-           place.at.offset + place.size() > damage.from;
-  };
+  const std::vector<Damage> alone{damage};
   std::string from(1, object_prefix);
   const std::string until = prefix_end(from);
   for (;;) {
@@ -156,18 +153,10 @@ Task<Result<>> ObjectHome::quarantine_damage(Call call, Damage damage) {
     for (const KvPair& pair : found) {
       ObjectEntry entry;
       if (!decode(as_bytes(pair.value), entry) || entry.quarantined()) continue;
-      Address address;
-      std::copy_n(as_bytes(pair.key).begin() + 1, address.bytes.size(), address.bytes.begin());
-      bool hit = inside(entry.place);
-      for (std::uint32_t first = 0; entry.token && !hit;) {
-        CO_TRY(const auto parts, co_await indexer_->parts(call, *entry.token, first, page));
-        if (parts.empty()) break;
-        for (const Indexer::NumberedPart& one : parts) hit = hit || inside(one.entry.place);
-        first = parts.back().index + 1;
-      }
+      CO_TRY(const bool hit, co_await is_hurt(call, entry, alone));
       if (hit)
         CO_TRY_VOID(
-            co_await quarantine(call, address, entry.origin,
+            co_await quarantine(call, address_in(pair.key), entry.origin,
                                 {damage.segment, damage.lost ? 0 : static_cast<std::uint32_t>(damage.from)}));
     }
     if (found.size() < page) co_return Result<>{};

@@ -2,6 +2,7 @@
 // start().
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <string>
@@ -29,6 +30,17 @@ inline std::string sample(std::size_t size, std::uint64_t seed = 1) {
   return bytes;
 }
 
+inline Address address_of(std::string_view bytes) { return crypto::hash_object(as_bytes(bytes)); }
+// What an index says, without how far it came in the log.
+inline std::vector<KvPair> without_point(std::vector<KvPair> pairs) {
+  std::erase_if(pairs, [](const KvPair& pair) { return pair.key == log_point_key(); });
+  return pairs;
+}
+inline bool are_equal(const std::vector<KvPair>& a, const std::vector<KvPair>& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const KvPair& left, const KvPair& right) {
+    return left.key == right.key && left.value == right.value;
+  });
+}
 inline ErrorCode code_of(const auto& result) { return result ? ErrorCode::ok : result.error().code; }
 
 class SimulatedStore {
