@@ -223,6 +223,13 @@ class KernelFile final : public File {
       return {};
     });
   }
+  Task<Result<bool>> allocate(Call call, std::uint64_t size) override {
+    return run(pool_, call, changes_, [file = descriptor_, size]() -> Result<bool> {
+      if (fallocate(file->number(), 0, 0, static_cast<off_t>(size)) == 0) return true;
+      if (errno == EOPNOTSUPP || errno == ENOSYS || errno == EINVAL) return false;
+      return failed("allocate");
+    });
+  }
   Result<std::uint64_t> size() const noexcept override {
     struct stat is{};
     if (fstat(descriptor(), &is) != 0) return failed("stat");
@@ -368,6 +375,14 @@ Task<Result<std::uint64_t>> KernelDisk::free_space(Call call, std::string path) 
     struct statvfs is{};
     if (statvfs(path.c_str(), &is) != 0) return failed("free space");
     return std::uint64_t{is.f_bavail} * is.f_frsize;
+  });
+}
+
+Task<Result<std::uint64_t>> KernelDisk::total_space(Call call, std::string path) {
+  return run(pool_, call, reads_, [path = std::move(path)]() -> Result<std::uint64_t> {
+    struct statvfs is{};
+    if (statvfs(path.c_str(), &is) != 0) return failed("total space");
+    return std::uint64_t{is.f_blocks} * is.f_frsize;
   });
 }
 

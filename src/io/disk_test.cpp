@@ -181,7 +181,9 @@ TEST_F(DiskTest, syncing_succeeds_and_space_is_known) {
   auto file = create("f", "text");
   EXPECT_TRUE(real.run(file->sync_data(real.call())).has_value());
   EXPECT_TRUE(real.run(real.disk.sync_directory(real.call(), directory.path())).has_value());
-  EXPECT_GT(real.run(real.disk.free_space(real.call(), directory.path())).value(), 0u);
+  const std::uint64_t free = real.run(real.disk.free_space(real.call(), directory.path())).value();
+  EXPECT_GT(free, 0u);
+  EXPECT_GE(real.run(real.disk.total_space(real.call(), directory.path())).value(), free);
 }
 
 TEST_F(DiskTest, no_space_is_storage_full) {

@@ -63,6 +63,12 @@ class File {
                                       Sync sync) = 0;
   virtual Task<Result<>> sync_data(Call call) = 0;
   virtual Task<Result<>> truncate(Call call, std::uint64_t size) = 0;
+  // The file is `size` bytes long, and nobody else gets the room for them. False: this file system does not
+  // know how; the caller writes them. Cancel: partial — any part of it may be taken.
+  virtual Task<Result<bool>> allocate(Call call, std::uint64_t size) {
+    CO_TRY_VOID(co_await truncate(call, size));
+    co_return true;
+  }
   virtual Result<std::uint64_t> size() const noexcept = 0;
   // Whether sending this range is unlikely to wait for the disk, and making it so. The simulated disk is
   // always warm: its waits are in read().
@@ -91,6 +97,8 @@ class Disk {
   virtual Task<Result<std::vector<std::string>>> list(Call call, std::string path) = 0;
   virtual Task<Result<>> sync_directory(Call call, std::string path) = 0;
   virtual Task<Result<std::uint64_t>> free_space(Call call, std::string path) = 0;
+  // Of the whole file system, whoever uses it. Cancel: clean.
+  virtual Task<Result<std::uint64_t>> total_space(Call call, std::string path) = 0;
 };
 
 }  // namespace cairn::io

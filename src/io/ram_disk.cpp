@@ -135,7 +135,7 @@ class RamFile final : public File {
 
 }  // namespace
 
-RamDisk::RamDisk(std::uint64_t capacity) : room_(std::make_shared<Room>(capacity)) {}
+RamDisk::RamDisk(std::uint64_t capacity) : capacity_(capacity), room_(std::make_shared<Room>(capacity)) {}
 RamDisk::~RamDisk() = default;
 
 Task<Result<std::unique_ptr<File>>> RamDisk::open(Call, std::string path, OpenMode mode) {
@@ -198,5 +198,7 @@ Task<Result<std::uint64_t>> RamDisk::free_space(Call, std::string) {
   co_return static_cast<std::uint64_t>(
       std::max<std::int64_t>(0, room_->left.load(std::memory_order_relaxed)));
 }
+
+Task<Result<std::uint64_t>> RamDisk::total_space(Call, std::string) { co_return capacity_; }
 
 }  // namespace cairn::io

@@ -25,6 +25,7 @@ class RamDisk final : public Disk {
   Task<Result<std::vector<std::string>>> list(Call call, std::string path) override;
   Task<Result<>> sync_directory(Call call, std::string path) override;
   Task<Result<std::uint64_t>> free_space(Call call, std::string path) override;
+  Task<Result<std::uint64_t>> total_space(Call call, std::string path) override;
 
   struct Room;
   struct Content;
@@ -35,6 +36,7 @@ class RamDisk final : public Disk {
     std::map<std::string, std::shared_ptr<Content>> files;
     std::map<std::string, bool> directories;
   };
+  std::uint64_t capacity_;
   std::shared_ptr<Room> room_;
   Guarded<Names, names_rank> names_;
 };

@@ -59,6 +59,11 @@ Task<Result<std::vector<KvPair>>> IndexPort::scan(Call call, std::string from, s
   co_return checked(*held, co_await held->kv->scan(call, std::move(from), std::move(until), limit), true);
 }
 
+Task<Result<>> IndexPort::make_ready(Call call) {
+  const std::shared_ptr<Held> held = now();
+  co_return checked(*held, co_await held->kv->make_ready(call), false);
+}
+
 Task<Result<>> IndexPort::write(Call call, KvBatch batch) {
   const std::shared_ptr<Held> held = now();
   co_return checked(*held, co_await held->kv->write(call, std::move(batch)), false);

@@ -30,6 +30,7 @@ class IndexPort final : public Kv {
   Task<Result<std::optional<std::string>>> get(Call call, std::string key) override;
   Task<Result<std::vector<KvPair>>> scan(Call call, std::string from, std::string until,
                                          std::size_t limit) override;
+  Task<Result<>> make_ready(Call call) override;
   Task<Result<>> write(Call call, KvBatch batch) override;
   Task<Result<>> flush(Call call) override;
   Task<Result<KvVerified>> verify(Call call, std::string from) override;

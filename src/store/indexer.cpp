@@ -116,6 +116,7 @@ void Indexer::become(Indexer&& other) {
   live_ = std::move(other.live_);
   totals_ = other.totals_;
   rebuilding_ = other.rebuilding_;
+  removals_ = std::move(other.removals_);
   has_tombstones_ = other.has_tombstones_;
 }
 
@@ -182,6 +183,34 @@ void Indexer::count(const Place& place, bool alive) {
   const auto bytes = static_cast<std::int64_t>(place.size());
   live_[place.at.segment] += alive ? bytes : -bytes;
   touched_.insert(place.at.segment);
+}
+
+void Indexer::count_removal(const TombstoneEntry& shadow, bool needed) {
+  if (shadow.origin == 0) return;  // older copies, and no removal yet
+  const auto bytes = static_cast<std::int64_t>(shadow.place.size());
+  removals_[shadow.place.at.segment] += needed ? bytes : -bytes;
+}
+
+std::uint64_t Indexer::removal_bytes(std::uint32_t segment) const noexcept {
+  const auto found = removals_.find(segment);
+  return found == removals_.end() || found->second < 0 ? 0 : static_cast<std::uint64_t>(found->second);
+}
+
+Task<Result<>> Indexer::count_removals(Call call, std::uint64_t sequence) {
+  removals_.clear();
+  std::string from(1, tombstone_prefix);
+  const std::string until = prefix_end(from);
+  while (has_tombstones_) {
+    CO_TRY(const auto found, co_await kv_.scan(call, from, until, page));
+    for (const KvPair& pair : found) {
+      TombstoneEntry shadow;
+      if (!decode(as_bytes(pair.value), shadow)) co_return bad_entry();
+      if (shadow.origin <= sequence) count_removal(shadow, true);
+    }
+    if (found.size() < page) break;
+    from = found.back().key + '\0';
+  }
+  co_return Result<>{};
 }
 
 // No coroutine: a frame with room for records of all kinds would be the largest of all, for every record.
@@ -373,8 +402,10 @@ Task<Result<>> Indexer::apply_remove(Call call, RecordHeader header, Place place
   }
   // With no older copy anywhere there is nothing to shadow.
   if (!shadow || shadow->origin > header.origin) co_return Result<>{};
+  count_removal(*shadow, false);
   shadow->origin = header.origin;
   shadow->place = place;
+  count_removal(*shadow, true);
   change(tombstone_key(record.address), encode(*shadow));
   co_return Result<>{};
 }
@@ -527,12 +558,14 @@ Task<Result<>> Indexer::segment_gone(Call call, std::uint32_t segment, std::vect
     CO_TRY(auto shadow, co_await tombstone(call, address));
     if (!shadow) continue;
     std::erase(shadow->stale, segment);
+    if (shadow->stale.empty()) count_removal(*shadow, false);
     if (shadow->stale.empty())
       change(tombstone_key(address), std::nullopt);
     else
       change(tombstone_key(address), encode(*shadow));
   }
   live_.erase(segment);
+  removals_.erase(segment);
   touched_.insert(segment);
   co_return Result<>{};
 }

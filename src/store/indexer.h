@@ -87,6 +87,12 @@ class Indexer {
 
   const Totals& totals() const noexcept { return totals_; }
   const std::map<std::uint32_t, std::int64_t>& live() const noexcept { return live_; }
+  // Of records of removals in a segment, which no entry counts as alive and which cannot go before the copies
+  // they are about. About: what was there before this process is known only after count_removals().
+  std::uint64_t removal_bytes(std::uint32_t segment) const noexcept;
+  // Counts anew those up to this sequence, the last one; later ones are counted as they come. Precondition:
+  // nothing is compacted meanwhile. Cancel: partial — some are counted.
+  Task<Result<>> count_removals(Call call, std::uint64_t sequence);
 
  private:
   std::unexpected<Error> bad_entry() noexcept;
@@ -96,6 +102,7 @@ class Indexer {
   Task<Result<std::optional<std::string>>> value(Call call, std::string_view key);
   void change(std::string_view key, std::optional<std::string> value);
   void count(const Place& place, bool alive);
+  void count_removal(const TombstoneEntry& shadow, bool needed);
 
   Task<Result<>> apply_object(Call call, RecordHeader header, Place place, ObjectEntry fresh,
                               Address address);
@@ -122,6 +129,7 @@ class Indexer {
   };
   std::map<std::string, Known, std::less<>> overlay_;
   std::map<std::uint32_t, std::int64_t> live_;
+  std::map<std::uint32_t, std::int64_t> removals_;
   std::set<std::uint32_t> touched_;
   Totals totals_;
   std::vector<Address> gone_;

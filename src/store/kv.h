@@ -64,6 +64,10 @@ class Kv {
   // Keys in [from, until), in order, at most `limit`. Cancel: clean.
   virtual Task<Result<std::vector<KvPair>>> scan(Call call, std::string from, std::string until,
                                                  std::size_t limit) = 0;
+  // Waits until the next batch will be taken without a wait. `storage_full`: the disk has no room for what
+  // was written before; nothing is lost, and it is tried again with the next question. For one who must not
+  // begin what cannot be written down here. Cancel: clean.
+  virtual Task<Result<>> make_ready(Call call) = 0;
   // Visible to every port when it returns. May wait out a stall of the disk even when cancelled. Cancel:
   // partial — it may still be applied.
   virtual Task<Result<>> write(Call call, KvBatch batch) = 0;
@@ -86,6 +90,9 @@ class KvEngine {
   // it.
   virtual std::unique_ptr<Kv> make_port(io::Machine& machine, Lane reads) = 0;
   std::unique_ptr<Kv> make_port(io::Machine& machine) { return make_port(machine, Lane::read); }
+  // What it takes on the disk for a while, beyond what it keeps there: to write down what it was given, and
+  // to merge. Without that much room it falls behind.
+  virtual std::uint64_t room() const noexcept { return 0; }
   // Bytes held in memory for it, about.
   virtual std::uint64_t memory() const noexcept = 0;
   // Flushes and lets go of the files. Precondition: no port is in use. Cancel: partial.

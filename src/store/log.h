@@ -90,6 +90,9 @@ struct LogOptions {
   // For a log that is compacted: what lives in a segment is copied before the segment goes. So everything but
   // records that may use the reserve leaves room for one segment, and on a small disk segments are short.
   bool compacted = false;
+  // What such records leave free beside that segment: what the index takes on the same disk at times. The
+  // reserve's size, if it is not said.
+  std::optional<std::uint64_t> spare = {};
   // Zeros written behind small batches: the next ones overwrite them, so that their sync has no new size and
   // no new blocks of the file to write down, only data. 0: none.
   std::uint64_t ahead = 0;
@@ -144,8 +147,20 @@ class Log {
   // Would records that may not use the reserve be taken, a few at least? Asks the disk. Cancel: clean.
   virtual Task<bool> has_room(Call call) = 0;
   // How much may be copied from a segment that goes then, and leave enough for whatever else frees space.
-  // Cancel: clean.
-  virtual Task<Result<std::uint64_t>> room_to_copy(Call call) = 0;
+  // Gives the reserve away when what is free beside it is less than the index needs. Cancel: partial — so it
+  // may be.
+  struct RoomToCopy {
+    std::uint64_t most = 0;  // where nothing else helps: a part of what the index needs
+    std::uint64_t safe = 0;  // none of it
+  };
+  virtual Task<Result<RoomToCopy>> room_to_copy(Call call) = 0;
+  // How long a segment is, on a disk like this.
+  virtual std::uint64_t segment_length() const noexcept = 0;
+  // The reserve is in use, or could not be made: nothing but what frees space is taken.
+  virtual bool uses_reserve() const noexcept = 0;
+  // Gives the reserve's space away, to whatever needs it to free more. False: there is none. Cancel: partial
+  // — it may be gone.
+  virtual Task<bool> release_reserve(Call call) = 0;
   // Ends the current segment, so that it can be compacted. Cancel: as append.
   virtual Task<Result<>> roll(Call call) = 0;
   virtual Task<Result<>> close(Call call) = 0;

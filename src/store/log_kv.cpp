@@ -182,6 +182,11 @@ class LogEngine final : public KvEngine, public std::enable_shared_from_this<Log
     if (rotten_->ranges.contains(directory_)) return fail(ErrorCode::integrity, "verify map");
     return KvVerified{"", memory()};
   }
+  // A fenced one too: writing says what is wrong with it.
+  bool is_ready() const {
+    return state_.with(
+        [&](const State& state) { return state.fenced || state.unwritten_bytes <= options_.unwritten_max; });
+  }
   Task<Result<>> write(Call call, KvBatch batch);
   Task<Result<>> flush(Call call);
   std::uint32_t cold() const noexcept { return options_.cold; }
@@ -399,6 +404,10 @@ class LogPort final : public Kv {
                [engine = engine_, from = std::move(from), until = std::move(until), limit] {
                  return engine->scan(from, until, limit);
                });
+  }
+  Task<Result<>> make_ready(Call call) override {
+    if (engine_->is_ready()) co_return Result<>{};
+    co_return co_await engine_->flush(call);
   }
   Task<Result<>> write(Call call, KvBatch batch) override { return engine_->write(call, std::move(batch)); }
   Task<Result<>> flush(Call call) override { return engine_->flush(call); }

@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::uint64_t block_size = 1 << 20;
 // A disk that has room for no more than this would soon want it back.
-constexpr std::uint64_t room_factor = 4;
+constexpr std::uint64_t room_factor = 2;
 constexpr Duration between_tries = Duration::seconds(1);
 
 // Noise: a file system that compresses would keep zeros for nothing.
@@ -54,11 +54,7 @@ Task<Result<>> LogReserve::make(Call call) {
   if (!opened && opened.error().code == ErrorCode::conflict)
     opened = co_await machine_.disk.open(call, path_, io::OpenMode::write);  // of a try that failed
   if (!opened) co_return fail(opened.error());
-  Random random(size_);
-  std::vector<HeapBytes> blocks;
-  for (std::uint64_t left = size_; left > 0; left -= std::min(left, block_size))
-    blocks.push_back(make_block(static_cast<std::size_t>(std::min(left, block_size)), random));
-  const auto written = co_await (*opened)->write_blocks(call, 0, std::move(blocks), io::Sync::data);
+  const auto written = co_await fill(call, **opened);
   opened->reset();
   if (!written) {
     (void)co_await machine_.disk.unlink(call, path_);
@@ -66,6 +62,20 @@ Task<Result<>> LogReserve::make(Call call) {
   }
   there_ = true;
   co_return Result<>{};
+}
+
+// Asked of the file system; written where that does not know how.
+// NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the caller waits
+Task<Result<>> LogReserve::fill(Call call, io::File& file) {
+  CO_TRY(const bool allocated, co_await file.allocate(call, size_));
+  if (allocated) co_return Result<>{};
+  Random random(size_);
+  for (std::uint64_t at = 0; at < size_; at += block_size) {
+    std::vector<HeapBytes> blocks;
+    blocks.push_back(make_block(static_cast<std::size_t>(std::min(size_ - at, block_size)), random));
+    CO_TRY_VOID(co_await file.write_blocks(call, at, std::move(blocks), io::Sync::no));
+  }
+  co_return co_await file.sync_data(call);
 }
 
 Task<bool> LogReserve::ensure(Call call) {

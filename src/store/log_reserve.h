@@ -1,4 +1,4 @@
-// LogReserve: space kept back on the disk, as a file that is really written. What frees space (deletes,
+// LogReserve: space kept back on the disk, as a file that has its blocks. What frees space (deletes,
 // compaction) may have it when the disk is full; everything else waits until it is back.
 #pragma once
 
@@ -20,13 +20,15 @@ class LogReserve {
   // Cancel: partial — a part of it may be there.
   Task<Result<>> open(Call call);
   // Is it there, or could it be made just now? Tries at most once a second, and only where the disk has room
-  // for several. Cancel: partial — as open.
+  // for two. Cancel: partial — as open.
   Task<bool> ensure(Call call);
   // Gives its space away. False: there is nothing to give. Cancel: partial — it may be gone.
   Task<bool> release(Call call);
 
  private:
   Task<Result<>> make(Call call);
+  // NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the caller waits
+  Task<Result<>> fill(Call call, io::File& file);
 
   io::Machine machine_;  // a bundle of references
   std::string directory_;

@@ -30,8 +30,9 @@ std::uint64_t size_of(const std::vector<Record>& batch) noexcept {
 }
 
 // A small disk has at least so many segments, unless they were shorter than the least: compaction then needs
-// a small part of it. Of a tiny one it has a quarter.
-constexpr std::uint64_t least_segments = 16;
+// a small part of it, and is soon done with one. Of a tiny disk it has a quarter.
+constexpr std::uint64_t least_segments = 64;
+constexpr std::uint64_t zeros_of_segment = 16;
 constexpr std::uint64_t least_length = 1u << 20;
 constexpr std::uint64_t kept_most = 4;
 // The disk is asked for room again after this part of what is kept free.
@@ -256,8 +257,8 @@ void LogWriter::measure(std::uint64_t free) noexcept {
   std::uint64_t room = free;
   for (const auto& [id, info] : segments_) room += info.size;
   length_ = std::min(options_.segment_size, std::max(room / least_segments, least_length));
-  kept_ = std::min(length_, room / kept_most) + options_.reserve;
-  ahead_ = std::min(options_.ahead, length_ / least_segments);
+  kept_ = std::min(length_, room / kept_most) + spare();
+  ahead_ = std::min(options_.ahead, length_ / zeros_of_segment);
 }
 
 Task<bool> LogWriter::take_room(Call call, std::uint64_t size) {
@@ -278,14 +279,16 @@ Task<bool> LogWriter::has_room(Call call) {
   if (!free) co_return false;
   if (options_.compacted) measure(*free);
   // A little more than is needed, lest it be full again at once.
-  co_return *free >= std::max(kept_ + kept_ / part_granted, reserve_.room_to_make());
+  co_return *free >= kept_ + kept_ / part_granted + reserve_.room_to_make();
 }
 
-Task<Result<std::uint64_t>> LogWriter::room_to_copy(Call call) {
+Task<Result<Log::RoomToCopy>> LogWriter::room_to_copy(Call call) {
   CO_TRY(const std::uint64_t free,
          co_await machine_.disk.free_space(call.within(options_.patience), options_.directory));
   const std::uint64_t all = free + (reserve_.is_there() ? options_.reserve : 0);
-  co_return all - std::min(all / 2, options_.reserve);
+  // The index does not ask for it: it would only find the disk full.
+  if (options_.spare && free < *options_.spare) (void)co_await reserve_.release(patient(call));
+  co_return RoomToCopy{all - std::min(all / 2, spare()), all - std::min(all, spare())};
 }
 
 // --- segments

@@ -6,7 +6,7 @@
 //   [W-4] Behind the tail there are zeros up to `ready_`, the end of the file; a segment that is followed by
 //         another ends with its last record.
 //   [W-5] In a log that is compacted, records that may not use the reserve leave free what a segment takes,
-//         and the reserve's size beside it: a full disk always has room to be emptied again.
+//         and what the index beside it needs: a full disk always has room to be emptied again.
 //   [W-6] Every step that must come before the next record goes by a lane that only committers use, with a
 //         thread for this log. What takes a segment away goes by another: it delays no append.
 #pragma once
@@ -36,7 +36,10 @@ class LogWriter final : public Log {
   Task<Result<std::vector<Entry>>> append(Call call, std::vector<Record> batch) override;
   Task<Result<>> remove_segment(Call call, std::uint32_t segment) override;
   Task<bool> has_room(Call call) override;
-  Task<Result<std::uint64_t>> room_to_copy(Call call) override;
+  Task<Result<RoomToCopy>> room_to_copy(Call call) override;
+  std::uint64_t segment_length() const noexcept override { return length_; }
+  bool uses_reserve() const noexcept override { return reserve_.room_to_make() > 0; }
+  Task<bool> release_reserve(Call call) override { return reserve_.release(patient(call)); }
   Task<Result<>> roll(Call call) override;
   Task<Result<>> close(Call call) override;
 
@@ -60,6 +63,7 @@ class LogWriter final : public Log {
 
   Task<bool> take_room(Call call, std::uint64_t size);
   void measure(std::uint64_t free) noexcept;
+  std::uint64_t spare() const noexcept { return options_.spare.value_or(options_.reserve); }
   Task<Result<>> make_room(Call call, std::uint64_t size);
   Task<Result<>> make_room_at_any_cost(Call call, std::uint64_t size);
   Task<Result<>> begin_segment(Call call);

@@ -17,6 +17,7 @@ class MemoryPort final : public Kv {
                                          std::size_t limit) override {
     co_return map_->with([&](const KvMap& map) { return map.scan(from, until, limit); });
   }
+  Task<Result<>> make_ready(Call) override { co_return Result<>{}; }
   Task<Result<>> write(Call, KvBatch batch) override {
     map_->with([&](KvMap& map) { map.apply(batch); });
     co_return Result<>{};

@@ -16,9 +16,19 @@ namespace {
 constexpr std::size_t replay_batch = 512;
 constexpr std::uint64_t write_ahead = 1u << 20;
 constexpr std::uint64_t worth_ending = 1u << 20;  // of dead bytes
+// Deletes cost almost as much as small objects do: a part of the disk, so that enough can be deleted to leave
+// something to compact, wherever it lies. And what that may be on a large disk, with what the index needs.
+constexpr std::uint64_t reserve_part = 20;
+constexpr std::uint64_t reserve_most = 12;  // times what was asked for
+// What deletes may take while copying needs the rest.
+constexpr std::uint64_t deletes_at_once = 256u << 10;
 constexpr Duration gather_most = Duration::millis(2);
 constexpr std::size_t page = 512;
 constexpr std::size_t looked_at = 64;  // objects of an index that may be another log's
+
+bool is_full(const Result<>& result) noexcept {
+  return !result && result.error().code == ErrorCode::storage_full;
+}
 
 bool is_hit(const Place& place, const std::vector<Damage>& damages) noexcept {
   return std::any_of(damages.begin(), damages.end(), [&](const Damage& one) {
@@ -59,6 +69,7 @@ Task<Result<>> ObjectHome::open(Call call) {
   files_ = std::make_unique<SegmentFiles>(upkeep, store_.segment_directory());
   CO_TRY_VOID(co_await open_log(call));
   publish_totals();
+  if (!co_await segments_->has_room(call)) note_full();
   store_.status_.open = true;
   co_return Result<>{};
 }
@@ -73,6 +84,7 @@ Task<Result<>> ObjectHome::open_log(Call call) {
   options.ahead = options.fsync ? std::min(write_ahead, options.segment_size / 16) : 0;
   options.check = is_data_right;
   options.index_stamped = true;
+  CO_TRY_VOID(co_await set_room(call, &options));
   for (bool remade = false;;) {
     store_.status_.index_damaged = false;
     kv_ = std::make_unique<IndexPort>(store_, machine_, Lane::index);
@@ -80,16 +92,30 @@ Task<Result<>> ObjectHome::open_log(Call call) {
     auto from = co_await indexer_->load(call);
     Result<Fit> fit = Fit{.why = "the index does not decode: it is made anew"};
     if (from) fit = co_await open_with_index(call, &options, *from);
-    // What a damaged index cannot tell is no fault of the log.
-    if (!fit && !store_.status_.index_damaged) co_return fail(fit.error());
+    // What a damaged index cannot tell is no fault of the log. One that the disk has no room for gives its
+    // own room back.
+    const bool too_large = !fit && fit.error().code == ErrorCode::storage_full && !remade;
+    if (!fit && !store_.status_.index_damaged && !too_large) co_return fail(fit.error());
     if (fit && fit->good) co_return Result<>{};
     if (fit && fit->again) continue;
     if (std::exchange(remade, true))
       co_return fail(ErrorCode::integrity, "the index does not fit the log, twice");
     options.index_proves = false;
-    log_.warn(fit ? fit->why : "the index is damaged: it is made anew");
+    log_.warn(fit         ? fit->why
+              : too_large ? "the disk has no room for what the index lacks: it is made anew"
+                          : "the index is damaged: it is made anew");
     CO_TRY_VOID(co_await remake_index(call));
   }
+}
+
+Task<Result<>> ObjectHome::set_room(Call call, LogOptions* options) {
+  const std::uint64_t index = store_.index()->engine->room();
+  if (index == 0 || options->reserve == 0) co_return Result<>{};
+  CO_TRY(const std::uint64_t disk, co_await machine_.disk.total_space(call, store_.options_.directory));
+  options->spare = index;
+  options->reserve =
+      std::clamp(disk / reserve_part + index, options->reserve, reserve_most * options->reserve);
+  co_return Result<>{};
 }
 
 Task<Result<ObjectHome::Fit>> ObjectHome::open_with_index(Call call, LogOptions* options, LogPoint from) {
@@ -389,17 +415,11 @@ Task<> ObjectHome::commit_group(Call call) {
   if (group.members.empty()) co_return;
   const Result<> written = co_await write_group(call, group);
   around_ = group.members.size() + (group.full() ? 0 : errands_.waiting());  // not more than can go together
-  if (!written && written.error().code == ErrorCode::storage_full && !full_) {
-    // From now on the two kinds go apart; what frees space is tried again alone.
-    full_ = true;
-    store_.status_.full = true;
-    if (auto held = full_told_.due(machine_.shard.now()))
-      log_.warn("the disk is full: nothing more is stored until there is room", {{"suppressed", *held}});
-    want_room();
-  }
-  const bool mixed = !written && written.error().code == ErrorCode::storage_full &&
-                     std::any_of(group.members.begin(), group.members.end(),
-                                 [](const Mutation* member) { return !member->frees_space(); });
+  // From now on the two kinds go apart; what frees space is tried again alone.
+  if (is_full(written)) note_full();
+  const bool mixed =
+      is_full(written) && std::any_of(group.members.begin(), group.members.end(),
+                                      [](const Mutation* member) { return !member->frees_space(); });
   List<Mutation, ErrandLink> again;
   for (Mutation* member : group.members) {
     if (written)
@@ -412,6 +432,15 @@ Task<> ObjectHome::commit_group(Call call) {
   errands_.put_back(again);
 }
 
+void ObjectHome::note_full() {
+  if (full_) return;
+  full_ = true;
+  store_.status_.full = true;
+  if (auto held = full_told_.due(machine_.shard.now()))
+    log_.warn("the disk is full: nothing more is stored until there is room", {{"suppressed", *held}});
+  want_room();
+}
+
 std::size_t ObjectHome::batch_max(std::size_t wanted) const noexcept {
   // One more record may join, of at most as much, or of a part.
   return std::min<std::size_t>(wanted, (store_.options_.segment_size - 2 * segment_header_size) / 4);
@@ -420,6 +449,7 @@ std::size_t ObjectHome::batch_max(std::size_t wanted) const noexcept {
 // NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the committer waits for it
 Task<Result<>> ObjectHome::write_group(Call call, Group& group) {
   if (group.adopts) co_return co_await adopt_index(call);
+  CO_TRY_VOID(co_await make_index_ready(call));
   if (!group.records.empty()) {
     auto appended = co_await segments_->append(call, std::move(group.records));
     if (!appended) {
@@ -446,28 +476,50 @@ Task<Result<>> ObjectHome::write_group(Call call, Group& group) {
   for (const Address& address : indexer_->take_gone()) store_.cache_.erase(address);
   publish_totals();
   tell_foreign();
+  if (segments_->uses_reserve()) note_full();
   co_await end_dead_segment(call);
   co_await look_for_room(call);
   co_return Result<>{};
 }
 
+Task<Result<>> ObjectHome::make_index_ready(Call call) {
+  auto ready = co_await kv_->make_ready(call);
+  if (is_full(ready) && co_await segments_->release_reserve(call)) ready = co_await kv_->make_ready(call);
+  if (!ready && !is_full(ready) && !store_.status_.index_damaged) fence("the index cannot be written");
+  co_return ready;
+}
+
+Task<Result<>> ObjectHome::flush_index(Call call) {
+  auto flushed = co_await kv_->flush(call);
+  if (is_full(flushed) && co_await segments_->release_reserve(call)) flushed = co_await kv_->flush(call);
+  co_return flushed;
+}
+
 Task<> ObjectHome::end_dead_segment(Call call) {
   if (!full_) co_return;
   const SegmentInfo current = segments_->segments().back();
-  const std::uint64_t live = live_bytes(current.id);
+  const std::uint64_t live = bytes_to_copy(current.id);
   const std::uint64_t dead = current.size - std::min(current.size, live);
   if (dead <= current.size / 2 || dead <= std::min(worth_ending, store_.options_.segment_size / 16))
     co_return;
   const auto room = co_await segments_->room_to_copy(call);
-  if (!room || *room < live + segment_header_size) co_return;
+  if (!room || room->most < live + segment_header_size) co_return;
   if (!co_await segments_->roll(call) && segments_->fenced()) fence("a segment could not be begun");
 }
 
 Task<> ObjectHome::look_for_room(Call call) {
   if (!full_) co_return;
-  if (!co_await segments_->has_room(call)) co_return want_room();
+  StoreStatus& status = store_.status_;
+  if (!co_await segments_->has_room(call)) {
+    const auto room = co_await segments_->room_to_copy(call);
+    const std::uint64_t to_copy = victim_ ? bytes_to_copy(*victim_) : segments_->segment_length();
+    const bool at_work = compacting_ || compaction_failed_ || !room_wanted_.empty();
+    status.making_room = at_work && room && room->safe < to_copy + deletes_at_once;
+    co_return want_room();
+  }
   full_ = false;
-  store_.status_.full = false;
+  status.full = false;
+  status.making_room = false;
 }
 
 void ObjectHome::publish_totals() noexcept {

@@ -6,11 +6,14 @@
 //         decided in one group, but for equal puts, which share one record.
 //   [H-3] When the index cannot follow the log the store is fenced: nothing is answered as done that a
 //         reader could not find; the next start catches up. If it cannot because it is damaged, changes are
-//         refused only until a new index has taken its place.
+//         refused only until a new index has taken its place. If it cannot because the disk is full, nothing
+//         is appended: that is no reason to fence.
 //   [H-4] A segment is taken away only when no entry points into it, and when that is so in the index that a
-//         crash would leave: what the index lost is then still in the log.
+//         crash would leave: what the index lost is then still in the log. On a disk that is too full to
+//         write the index down, the log's floor tells the next start to make it anew.
 //   [H-5] A segment is compacted only when there is room for all of what lives in it: copying never takes
-//         what deletes need, and a full disk can always be emptied.
+//         what the index needs. Deletes wait while they would take what copying needs and compaction has
+//         something to do: a full disk can always be emptied.
 //   [H-6] A new index takes the place of a damaged one between two groups, when it has taken in everything
 //         that was appended: no change is in one of them only.
 #pragma once
@@ -77,6 +80,8 @@ class ObjectHome final : public Replay {
   enum class Planned : std::uint8_t { joined, answered, deferred };
 
   Task<Result<>> open_log(Call call);
+  // How much of the disk the log keeps for emptying it.
+  Task<Result<>> set_room(Call call, LogOptions* options);
   // How an index fits the log: it does, or it must be looked at again with other options, or is made anew.
   struct Fit {
     bool good = false, again = false;
@@ -110,6 +115,9 @@ class ObjectHome final : public Replay {
   Task<Result<Planned>> plan_segment_gone(Call call, Mutation& mutation, Group& group);
   Task<Result<Planned>> plan_adopt_index(Call call, Mutation& mutation, Group& group);
   Task<Result<>> write_group(Call call, Group& group);
+  // Before anything is appended that the index must take in.
+  Task<Result<>> make_index_ready(Call call);
+  Task<Result<>> flush_index(Call call);
   void fence(const char* why) noexcept;
   // The log has something that the index could not take in.
   std::unexpected<Error> index_fell_behind(const char* why) noexcept;
@@ -124,6 +132,10 @@ class ObjectHome final : public Replay {
   // Files that the log set aside are told by name: nobody else would look for them.
   void tell_foreign();
   std::uint64_t live_bytes(std::uint32_t segment) const noexcept;
+  // What compaction would copy, about: what lives in it, and removals of what is elsewhere.
+  std::uint64_t bytes_to_copy(std::uint32_t segment) const noexcept {
+    return live_bytes(segment) + indexer_->removal_bytes(segment);
+  }
 
   // For its own tasks.
   Task<Result<Outcome>> submit(Call call, std::unique_ptr<Mutation> mutation) {
@@ -149,6 +161,7 @@ class ObjectHome final : public Replay {
   Task<> end_dead_segment(Call call);
   // Compaction is not to wait for its time.
   void want_room() noexcept;
+  void note_full();
   // A full disk that has room again takes writes again.
   Task<> look_for_room(Call call);
   // What may go to the log at once: a batch is at most half of a segment.
@@ -178,6 +191,8 @@ class ObjectHome final : public Replay {
   std::size_t around_ = 0;  // changes that were under way when the last group was written
   bool full_ = false;
   bool compacting_ = false;                             // a segment
+  bool compaction_failed_ = false;                      // it is tried again
+  std::optional<std::uint32_t> victim_;                 // that segment
   std::uint64_t indexed_ = 0;                           // the last sequence that the index took in
   observe::LogEvery full_told_{Duration::seconds(60)};  // compaction makes room again and again
 };

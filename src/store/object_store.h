@@ -52,7 +52,8 @@ struct StoreStatus {
   std::atomic<std::uint64_t> foreign{0};  // files beside the log's that are not of it
   std::atomic<std::uint64_t> groups_read{0}, groups_written{0};
   std::atomic<bool> open{false}, fenced{false}, full{false};
-  std::atomic<bool> lossy{false};  // some that are quarantined are not damaged but gone
+  std::atomic<bool> making_room{false};  // on a full disk: what is deleted would take the room to copy
+  std::atomic<bool> lossy{false};        // some that are quarantined are not damaged but gone
   bool whole() const noexcept { return lost_segments == 0 && !lossy; }
   // What the index cannot answer is refused until a new one has taken its place; without room for two that is
   // at the next start.

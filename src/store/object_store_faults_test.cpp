@@ -134,6 +134,71 @@ TEST(FullDisk, nothing_but_the_reserve_is_left_and_what_is_deleted_makes_room_ag
   for (std::uint64_t i = 0; i < 60; i += 8) EXPECT_TRUE(s.read(address_of(sample(20'000, i + 1))));
 }
 
+// The index has no room for what it was given: nothing more is appended, and nothing is fenced.
+TEST(FullDisk, what_the_index_cannot_take_in_is_not_appended) {
+  SimulatedStore s(1, 1, LogKvOptions{.unwritten_max = 2000});
+  ASSERT_TRUE(s.open());
+  const Address kept = s.put(sample(3000))->address;
+  s.disk().set_capacity(s.disk().used() + 4000);  // there are zeros behind the log, and none behind the index
+  std::size_t put = 0;
+  Result<Outcome> last = s.put(sample(20, 1));
+  for (; last && put < 1000; ++put) last = s.put(sample(20, put + 2));
+  EXPECT_EQ(code_of(last), ErrorCode::storage_full);
+  EXPECT_FALSE(s.store->status().fenced);
+  EXPECT_TRUE(s.read(kept));
+  s.disk().set_capacity(std::uint64_t{1} << 30);
+  ASSERT_TRUE(s.run(s.store->home().compact_once(s.call())));
+  const auto again = s.put(sample(20, 5000));
+  EXPECT_TRUE(again) << again.error().context;
+  ASSERT_TRUE(s.open());
+  for (std::size_t i = 1; i <= put; ++i) EXPECT_TRUE(s.read(address_of(sample(20, i)))) << i;
+  EXPECT_FALSE(s.read(address_of(sample(20, put + 1)))) << "it was refused";
+}
+
+// Copying them would free nothing, however dead the segment looks.
+TEST(FullDisk, a_segment_of_removals_is_not_copied_again_and_again) {
+  for (const bool reopened : {false, true}) {
+    SimulatedStore s;
+    s.options.segment_size = 64 << 10;
+    ASSERT_TRUE(s.open());
+    std::vector<std::string> there;
+    for (std::uint64_t i = 0; i < 2000; ++i) there.push_back(sample(400, i + 1));
+    for (const std::string& bytes : there) ASSERT_TRUE(s.put(bytes));
+    ASSERT_TRUE(s.run(s.store->home().roll(s.call())));
+    // A third of every segment: too little to be compacted.
+    for (std::size_t i = 0; i < there.size(); i += 3) ASSERT_TRUE(s.remove(address_of(there[i])));
+    ASSERT_TRUE(s.run(s.store->home().roll(s.call())));
+    if (reopened) ASSERT_TRUE(s.open());
+    const std::uint64_t before = s.store->status().log_bytes;
+    s.tasks().spawn("compact", s.store->home().compact_loop(s.tasks().call()));
+    s.world.run_for(Duration::seconds(10));
+    EXPECT_EQ(s.store->status().log_bytes, before) << reopened;
+  }
+}
+
+// H-4: with no room to write the index down a segment goes all the same, and a crash costs only the index.
+TEST(FullDisk, a_dead_segment_goes_without_room_for_the_index) {
+  SimulatedStore s;
+  s.options.segment_size = 256 << 10;
+  ASSERT_TRUE(s.open());
+  for (std::uint64_t i = 0; i < 10; ++i) ASSERT_TRUE(s.put(sample(20'000, i + 1)));
+  ASSERT_TRUE(s.run(s.store->home().roll(s.call())));
+  const Address kept = s.put(sample(20'000, 100))->address;
+  for (std::uint64_t i = 0; i < 10; ++i) ASSERT_TRUE(s.remove(address_of(sample(20'000, i + 1))));
+  ASSERT_EQ(s.store->status().segments, 2u);
+  s.disk().set_capacity(s.disk().used());  // others took all of it
+  (void)s.put(sample(20, 1));              // what the index cannot write down now
+  const auto worked = s.run(s.store->home().compact_once(s.call()));
+  ASSERT_TRUE(worked) << worked.error().context;
+  EXPECT_TRUE(*worked);
+  EXPECT_EQ(s.store->status().segments, 1u);
+  s.kill();
+  ASSERT_TRUE(s.open());
+  EXPECT_EQ(s.read(kept), Result<std::string>(sample(20'000, 100)));
+  for (std::uint64_t i = 0; i < 10; ++i)
+    EXPECT_EQ(code_of(s.read(address_of(sample(20'000, i + 1)))), ErrorCode::not_found);
+}
+
 TEST(FullDisk, a_delete_does_not_fail_together_with_the_put_beside_it) {
   for (std::uint64_t seed = 1; seed <= 10; ++seed) {
     SimulatedStore s(seed);

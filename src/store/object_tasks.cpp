@@ -42,10 +42,10 @@ Task<Result<>> ObjectHome::move_batch(Call call, std::vector<Mutation::Move> mov
 // The sealed segment with the largest share of dead bytes, if it is worth the copying and goes into `room`.
 std::optional<std::uint32_t> ObjectHome::pick_victim(std::uint64_t room) const {
   std::optional<std::uint32_t> best;
-  double best_share = full_ ? 0.05 : 0.5;
+  double best_share = !full_ ? 0.5 : store_.status_.making_room ? 0.02 : 0.05;
   for (const SegmentInfo& one : segments_->segments()) {
     if (!one.sealed || damaged_.contains(one.id) || one.size == 0) continue;
-    const std::uint64_t live = live_bytes(one.id);
+    const std::uint64_t live = bytes_to_copy(one.id);
     const double share = 1.0 - static_cast<double>(live) / static_cast<double>(one.size);
     if (live > room || share <= best_share) continue;
     best_share = share;
@@ -58,19 +58,27 @@ Task<Result<bool>> ObjectHome::compact_once(Call call) {
   // Nothing is taken away by the word of a damaged index, nor moved under the eyes of who makes a new one.
   if (store_.status_.index_damaged) co_return false;
   struct Working {
-    bool& flag;
-    ~Working() { flag = false; }
+    explicit Working(ObjectHome& home) noexcept : home_(home) { home_.compacting_ = true; }
+    ~Working() {
+      home_.compacting_ = false;
+      home_.victim_.reset();
+      home_.store_.status_.making_room = false;
+    }
+    Working(const Working&) = delete;
+    Working& operator=(const Working&) = delete;
+
+   private:
+    ObjectHome& home_;
   };
-  compacting_ = true;
-  const Working working{compacting_};
+  const Working working(*this);
   co_return co_await compact_any(call);
 }
 
 Task<Result<bool>> ObjectHome::compact_any(Call call) {
-  CO_TRY(const std::uint64_t room, co_await segments_->room_to_copy(call));
-  const auto victim = pick_victim(room);
-  if (!victim) co_return false;
-  co_return co_await compact_segment(call, *victim);
+  CO_TRY(const Log::RoomToCopy room, co_await segments_->room_to_copy(call));
+  victim_ = pick_victim(room.most);
+  if (!victim_) co_return false;
+  co_return co_await compact_segment(call, *victim_);
 }
 
 Task<Result<bool>> ObjectHome::compact_segment(Call call, std::uint32_t segment) {
@@ -121,8 +129,11 @@ Task<Result<bool>> ObjectHome::compact_segment(Call call, std::uint32_t segment)
   const auto live = indexer_->live().find(segment);
   if (live != indexer_->live().end() && live->second != 0)
     co_return fail(ErrorCode::internal, "a compacted segment is still pointed to");
-  // An index that fell back behind this would miss what the segment had.
-  CO_TRY_VOID(co_await kv_->flush(call));
+  // An index that fell back behind this would miss what the segment had [H-4].
+  if (auto flushed = co_await flush_index(call); !flushed) {
+    if (flushed.error().code != ErrorCode::storage_full) co_return fail(flushed.error());
+    log_.warn("there is no room to write the index down: after a crash it is made anew");
+  }
   CO_TRY_VOID(co_await segments_->remove_segment(call, segment));
   files_->forget(segment);
   store_.forget_segment(segment);
@@ -135,12 +146,18 @@ Task<Result<bool>> ObjectHome::compact_segment(Call call, std::uint32_t segment)
 }
 
 Task<> ObjectHome::compact_loop(Call call) {
+  // Without it a segment of removals alone would look as if nothing in it were needed.
+  (void)co_await indexer_->count_removals(call, segments_->durable());
   while (!call.stopped()) {
     auto worked = co_await compact_once(call);
+    compaction_failed_ = !worked;
     if (!worked && !call.stopped()) log_.warn("compaction failed", {{"why", worked.error().context}});
     co_await look_for_room(call);
-    if (!worked && !co_await sleep_for(call, after_failure)) co_return;
-    if (worked && !*worked) (void)co_await ListWait(call.within(compact_pause), room_wanted_, "dead space");
+    if (worked && *worked) continue;
+    // Nothing can be compacted now: what is deleted next may change that.
+    if (worked) store_.status_.making_room = false;
+    if (!worked && !co_await sleep_for(call, full_ ? compact_pause : after_failure)) co_return;
+    if (worked) (void)co_await ListWait(call.within(compact_pause), room_wanted_, "dead space");
   }
 }
 

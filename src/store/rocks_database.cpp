@@ -2,6 +2,7 @@
 
 #include <rocksdb/env.h>
 #include <rocksdb/filter_policy.h>
+#include <rocksdb/listener.h>
 #include <rocksdb/metadata.h>
 #include <rocksdb/slice_transform.h>
 #include <rocksdb/sst_file_reader.h>
@@ -14,6 +15,18 @@ namespace {
 // Of RocksOptions::cache_bytes, a third of which the filter takes.
 constexpr std::uint64_t bytes_per_known_key = 6;
 constexpr std::size_t learn_at_once = 4096;  // keys, a few hundred microseconds
+
+// What is handed over at once is the measure of everything that RocksDB does on the disk: so it is a small
+// part of a small one.
+constexpr std::uint64_t parts_of_disk = 2048;
+constexpr std::uint64_t least_recent_bytes = 128u << 10;
+// Runs of level 0 that are merged, that slow the writer down, and that stop it; and what the level below
+// holds.
+constexpr int runs_to_merge = 4, runs_to_slow = 8, runs_most = 12;
+constexpr int base_runs = 4;
+// In hand-overs: the runs of level 0, a merge of all of them with a level below that has not been merged on
+// for a while, and memtables on their way.
+constexpr std::uint64_t room_in_runs = runs_most + (runs_most + 2 * base_runs) + 4;
 
 rocksdb::Slice slice(std::string_view text) noexcept { return {text.data(), text.size()}; }
 
@@ -36,6 +49,15 @@ class NoDiary final : public rocksdb::Logger {
   NoDiary() : Logger(rocksdb::InfoLogLevel::FATAL_LEVEL) {}
   using Logger::Logv;
   void Logv(const char*, va_list) override {}
+};
+
+// After a full disk RocksDB would look for room by itself every few seconds, and let nobody ask meanwhile. We
+// know when there may be some: who has something to hand over asks.
+class ResumedByUs final : public rocksdb::EventListener {
+ public:
+  void OnErrorRecoveryBegin(rocksdb::BackgroundErrorReason, rocksdb::Status, bool* by_itself) override {
+    *by_itself = false;
+  }
 };
 
 Result<std::optional<std::string>> get_from(rocksdb::DB& db, std::string_view key, rocksdb::ReadTier tier) {
@@ -62,12 +84,27 @@ Result<> write(rocksdb::DB& db, const ChangeTable& table) {
   rocksdb::WriteOptions options;
   options.disableWAL = true;
   if (status.ok()) status = db.Write(options, &batch);
+  // A writer that waits for room in level 0 is told of the error that ended its wait in words only.
+  if (status.IsIncomplete())
+    return fail(status.ToString().find("No space left") != std::string::npos ? ErrorCode::storage_full
+                                                                             : ErrorCode::io_failed,
+                "write map");
   return result_of(status, "write map");
 }
 
 bool is_directory(rocksdb::Env& env, const std::string& path) {
   bool directory = false;
   return env.IsDirectory(path, &directory).ok() && directory;
+}
+
+// The bytes of changes that are handed over together, on this disk.
+std::uint64_t recent_bytes_for(const RocksOptions& wanted, rocksdb::Env& env, const std::string& directory) {
+  std::uint64_t room = 0;
+  if (!env.GetFreeSpace(directory, &room).ok()) return wanted.recent_bytes;
+  std::vector<rocksdb::Env::FileAttributes> files;
+  if (env.GetChildrenFileAttributes(directory, &files).ok())
+    for (const auto& file : files) room += file.size_bytes;
+  return std::min(wanted.recent_bytes, std::max(room / parts_of_disk, least_recent_bytes));
 }
 
 // Something has a name that the map needs, and is no part of it.
@@ -109,9 +146,13 @@ rocksdb::Options RocksDatabase::options_for(const RocksOptions& wanted, const Ca
   options.memtable_insert_with_hint_prefix_extractor.reset(rocksdb::NewFixedPrefixTransform(1));
   options.allow_concurrent_memtable_write = false;
   // More runs to look through, of which filters rule out nearly all, for half of the rewriting.
-  options.level0_file_num_compaction_trigger = 8;
+  options.level0_file_num_compaction_trigger = runs_to_merge;
+  options.level0_slowdown_writes_trigger = runs_to_slow;
+  options.level0_stop_writes_trigger = runs_most;
   options.target_file_size_base = 2 * wanted.recent_bytes;
-  options.max_bytes_for_level_base = 8 * wanted.recent_bytes;
+  options.max_bytes_for_level_base = base_runs * wanted.recent_bytes;
+  options.ttl = 0;  // nothing is merged only because it is old
+  options.periodic_compaction_seconds = 0;
   options.level_compaction_dynamic_level_bytes = true;
   options.compression = rocksdb::kNoCompression;  // keys are hashes, values are places: nothing to gain
   options.max_background_jobs = 2;
@@ -122,6 +163,7 @@ rocksdb::Options RocksDatabase::options_for(const RocksOptions& wanted, const Ca
   options.stats_dump_period_sec = 0;
   options.stats_persist_period_sec = 0;
   options.info_log = std::make_shared<NoDiary>();
+  options.listeners.push_back(std::make_shared<ResumedByUs>());
   return options;
 }
 
@@ -133,15 +175,19 @@ RocksDatabase::RocksDatabase(std::unique_ptr<rocksdb::DB> db, Caches caches, con
       state_(std::move(db)),
       recent_(seed, wanted.cache_bytes / bytes_per_known_key) {}
 
-Result<std::shared_ptr<RocksDatabase>> RocksDatabase::open(const RocksOptions& wanted,
+Result<std::shared_ptr<RocksDatabase>> RocksDatabase::open(const RocksOptions& asked,
                                                            const std::string& directory, std::uint64_t seed) {
-  Caches caches(wanted.cache_bytes);
+  Caches caches(asked.cache_bytes);
   rocksdb::DB* opened = nullptr;
+  rocksdb::Env& env = asked.files == nullptr ? *rocksdb::Env::Default() : *asked.files;
+  RocksOptions wanted = asked;
+  wanted.recent_bytes = recent_bytes_for(asked, env, directory);
   const rocksdb::Options options = options_for(wanted, caches);
   // No answer waits for flushes and compactions, until there is no room for more: then the writer waits for
-  // them, which leaves them its core.
-  for (const auto threads : {rocksdb::Env::LOW, rocksdb::Env::HIGH})
-    (void)options.env->LowerThreadPoolCPUPriority(threads, rocksdb::CpuPriority::kLow);
+  // them, which leaves them its core. On a small disk that is often so.
+  if (wanted.recent_bytes == asked.recent_bytes)
+    for (const auto threads : {rocksdb::Env::LOW, rocksdb::Env::HIGH})
+      (void)env.LowerThreadPoolCPUPriority(threads, rocksdb::CpuPriority::kLow);
   if (is_blocked(*options.env, directory)) return fail(ErrorCode::integrity, "open map");
   const rocksdb::Status status = rocksdb::DB::Open(options, directory, &opened);
   // A format that this version does not know is no better than damage: the map can be made again.
@@ -187,6 +233,8 @@ std::uint64_t RocksDatabase::memory() const noexcept {
   });
 }
 
+std::uint64_t RocksDatabase::room() const noexcept { return room_in_runs * recent_bytes_; }
+
 // --- writing
 
 void RocksDatabase::add(const KvBatch& batch) {
@@ -205,6 +253,11 @@ std::uint64_t RocksDatabase::open_bytes() const {
   return recent_.with([](const Recent& recent) { return recent.changes.open_bytes(); });
 }
 
+void RocksDatabase::resume_if_full(rocksdb::DB& db) const {
+  if (const Result<> last = handed_over(); !last && last.error().code == ErrorCode::storage_full)
+    (void)db.Resume();  // what it is given next says whether that helped
+}
+
 Result<> RocksDatabase::hand_over(rocksdb::DB& db) {
   const auto table = recent_.wait(
       handed_, [](const Recent& recent) { return !recent.handing; },
@@ -214,6 +267,7 @@ Result<> RocksDatabase::hand_over(rocksdb::DB& db) {
         return closed;
       });
   if (table == nullptr) return {};
+  resume_if_full(db);
   const Result<> done = write(db, *table);
   recent_.with([&](Recent& recent) {
     recent.handing = false;
@@ -231,7 +285,10 @@ Result<> RocksDatabase::flush(rocksdb::DB& db) {
   TRY_VOID(hand_over(db));
   rocksdb::FlushOptions options;
   options.allow_write_stall = true;  // a flush must not wait for its turn
-  return result_of(db.Flush(options), "flush map");
+  rocksdb::Status status = db.Flush(options);
+  // Room that came back since RocksDB looked last is looked for once.
+  if (status.IsNoSpace() && db.Resume().ok()) status = db.Flush(options);
+  return result_of(status, "flush map");
 }
 
 // --- reading

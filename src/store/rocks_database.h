@@ -57,6 +57,7 @@ class RocksDatabase {
   // How the last hand-over went.
   Result<> handed_over() const;
   std::uint64_t memory() const noexcept;
+  std::uint64_t room() const noexcept;
 
   // --- on a pool thread
   static Result<std::optional<std::string>> get(rocksdb::DB& db, std::string_view key);
@@ -104,6 +105,8 @@ class RocksDatabase {
   RocksDatabase(std::unique_ptr<rocksdb::DB> db, Caches caches, const RocksOptions& wanted,
                 std::uint64_t seed);
   static rocksdb::Options options_for(const RocksOptions& wanted, const Caches& caches);
+  // RocksDB takes nothing more after a disk was full, until it is told to look again.
+  void resume_if_full(rocksdb::DB& db) const;
   std::uint64_t open_bytes() const;
 
   rocksdb::DB* here_;

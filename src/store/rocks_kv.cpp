@@ -42,14 +42,19 @@ class RocksPort final : public Kv {
         });
   }
 
-  Task<Result<>> write(Call call, KvBatch batch) override {
-    CO_TRY(const Permit turn, co_await turn_.acquire(call));  // K-1
+  Task<Result<>> make_ready(Call call) override {
     while (database_->is_full()) {
       start_handing_over();
       CO_TRY_VOID(co_await sleep_for(call, Duration::millis(1)));
       // Tried since: waiting for an engine that refuses would never end.
       if (handing_over_ == nullptr) CO_TRY_VOID(database_->handed_over());
     }
+    co_return Result<>{};
+  }
+
+  Task<Result<>> write(Call call, KvBatch batch) override {
+    CO_TRY(const Permit turn, co_await turn_.acquire(call));  // K-1
+    CO_TRY_VOID(co_await make_ready(call));
     // RocksDB takes nothing more once it has met damage: told now, and not when memory is full.
     if (database_->is_due())
       if (auto handed = database_->handed_over(); !handed && handed.error().code == ErrorCode::integrity)
@@ -112,6 +117,7 @@ class RocksEngine final : public KvEngine {
   std::unique_ptr<Kv> make_port(io::Machine& machine, Lane reads) override {
     return std::make_unique<RocksPort>(database_, machine.shard, machine.pool, reads);
   }
+  std::uint64_t room() const noexcept override { return database_->room(); }
   std::uint64_t memory() const noexcept override { return database_->memory(); }
   Task<Result<>> close(Call call, io::Machine& machine) override {
     return run(machine.pool, call, Lane::upkeep, [database = database_] { return database->close(); });

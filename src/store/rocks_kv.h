@@ -17,7 +17,7 @@ namespace cairn::store {
 struct RocksOptions {
   // Half for blocks, indexes and filters, half for rows; a third as much again says which keys are not there.
   std::uint64_t cache_bytes = 24u << 20;
-  std::uint64_t recent_bytes = 8u << 20;  // of changes that are handed over together
+  std::uint64_t recent_bytes = 8u << 20;  // of changes that are handed over together; fewer on a small disk
   rocksdb::Env* files = nullptr;          // none: the system's. Outlives every map.
 };
 

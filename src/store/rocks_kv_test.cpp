@@ -265,9 +265,17 @@ class Refusing final : public rocksdb::EnvWrapper {
   rocksdb::Status NewWritableFile(const std::string& path, std::unique_ptr<rocksdb::WritableFile>* file,
                                   const rocksdb::EnvOptions& options) override {
     if (refuses) return rocksdb::Status::IOError("refused");
+    if (full) return rocksdb::Status::NoSpace("No space left on device");
     return EnvWrapper::NewWritableFile(path, file, options);
   }
+  rocksdb::Status GetFreeSpace(const std::string& path, std::uint64_t* free) override {
+    if (room == 0) return EnvWrapper::GetFreeSpace(path, free);
+    *free = room;
+    return rocksdb::Status::OK();
+  }
   std::atomic<bool> refuses{false};
+  std::atomic<bool> full{false};
+  std::atomic<std::uint64_t> room{0};  // 0: what the disk has
 };
 
 // Writers are told, readers find what was accepted, and the map is right again when it is opened anew.
@@ -294,6 +302,52 @@ TEST_F(RocksKvTest, RD2_an_engine_that_refuses_is_told_of_when_there_is_no_room_
   open();
   EXPECT_EQ(all().size(), 50u) << "as it was flushed";
   EXPECT_EQ(write(batch_of({{"n", "1"}})), ErrorCode::ok);
+}
+
+// A full disk is no fault of the map: whoever asks first is told in time, and goes on when there is room.
+TEST_F(RocksKvTest, on_a_full_disk_it_is_not_ready_until_there_is_room_and_nothing_is_lost) {
+  static Refusing& disk = *new Refusing;
+  drop();
+  at.maker = RocksKvMaker(RocksOptions{1u << 20, 64u << 10, &disk});
+  open();
+  put_many(50);
+  ASSERT_EQ(flush(), ErrorCode::ok);
+  disk.full = true;
+  const auto ready = [&] { return code_of(at.run(0, ports[0]->make_ready(at.call(0)))); };
+  std::size_t accepted = 0;
+  for (; ready() == ErrorCode::ok; ++accepted) {
+    ASSERT_LT(accepted, 5000u);
+    ASSERT_EQ(
+        write(batch_of({{"n", std::to_string(accepted)}, {numbered("k", accepted), std::string(500, 'v')}})),
+        ErrorCode::ok)
+        << "what it was ready for is taken";
+  }
+  EXPECT_EQ(ready(), ErrorCode::storage_full);
+  EXPECT_EQ(flush(), ErrorCode::storage_full);
+  EXPECT_EQ(get("n"), std::to_string(accepted - 1));
+  disk.full = false;
+  EXPECT_EQ(ready(), ErrorCode::ok);
+  EXPECT_EQ(write(batch_of({{"n", "last"}})), ErrorCode::ok);
+  EXPECT_EQ(flush(), ErrorCode::ok);
+  drop();
+  open();
+  EXPECT_EQ(get("n"), "last");
+  for (std::size_t i = 0; i < accepted; i += 7) EXPECT_EQ(get(numbered("k", i)), std::string(500, 'v'));
+}
+
+TEST_F(RocksKvTest, it_takes_little_room_on_a_small_disk) {
+  static Refusing& disk = *new Refusing;
+  std::vector<std::uint64_t> rooms;
+  for (const std::uint64_t size : {std::uint64_t{64} << 20, std::uint64_t{1} << 30, std::uint64_t{1} << 40}) {
+    drop();
+    disk.room = size;
+    at.maker = RocksKvMaker(RocksOptions{1u << 20, 8u << 20, &disk});
+    open();
+    rooms.push_back(engine->room());
+    EXPECT_LE(engine->room(), size / 12) << size;
+  }
+  EXPECT_LT(rooms[0], rooms[1]);
+  EXPECT_LT(rooms[1], rooms[2]);
 }
 
 TEST_F(RocksKvTest, closing_waits_for_a_flush_whose_waiter_left) {

@@ -5,6 +5,7 @@
 
 #include "crypto/outboard.h"
 #include "http/media_type.h"
+#include "runtime/wait.h"
 #include "store/object_home.h"
 #include "store/second_look.h"
 
@@ -19,6 +20,8 @@ constexpr std::size_t block_bytes = crypto::part_size + io::File::direct_alignme
 constexpr std::uint64_t page_cached_share = 16;
 constexpr std::size_t maps_kept = 4096;
 constexpr std::size_t outlines_kept = 16;
+// How long a removal waits for room on a full disk, and how often it looks.
+constexpr Duration room_patience = Duration::seconds(1), room_step = Duration::millis(5);
 constexpr int tries = 3;  // an object may move under a reader, but not again and again
 
 constexpr const char* undecodable = "an index entry does not decode";
@@ -534,9 +537,16 @@ void StorePort::drop_upload(Ulid token) {
 }
 
 Task<Result<Outcome>> StorePort::remove(Call call, Address address) {
+  // [H-5] Whoever waits too long is told to come again: compaction may have much to copy.
+  const Instant until = machine_.shard.now() + room_patience;
+  while (store_.status().making_room) {
+    if (machine_.shard.now() >= until)
+      co_return fail(ErrorCode::busy, "the disk is full, and room is being made");
+    CO_TRY_VOID(co_await sleep_for(call, room_step));
+  }
   auto mutation = std::make_unique<Mutation>(Mutation::Kind::remove);
   mutation->address = address;
-  return submit(call, std::move(mutation));
+  co_return co_await submit(call, std::move(mutation));
 }
 
 Task<Result<Outcome>> StorePort::pin(Call call, Address address, bool pinned) {

@@ -113,6 +113,7 @@ struct NoDisk : io::Disk {
   Task<Result<std::vector<std::string>>> list(Call, std::string) override { co_return none(); }
   Task<Result<>> sync_directory(Call, std::string) override { co_return none(); }
   Task<Result<std::uint64_t>> free_space(Call, std::string) override { co_return none(); }
+  Task<Result<std::uint64_t>> total_space(Call, std::string) override { co_return none(); }
 };
 
 double whole_request(const char* rate) {

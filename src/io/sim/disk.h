@@ -35,9 +35,10 @@ enum class DiskCall : std::uint8_t {
   make_directory,
   list,
   sync_directory,
-  free_space
+  free_space,
+  total_space
 };
-inline constexpr std::size_t disk_calls = 11;
+inline constexpr std::size_t disk_calls = 12;
 
 // Rates are per million operations; 0 is never.
 struct DiskFaults {
@@ -143,7 +144,7 @@ class SimDisk {
     std::uint64_t offset = 0;
     std::size_t count = 0;
     std::uint64_t sequence = 0;
-    std::uint64_t number = 0;  // free_space's answer
+    std::uint64_t number = 0;  // the answer of free_space and total_space
     Buffer buffer;
     Region region;   // where a read goes instead
     HeapBytes heap;  // what a write takes instead
@@ -223,6 +224,7 @@ class DiskPort final : public Disk {
   Task<Result<std::vector<std::string>>> list(Call call, std::string path) override;
   Task<Result<>> sync_directory(Call call, std::string path) override;
   Task<Result<std::uint64_t>> free_space(Call call, std::string path) override;
+  Task<Result<std::uint64_t>> total_space(Call call, std::string path) override;
 
  private:
   DiskPort(DiskPort& root, Lane all) noexcept;

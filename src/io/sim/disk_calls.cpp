@@ -43,6 +43,9 @@ Result<> SimDisk::perform(Operation& operation) {
       if (!view_.has_directory(operation.path)) return fail(ErrorCode::not_found, "list");
       operation.names = view_.list(operation.path);
       return {};
+    case DiskCall::total_space:
+      operation.number = capacity_;
+      return {};
     default:
       operation.number = used_ < capacity_ ? capacity_ - used_ : 0;
       return {};

@@ -154,6 +154,13 @@ Task<Result<std::uint64_t>> DiskPort::free_space(Call call, std::string path) {
   co_return ticket->number;
 }
 
+Task<Result<std::uint64_t>> DiskPort::total_space(Call call, std::string path) {
+  DiskTicket ticket(disk_, pool_, reads_, DiskCall::total_space);
+  ticket->path = Image::normalise(path);
+  CO_TRY_VOID(co_await run(call, ticket, "total space"));
+  co_return ticket->number;
+}
+
 SimFile::SimFile(SimDisk& disk, SimPool& pool, Lane reads, Lane changes, std::uint64_t inode) noexcept
     : disk_(disk), pool_(pool), reads_(reads), changes_(changes), inode_(inode) {
   ++disk_.open_[inode_];
