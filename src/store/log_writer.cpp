@@ -101,7 +101,7 @@ LogWriter::LogWriter(io::Machine& machine, LogOptions options, LogState state)
       length_(options_.segment_size),
       ahead_(options_.ahead),
       ended_(state.ended) {
-  // A batch may fill half of a segment, and offsets are 32 bits.
+  // Offsets are 32 bits, and one batch may be longer than a segment.
   CHECK(options_.segment_size >= 4 * segment_header_size && options_.segment_size <= 0xffff'0000u);
 }
 
@@ -138,7 +138,6 @@ Task<Result<std::vector<Entry>>> LogWriter::append(Call call, std::vector<Record
   if (batch.empty()) co_return std::vector<Entry>();
   const Busy busy(*this);
   const std::uint64_t size = size_of(batch);
-  CHECK(size <= options_.segment_size / 2);
   const bool frees = std::all_of(batch.begin(), batch.end(), [](const Record& r) { return r.reserve; });
   if (!frees && !co_await reserve_.ensure(patient(call)))
     co_return fail(ErrorCode::storage_full, "the reserve of a full disk is in use");
@@ -292,9 +291,10 @@ Task<Result<std::uint64_t>> LogWriter::room_to_copy(Call call) {
 
 Task<Result<>> LogWriter::make_room(Call call, std::uint64_t size) {
   if (uncut_) CO_TRY_VOID(co_await cut(call));
-  // A batch that is longer than segments should be has one of its own.
-  const std::uint64_t most = tail_ == segment_header_size ? options_.segment_size : length_;
-  if (current_ != 0 && !ended_ && tail_ + size <= most) co_return Result<>{};
+  // A batch that is longer than segments should be has one of its own: also what is moved after segments were
+  // made shorter than one of its records.
+  const bool fits = tail_ == segment_header_size || tail_ + size <= length_;
+  if (current_ != 0 && !ended_ && fits) co_return Result<>{};
   co_return co_await begin_segment(call);
 }
 

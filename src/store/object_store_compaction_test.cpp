@@ -65,6 +65,28 @@ TEST(Compaction, dead_space_is_reclaimed_and_what_lives_stays) {
   EXPECT_EQ(difference(kept, made_anew(s)), "");
 }
 
+TEST(Compaction, what_was_written_into_longer_segments_is_moved_into_shorter_ones) {
+  SimulatedStore s;
+  ASSERT_TRUE(s.open());
+  const std::string lives = sample(600'000, 1);
+  for (std::uint64_t i = 1; i <= 4; ++i) ASSERT_TRUE(s.put(sample(600'000, i)));
+  for (std::uint64_t i = 2; i <= 4; ++i) ASSERT_TRUE(s.remove(address_of(sample(600'000, i))));
+  roll(s);
+  ASSERT_TRUE(s.close());
+  s.options.segment_size = 64 << 10;
+  ASSERT_TRUE(s.open());
+  const auto rounds = s.compact();
+  ASSERT_TRUE(rounds);
+  EXPECT_GE(*rounds, 1u);
+  EXPECT_EQ(s.disk().view().find(segment_path("data/segments", 1)), nullptr);
+  s.forget_cached({address_of(lives)});
+  EXPECT_EQ(s.read(address_of(lives)), Result<std::string>(lives));
+  EXPECT_EQ(s.list().size(), 1u);
+  const Pairs kept = pairs_of(s);
+  EXPECT_EQ(difference(kept, made_anew(s)), "");
+  EXPECT_EQ(s.read(address_of(lives)), Result<std::string>(lives));
+}
+
 struct Reading {
   bool over = false;
   unsigned ended = 0;
