@@ -87,6 +87,8 @@ class Indexer {
 
   const Totals& totals() const noexcept { return totals_; }
   const std::map<std::uint32_t, std::int64_t>& live() const noexcept { return live_; }
+  // Of all segments, without counting them. What is below zero counts as nothing.
+  std::uint64_t live_bytes() const noexcept { return live_bytes_; }
 
  private:
   std::unexpected<Error> bad_entry() noexcept;
@@ -96,6 +98,8 @@ class Indexer {
   Task<Result<std::optional<std::string>>> value(Call call, std::string_view key);
   void change(std::string_view key, std::optional<std::string> value);
   void count(const Place& place, bool alive);
+  void set_live(std::int64_t& live, std::int64_t bytes) noexcept;
+  void erase_live(std::uint32_t segment);
 
   Task<Result<>> apply_object(Call call, RecordHeader header, Place place, ObjectEntry fresh,
                               Address address);
@@ -122,6 +126,7 @@ class Indexer {
   };
   std::map<std::string, Known, std::less<>> overlay_;
   std::map<std::uint32_t, std::int64_t> live_;
+  std::uint64_t live_bytes_ = 0;
   std::set<std::uint32_t> touched_;
   Totals totals_;
   std::vector<Address> gone_;

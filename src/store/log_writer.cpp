@@ -103,6 +103,7 @@ LogWriter::LogWriter(io::Machine& machine, LogOptions options, LogState state)
       ended_(state.ended) {
   // Offsets are 32 bits, and one batch may be longer than a segment.
   CHECK(options_.segment_size >= 4 * segment_header_size && options_.segment_size <= 0xffff'0000u);
+  for (const auto& [id, info] : segments_) bytes_ += info.size;
 }
 
 Task<Result<>> LogWriter::start(Call call) {
@@ -161,7 +162,7 @@ Task<Result<std::vector<Entry>>> LogWriter::append(Call call, std::vector<Record
   sequence_ += count;
   tail_ += size;
   ready_ = std::max(ready_, tail_ + zeros);
-  segments_[current_].size = tail_;
+  set_size(segments_[current_], tail_);
   stamp_ = LogStamp{store_id_, encoded.entries.back().at, encoded.seal};
   co_return std::move(encoded.entries);
 }
@@ -373,7 +374,8 @@ Task<Result<>> LogWriter::begin_segment(Call call) {
   file_ = std::move(file);
   tail_ = ready_ = segment_header_size;
   ended_ = false;
-  segments_[current_] = {current_, tail_, sequence_ + 1, false};
+  segments_[current_] = {current_, 0, sequence_ + 1, false};
+  set_size(segments_[current_], tail_);
   co_return Result<>{};
 }
 
@@ -428,7 +430,8 @@ Task<Result<>> LogWriter::remove_segment(Call call, std::uint32_t segment) {
   if (options_.fsync)
     if (auto synced = co_await upkeep_.sync_directory(patient(call), options_.directory); !synced)
       co_return fence_unless_undone(synced.error());
-  segments_.erase(segment);
+  set_size(it->second, 0);
+  segments_.erase(it);
   co_return Result<>{};
 }
 
@@ -440,6 +443,11 @@ Task<Result<>> LogWriter::close(Call call) {
 }
 
 // --- what is there
+
+void LogWriter::set_size(SegmentInfo& segment, std::uint64_t size) noexcept {
+  bytes_ += size - segment.size;
+  segment.size = size;
+}
 
 LogPoint LogWriter::end() const noexcept {
   return {sequence_, {current_, static_cast<std::uint32_t>(tail_)}, stamp_};
