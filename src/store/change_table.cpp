@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <utility>
 
 #include "base/check.h"
 #include "base/mix.h"
@@ -45,9 +46,9 @@ void ChangeTable::set(std::string_view key, std::optional<std::string_view> valu
   if (2 * (changes_.size() + 1) > slots_.size()) resize(std::max(slots_least, 2 * slots_.size()));
   const std::uint32_t word = word_of(key, seed_);
   Slot& slot = slots_[place_of(key, word)];
-  if (slot.number == 0) {
+  if (slot.number <= frozen_) {  // none, or one that stays as it is
     slot = {word, static_cast<std::uint32_t>(changes_.size() + 1)};
-    Change& change = changes_.emplace_back();
+    Change& change = append_change();
     change.first_ = first_of(key);
     change.bytes_ = append(key, value.value_or(""));
     change.key_size_ = static_cast<std::uint32_t>(key.size());
@@ -61,6 +62,16 @@ void ChangeTable::set(std::string_view key, std::optional<std::string_view> valu
   else if (value)
     change.bytes_ = append(key, *value);
   change.value_size_ = value ? static_cast<std::uint32_t>(value->size()) : Change::removed;
+}
+
+ChangeTable::Change& ChangeTable::append_change() {
+  if (frozen_ > 0 && changes_.size() == changes_.capacity()) {
+    std::vector<Change> larger;
+    larger.reserve(2 * changes_.size());
+    larger.assign(changes_.begin(), changes_.end());
+    outgrown_.push_back(std::exchange(changes_, std::move(larger)));
+  }
+  return changes_.emplace_back();
 }
 
 void ChangeTable::expect(std::size_t count) {

@@ -1,5 +1,8 @@
 // ChangeTable: the newest change of each key, found by key. Bytes are appended to pieces that never move, and
 // given back all at once: a change costs no allocation of its own.
+//
+//   [CT-1] What freeze() gave stays as it is, where it is, as long as the table: set() adds behind it. So one
+//          thread reads it while another goes on with the table.
 #pragma once
 
 #include <cstddef>
@@ -7,6 +10,7 @@
 #include <cstring>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -44,8 +48,12 @@ class ChangeTable {
   void set(std::string_view key, std::optional<std::string_view> value);
   // Until the next set().
   const Change* find(std::string_view key) const noexcept;
-  // One of each key, in no order.
-  const std::vector<Change>& changes() const noexcept { return changes_; }
+  // In no order. Of each key the newest is the last, and the only one unless there was a freeze() between.
+  std::span<const Change> changes() const noexcept { return changes_; }
+  std::span<const Change> freeze() noexcept {
+    frozen_ = changes_.size();
+    return changes_;
+  }
   bool empty() const noexcept { return changes_.empty(); }
   std::uint64_t bytes() const noexcept { return bytes_; }
   // For as many as another one held.
@@ -59,12 +67,15 @@ class ChangeTable {
   };
   std::size_t place_of(std::string_view key, std::uint32_t word) const noexcept;
   void resize(std::size_t slots);
+  Change& append_change();
   char* append(std::string_view key, std::string_view value);
   static std::uint64_t first_of(std::string_view key) noexcept;
 
   std::uint64_t seed_;
   std::vector<Slot> slots_;  // a power of two, at most half of them taken
   std::vector<Change> changes_;
+  std::size_t frozen_ = 0;  // of them
+  std::vector<std::vector<Change>> outgrown_;
   std::vector<std::unique_ptr<char[]>> pieces_;
   std::size_t left_ = 0;  // in the last piece
   char* next_ = nullptr;

@@ -70,20 +70,48 @@ TEST(ChangeTable, keys_are_told_apart_and_ordered_as_text_is) {
   }
 }
 
+TEST(ChangeTable, CT1_what_was_frozen_stays_as_it_is_and_where_it_is) {
+  ChangeTable table(1);
+  for (const char* key : {"a", "b", "c"}) table.set(key, "old");
+  const auto frozen = table.freeze();
+  table.set("a", "new");  // would fit into its place
+  table.set("b", std::nullopt);
+  for (int i = 0; i < 10'000; ++i) table.set(std::to_string(i), "more");
+  ASSERT_EQ(frozen.size(), 3u);
+  for (std::size_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(frozen[i].key(), std::string(1, static_cast<char>('a' + i)));
+    EXPECT_EQ(frozen[i].value(), "old");
+  }
+  EXPECT_EQ(value_in(table, "a"), "new");
+  EXPECT_EQ(value_in(table, "b"), std::nullopt);
+  EXPECT_EQ(value_in(table, "c"), "old");
+}
+
+TEST(ChangeTable, a_key_takes_one_more_place_for_each_freeze_and_not_for_each_change) {
+  ChangeTable table(1);
+  for (int freezes = 0; freezes < 5; ++freezes) {
+    for (int i = 0; i < 100; ++i) table.set("key", "value");
+    EXPECT_EQ(table.changes().size(), static_cast<std::size_t>(freezes + 1));
+    (void)table.freeze();
+  }
+}
+
 TEST(ChangeTable, it_is_what_a_map_would_be) {
   std::mt19937_64 random(7);
   for (int round = 0; round < 20; ++round) {
     ChangeTable table(random());
     std::map<std::string, Value> model;
     if (round % 2 == 0) table.expect(random() % 500);
+    std::size_t frozen = 0;
     for (int step = 0; step < 3000; ++step) {
+      if (round % 4 == 3 && random() % 100 == 0) frozen = table.freeze().size();
       const std::string key = std::to_string(random() % 1000);
       Value value;
       if (random() % 4 != 0) value.emplace(random() % 40, static_cast<char>('a' + random() % 26));
       table.set(key, value);
       model[key] = value;
     }
-    ASSERT_EQ(table.changes().size(), model.size());
+    if (frozen == 0) ASSERT_EQ(table.changes().size(), model.size());
     for (int number = 0; number < 1000; ++number) {
       const std::string key = std::to_string(number);
       const auto kept = model.find(key);

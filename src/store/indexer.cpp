@@ -64,7 +64,7 @@ Task<Result<LogPoint>> Indexer::load(Call call) {
     for (const KvPair& pair : found) {
       std::uint64_t bytes = 0;
       if (!FieldReader(as_bytes(pair.value)).number(bytes).complete()) co_return bad_entry();
-      live_[part_index_of(pair.key)] = static_cast<std::int64_t>(bytes);
+      set_live(live_[part_index_of(pair.key)], static_cast<std::int64_t>(bytes));
     }
     if (found.size() < page) break;
     from = found.back().key + '\0';
@@ -114,6 +114,7 @@ void Indexer::become(Indexer&& other) {
   touched_.clear();
   gone_.clear();
   live_ = std::move(other.live_);
+  live_bytes_ = other.live_bytes_;
   totals_ = other.totals_;
   rebuilding_ = other.rebuilding_;
   removals_ = std::move(other.removals_);
@@ -181,7 +182,8 @@ Task<Result<std::vector<Indexer::NumberedPart>>> Indexer::parts(Call call, Ulid 
 
 void Indexer::count(const Place& place, bool alive) {
   const auto bytes = static_cast<std::int64_t>(place.size());
-  live_[place.at.segment] += alive ? bytes : -bytes;
+  std::int64_t& live = live_[place.at.segment];
+  set_live(live, live + (alive ? bytes : -bytes));
   touched_.insert(place.at.segment);
 }
 
@@ -211,6 +213,19 @@ Task<Result<>> Indexer::count_removals(Call call, std::uint64_t sequence) {
     from = found.back().key + '\0';
   }
   co_return Result<>{};
+}
+
+void Indexer::set_live(std::int64_t& live, std::int64_t bytes) noexcept {
+  const auto counted = [](std::int64_t size) {
+    return static_cast<std::uint64_t>(std::max<std::int64_t>(size, 0));
+  };
+  live_bytes_ += counted(bytes) - counted(live);
+  live = bytes;
+}
+
+void Indexer::erase_live(std::uint32_t segment) {
+  set_live(live_[segment], 0);
+  live_.erase(segment);
 }
 
 // No coroutine: a frame with room for records of all kinds would be the largest of all, for every record.
@@ -564,7 +579,7 @@ Task<Result<>> Indexer::segment_gone(Call call, std::uint32_t segment, std::vect
     else
       change(tombstone_key(address), encode(*shadow));
   }
-  live_.erase(segment);
+  erase_live(segment);
   removals_.erase(segment);
   touched_.insert(segment);
   co_return Result<>{};
@@ -590,7 +605,7 @@ Task<Result<>> Indexer::segments_gone(Call call, std::set<std::uint32_t> segment
   for (const std::uint32_t segment : segments) {
     const auto live = live_.find(segment);
     if (live == live_.end() || live->second != 0) continue;  // what pointed there is lost, and says so itself
-    live_.erase(live);
+    erase_live(segment);
     touched_.insert(segment);
   }
   co_return Result<>{};

@@ -93,6 +93,8 @@ class Indexer {
   // Counts anew those up to this sequence, the last one; later ones are counted as they come. Precondition:
   // nothing is compacted meanwhile. Cancel: partial — some are counted.
   Task<Result<>> count_removals(Call call, std::uint64_t sequence);
+  // Of all segments, without counting them. What is below zero counts as nothing.
+  std::uint64_t live_bytes() const noexcept { return live_bytes_; }
 
  private:
   std::unexpected<Error> bad_entry() noexcept;
@@ -103,6 +105,8 @@ class Indexer {
   void change(std::string_view key, std::optional<std::string> value);
   void count(const Place& place, bool alive);
   void count_removal(const TombstoneEntry& shadow, bool needed);
+  void set_live(std::int64_t& live, std::int64_t bytes) noexcept;
+  void erase_live(std::uint32_t segment);
 
   Task<Result<>> apply_object(Call call, RecordHeader header, Place place, ObjectEntry fresh,
                               Address address);
@@ -130,6 +134,7 @@ class Indexer {
   std::map<std::string, Known, std::less<>> overlay_;
   std::map<std::uint32_t, std::int64_t> live_;
   std::map<std::uint32_t, std::int64_t> removals_;
+  std::uint64_t live_bytes_ = 0;
   std::set<std::uint32_t> touched_;
   Totals totals_;
   std::vector<Address> gone_;

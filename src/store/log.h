@@ -123,6 +123,10 @@ struct SegmentInfo {
   bool sealed = false;  // no more is appended to it
 };
 
+struct LogSize {
+  std::uint64_t segments = 0, bytes = 0;
+};
+
 class Log {
  public:
   virtual ~Log() = default;
@@ -169,6 +173,8 @@ class Log {
   virtual std::uint64_t durable() const noexcept = 0;  // the watermark
   virtual LogPoint end() const noexcept = 0;
   virtual std::vector<SegmentInfo> segments() const = 0;
+  // What they are together, without counting them.
+  virtual LogSize size() const noexcept = 0;
   virtual const SealKey& key_of(std::uint32_t segment) = 0;
   // Files that were set aside since it was asked last, by opening or since.
   virtual std::vector<ForeignFile> take_foreign() = 0;

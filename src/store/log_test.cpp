@@ -1098,6 +1098,25 @@ TEST(Log, segments_are_short_on_a_small_disk) {
   EXPECT_EQ(s.sequences().size(), 56u * 8 + 6);
 }
 
+TEST(Log, a_batch_that_is_longer_than_a_segment_has_one_of_its_own) {
+  SimulatedLog s;
+  s.options.ahead = 1 << 10;
+  ASSERT_TRUE(s.open());
+  const TestRecord longer = large('b', 3 * s.options.segment_size);
+  std::vector<std::uint32_t> in;
+  for (const TestRecord& record : {longer, large('a'), longer, longer, large('c')}) {
+    const auto appended = s.append({record});
+    ASSERT_TRUE(appended);
+    in.push_back(appended->front().at.segment);
+    EXPECT_EQ(s.read(appended->front()).data, record.data);
+  }
+  EXPECT_EQ(in, (std::vector<std::uint32_t>{1, 2, 3, 4, 5})) << "and none is left empty";
+  ASSERT_TRUE(s.open());
+  EXPECT_EQ(s.report.damaged, 0u);
+  EXPECT_EQ(s.sequences(), (Sequences{1, 2, 3, 4, 5}));
+  for (std::size_t i : {0u, 2u, 3u}) EXPECT_EQ(s.read(s.found.entries[i]).data, longer.data);
+}
+
 TEST(Log, a_segment_can_be_begun_on_a_full_disk_by_what_frees_space) {
   SimulatedLog s;
   s.options.reserve = 64 << 10;

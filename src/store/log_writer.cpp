@@ -102,8 +102,9 @@ LogWriter::LogWriter(io::Machine& machine, LogOptions options, LogState state)
       length_(options_.segment_size),
       ahead_(options_.ahead),
       ended_(state.ended) {
-  // A batch may fill half of a segment, and offsets are 32 bits.
+  // Offsets are 32 bits, and one batch may be longer than a segment.
   CHECK(options_.segment_size >= 4 * segment_header_size && options_.segment_size <= 0xffff'0000u);
+  for (const auto& [id, info] : segments_) bytes_ += info.size;
 }
 
 Task<Result<>> LogWriter::start(Call call) {
@@ -139,7 +140,6 @@ Task<Result<std::vector<Entry>>> LogWriter::append(Call call, std::vector<Record
   if (batch.empty()) co_return std::vector<Entry>();
   const Busy busy(*this);
   const std::uint64_t size = size_of(batch);
-  CHECK(size <= options_.segment_size / 2);
   const bool frees = std::all_of(batch.begin(), batch.end(), [](const Record& r) { return r.reserve; });
   if (!frees && !co_await reserve_.ensure(patient(call)))
     co_return fail(ErrorCode::storage_full, "the reserve of a full disk is in use");
@@ -163,7 +163,7 @@ Task<Result<std::vector<Entry>>> LogWriter::append(Call call, std::vector<Record
   sequence_ += count;
   tail_ += size;
   ready_ = std::max(ready_, tail_ + zeros);
-  segments_[current_].size = tail_;
+  set_size(segments_[current_], tail_);
   stamp_ = LogStamp{store_id_, encoded.entries.back().at, encoded.seal};
   co_return std::move(encoded.entries);
 }
@@ -295,9 +295,10 @@ Task<Result<Log::RoomToCopy>> LogWriter::room_to_copy(Call call) {
 
 Task<Result<>> LogWriter::make_room(Call call, std::uint64_t size) {
   if (uncut_) CO_TRY_VOID(co_await cut(call));
-  // A batch that is longer than segments should be has one of its own.
-  const std::uint64_t most = tail_ == segment_header_size ? options_.segment_size : length_;
-  if (current_ != 0 && !ended_ && tail_ + size <= most) co_return Result<>{};
+  // A batch that is longer than segments should be has one of its own: also what is moved after segments were
+  // made shorter than one of its records.
+  const bool fits = tail_ == segment_header_size || tail_ + size <= length_;
+  if (current_ != 0 && !ended_ && fits) co_return Result<>{};
   co_return co_await begin_segment(call);
 }
 
@@ -376,7 +377,8 @@ Task<Result<>> LogWriter::begin_segment(Call call) {
   file_ = std::move(file);
   tail_ = ready_ = segment_header_size;
   ended_ = false;
-  segments_[current_] = {current_, tail_, sequence_ + 1, false};
+  segments_[current_] = {current_, 0, sequence_ + 1, false};
+  set_size(segments_[current_], tail_);
   co_return Result<>{};
 }
 
@@ -431,7 +433,8 @@ Task<Result<>> LogWriter::remove_segment(Call call, std::uint32_t segment) {
   if (options_.fsync)
     if (auto synced = co_await upkeep_.sync_directory(patient(call), options_.directory); !synced)
       co_return fence_unless_undone(synced.error());
-  segments_.erase(segment);
+  set_size(it->second, 0);
+  segments_.erase(it);
   co_return Result<>{};
 }
 
@@ -443,6 +446,11 @@ Task<Result<>> LogWriter::close(Call call) {
 }
 
 // --- what is there
+
+void LogWriter::set_size(SegmentInfo& segment, std::uint64_t size) noexcept {
+  bytes_ += size - segment.size;
+  segment.size = size;
+}
 
 LogPoint LogWriter::end() const noexcept {
   return {sequence_, {current_, static_cast<std::uint32_t>(tail_)}, stamp_};

@@ -47,6 +47,7 @@ class LogWriter final : public Log {
   std::uint64_t durable() const noexcept override { return sequence_; }
   LogPoint end() const noexcept override;
   std::vector<SegmentInfo> segments() const override;
+  LogSize size() const noexcept override { return {segments_.size(), bytes_}; }
   const SealKey& key_of(std::uint32_t segment) override;
   Task<Result<>> accept_losses(Call call) override;
   const std::vector<std::uint32_t>& lost() const noexcept override { return lost_; }
@@ -64,6 +65,7 @@ class LogWriter final : public Log {
   Task<bool> take_room(Call call, std::uint64_t size);
   void measure(std::uint64_t free) noexcept;
   std::uint64_t spare() const noexcept { return options_.spare.value_or(options_.reserve); }
+  void set_size(SegmentInfo& segment, std::uint64_t size) noexcept;
   Task<Result<>> make_room(Call call, std::uint64_t size);
   Task<Result<>> make_room_at_any_cost(Call call, std::uint64_t size);
   Task<Result<>> begin_segment(Call call);
@@ -90,6 +92,7 @@ class LogWriter final : public Log {
   std::array<std::byte, 16> store_id_;
   LogReserve reserve_;
   std::map<std::uint32_t, SegmentInfo> segments_;
+  std::uint64_t bytes_ = 0;  // of all segments
   std::map<std::uint32_t, SealKey> keys_;
   std::uint32_t current_ = 0;  // 0: none yet
   std::uint32_t known_ = 0;    // the last segment before the next one, also if it is missing

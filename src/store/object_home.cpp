@@ -1,7 +1,6 @@
 #include "store/object_home.h"
 
 #include <algorithm>
-#include <set>
 
 #include "crypto/outboard.h"
 #include "runtime/wait.h"
@@ -68,6 +67,7 @@ Task<Result<>> ObjectHome::open(Call call) {
   io::Machine upkeep = machine_.for_upkeep();
   files_ = std::make_unique<SegmentFiles>(upkeep, store_.segment_directory());
   CO_TRY_VOID(co_await open_log(call));
+  absent_ = segments_of_index_alone();
   publish_totals();
   if (!co_await segments_->has_room(call)) note_full();
   store_.status_.open = true;
@@ -329,9 +329,7 @@ Task<Result<bool>> ObjectHome::is_another(Call call, Address address, Position a
 
 // What a crash kept from being noted.
 Task<Result<>> ObjectHome::settle_index(Call call) {
-  std::set<std::uint32_t> gone;
-  for (const auto& [segment, live] : indexer_->live()) gone.insert(segment);
-  for (const SegmentInfo& one : segments_->segments()) gone.erase(one.id);
+  std::set<std::uint32_t> gone = segments_of_index_alone();
   if (gone.empty() && !indexer_->rebuilding()) co_return Result<>{};
   if (!gone.empty()) CO_TRY_VOID(co_await indexer_->segments_gone(call, std::move(gone)));
   if (indexer_->rebuilding()) CO_TRY_VOID(co_await indexer_->end_rebuilding(call));
@@ -529,17 +527,21 @@ void ObjectHome::publish_totals() noexcept {
   status.bytes = totals.bytes;
   status.uploads = totals.uploads;
   status.quarantined = totals.quarantined;
-  std::uint64_t bytes = 0, live = 0;
-  const std::vector<SegmentInfo> all = segments_->segments();
-  for (const SegmentInfo& one : all) {
-    bytes += one.size;
-    live += live_bytes(one.id);
-  }
-  status.segments = all.size();
+  const LogSize log = segments_->size();
+  std::uint64_t live = indexer_->live_bytes();
+  for (const std::uint32_t segment : absent_) live -= live_bytes(segment);
+  status.segments = log.segments;
   status.lost_segments = segments_->lost().size();
   if (totals.quarantined == 0) status.lossy = false;
-  status.log_bytes = bytes;
-  status.dead_bytes = bytes - std::min(bytes, live);
+  status.log_bytes = log.bytes;
+  status.dead_bytes = log.bytes - std::min(log.bytes, live);
+}
+
+std::set<std::uint32_t> ObjectHome::segments_of_index_alone() const {
+  std::set<std::uint32_t> alone;
+  for (const auto& [segment, live] : indexer_->live()) alone.insert(segment);
+  for (const SegmentInfo& one : segments_->segments()) alone.erase(one.id);
+  return alone;
 }
 
 void ObjectHome::tell_foreign() {

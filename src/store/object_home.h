@@ -21,6 +21,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -128,7 +129,9 @@ class ObjectHome final : public Replay {
   Task<Result<>> keep_lost(Call call);
   Task<Result<>> adopt_index(Call call);
   Task<Result<>> retire_index(Call call);
+  // After every group: costs nothing for segments that nothing happened to.
   void publish_totals() noexcept;
+  std::set<std::uint32_t> segments_of_index_alone() const;
   // Files that the log set aside are told by name: nobody else would look for them.
   void tell_foreign();
   std::uint64_t live_bytes(std::uint32_t segment) const noexcept;
@@ -181,6 +184,7 @@ class ObjectHome final : public Replay {
   WaitList room_wanted_;
   WaitList accept_asked_;
   TokenBucket scrub_pace_;
+  std::set<std::uint32_t> absent_;         // segments that the index knows and the log has not
   std::map<std::uint32_t, bool> damaged_;  // segments with bytes that must not be thrown away
   std::vector<Damage> found_;              // by opening; their objects are named by the scrubber
   std::vector<Damage> losses_;             // by opening; their objects are named at once

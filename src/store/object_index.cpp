@@ -126,6 +126,7 @@ Task<Result<>> ObjectHome::adopt_index(Call call) {
   store_.set_index(rebuild_->release());
   kv_->renew();
   indexer_->become(std::move(rebuild_->indexer()));
+  absent_ = segments_of_index_alone();
   indexed_ = segments_->end().sequence;
   store_.status_.index_behind = false;
   store_.status_.index_damaged = false;

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "runtime/wait.h"
+#include "store/encoding.h"
 #include "store/segment.h"
 #include "store/simulated_store.h"
 
@@ -63,6 +64,124 @@ TEST(Compaction, dead_space_is_reclaimed_and_what_lives_stays) {
   EXPECT_EQ(s.list().size(), 20u);
   const Pairs kept = pairs_of(s);
   EXPECT_EQ(difference(kept, made_anew(s)), "");
+}
+
+TEST(Compaction, what_was_written_into_longer_segments_is_moved_into_shorter_ones) {
+  SimulatedStore s;
+  ASSERT_TRUE(s.open());
+  const std::string lives = sample(600'000, 1);
+  for (std::uint64_t i = 1; i <= 4; ++i) ASSERT_TRUE(s.put(sample(600'000, i)));
+  for (std::uint64_t i = 2; i <= 4; ++i) ASSERT_TRUE(s.remove(address_of(sample(600'000, i))));
+  roll(s);
+  ASSERT_TRUE(s.close());
+  s.options.segment_size = 64 << 10;
+  ASSERT_TRUE(s.open());
+  const auto rounds = s.compact();
+  ASSERT_TRUE(rounds);
+  EXPECT_GE(*rounds, 1u);
+  EXPECT_EQ(s.disk().view().find(segment_path("data/segments", 1)), nullptr);
+  s.forget_cached({address_of(lives)});
+  EXPECT_EQ(s.read(address_of(lives)), Result<std::string>(lives));
+  EXPECT_EQ(s.list().size(), 1u);
+  const Pairs kept = pairs_of(s);
+  EXPECT_EQ(difference(kept, made_anew(s)), "");
+  EXPECT_EQ(s.read(address_of(lives)), Result<std::string>(lives));
+}
+
+struct Counts {
+  std::uint64_t segments = 0, bytes = 0, dead = 0;
+  friend bool operator==(const Counts&, const Counts&) = default;
+  friend void PrintTo(const Counts& counts, std::ostream* out) {
+    *out << counts.segments << " segments, " << counts.bytes << " bytes, " << counts.dead << " dead";
+  }
+};
+Counts told(SimulatedStore& s) {
+  const StoreStatus& status = s.store->status();
+  return {status.segments, status.log_bytes, status.dead_bytes};
+}
+// By the files, and by what the index says of each. Without zeros that are written ahead.
+Counts counted(SimulatedStore& s) {
+  CHECK(!s.options.fsync);
+  Counts counts;
+  std::map<std::string, std::uint64_t> live;
+  for (const KvPair& pair : s.index()) {
+    if (pair.key.front() != segment_prefix) continue;
+    CHECK(FieldReader(as_bytes(pair.value)).number(live[pair.key]).complete());
+  }
+  std::uint64_t alive = 0;
+  for (const std::string& name : segments(s)) {
+    ++counts.segments;
+    counts.bytes += s.disk().view().text("data/segments/" + name).size();
+    alive += live[segment_key(*parse_segment_name(name))];
+  }
+  counts.dead = counts.bytes - alive;
+  return counts;
+}
+
+TEST(Compaction, the_totals_that_are_told_are_those_of_a_full_count) {
+  SimulatedStore s;
+  s.options.segment_size = 64 << 10;
+  s.options.fsync = false;
+  ASSERT_TRUE(s.open());
+  Random random(5);
+  std::vector<Address> there;
+  std::uint64_t most = 0, compacted = 0;
+  for (std::uint64_t step = 0; step < 600; ++step) {
+    const std::uint64_t act = random.next() % 20;
+    if (act < 10 || there.empty()) {
+      there.push_back(s.put(sample(random.next() % 9000, step))->address);
+    } else if (act < 15) {
+      const std::size_t which = random.next() % there.size();
+      ASSERT_TRUE(s.remove(there[which]));
+      there.erase(there.begin() + static_cast<std::ptrdiff_t>(which));
+    } else if (act < 17) {
+      const Ulid token = s.begin()->token;
+      ASSERT_TRUE(s.part(token, 0, sample(3000, step)));
+      ASSERT_TRUE(s.part(token, 0, sample(3500, step)));
+      if (act == 15)
+        ASSERT_TRUE(s.abort(token));
+      else
+        there.push_back(s.commit(token)->address);
+    } else if (act == 17) {
+      compacted += *s.compact();
+    } else if (act == 18) {
+      ASSERT_TRUE(s.run(s.store->home().replace_index(s.call())));
+    } else {
+      ASSERT_TRUE(s.close());
+      ASSERT_TRUE(s.open());
+    }
+    ASSERT_EQ(told(s), counted(s)) << step << " " << act;
+    most = std::max(most, told(s).segments);
+  }
+  EXPECT_GT(most, 5u);
+  EXPECT_GT(compacted, 5u);
+}
+
+TEST(Compaction, what_lives_in_a_lost_segment_is_not_told_as_living) {
+  SimulatedStore s;
+  s.options.fsync = false;
+  ASSERT_TRUE(s.open());
+  std::vector<Address> lost;
+  for (std::uint64_t i = 0; i < 4; ++i) lost.push_back(s.put(sample(5000, i))->address);
+  roll(s);
+  for (std::uint64_t i = 10; i < 14; ++i) ASSERT_TRUE(s.put(sample(5000, i)));
+  ASSERT_TRUE(s.remove(address_of(sample(5000, 11))));
+  ASSERT_TRUE(s.close());
+  ASSERT_TRUE(s.run(s.machine().disk.unlink(s.call(), segment_path("data/segments", 1))));
+  s.make_cache();
+  ASSERT_TRUE(s.open());
+  ASSERT_EQ(s.store->status().lost_segments, 1u);
+  const Counts before = told(s);
+  EXPECT_EQ(before, counted(s));
+  EXPECT_GT(before.dead, 5000u);
+  ASSERT_TRUE(s.remove(lost[0]));
+  EXPECT_EQ(told(s), counted(s));
+  ASSERT_TRUE(s.put(sample(700, 20)));
+  EXPECT_EQ(told(s), counted(s));
+  ASSERT_TRUE(s.run(s.store->home().replace_index(s.call())));
+  EXPECT_EQ(told(s), counted(s));
+  ASSERT_TRUE(s.run(s.store->home().accept_losses_once(s.call())));
+  EXPECT_EQ(told(s), counted(s));
 }
 
 struct Reading {

@@ -14,6 +14,7 @@ namespace {
 
 // Of RocksOptions::cache_bytes, a third of which the filter takes.
 constexpr std::uint64_t bytes_per_known_key = 6;
+constexpr int looks_most = 4;                // beside hand-overs, before they have to wait
 constexpr std::size_t learn_at_once = 4096;  // keys, a few hundred microseconds
 
 // What is handed over at once is the measure of everything that RocksDB does on the disk: so it is a small
@@ -76,7 +77,7 @@ Result<std::optional<std::string>> get_from(rocksdb::DB& db, std::string_view ke
 Result<> write(rocksdb::DB& db, const ChangeTable& table) {
   rocksdb::WriteBatch batch(table.bytes());
   rocksdb::Status status;
-  for (const ChangeTable::Change& change : in_order(table)) {
+  for (const ChangeTable::Change& change : in_order(table.changes())) {
     const auto value = change.value();
     status = value ? batch.Put(slice(change.key()), slice(*value)) : batch.Delete(slice(change.key()));
     if (!status.ok()) break;
@@ -269,12 +270,10 @@ Result<> RocksDatabase::hand_over(rocksdb::DB& db) {
   if (table == nullptr) return {};
   resume_if_full(db);
   const Result<> done = write(db, *table);
-  recent_.with([&](Recent& recent) {
+  const auto ended = recent_.with([&](Recent& recent) {
     recent.handing = false;
     recent.handed_over = done;
-    if (!done) return;
-    recent.changes.end();
-    ++recent.rounds;
+    return done ? recent.changes.end() : nullptr;
   });
   handed_.notify_all();
   return done;
@@ -360,36 +359,51 @@ Result<> RocksDatabase::learn(rocksdb::DB& db) {
   return {};
 }
 
-// What is recent goes over what RocksDB has. Both are seen as of one moment: when something was handed over
-// in between, once more.
+// What is recent and what RocksDB has, as of one moment: RocksDB has nothing that was added after the recent
+// was seen as long as that is still open. If it is not, once more; and then while nothing can be closed,
+// so that no number of hand-overs keeps a list from its end.
+std::pair<RecentChanges::AllSeen, std::unique_ptr<rocksdb::Iterator>> RocksDatabase::see(
+    rocksdb::DB& db, const rocksdb::ReadOptions& options) {
+  for (int looks = 1;; ++looks) {
+    const bool alone = looks > looks_most;
+    auto seen = recent_.wait(
+        handed_, [&](const Recent& recent) { return !alone || !recent.handing; },
+        [&](Recent& recent) {
+          recent.handing |= alone;
+          return recent.changes.see();
+        });
+    std::unique_ptr<rocksdb::Iterator> at(db.NewIterator(options));
+    const bool same = recent_.with([&](Recent& recent) {
+      if (alone) recent.handing = false;
+      return recent.changes.is_open(seen[0]);
+    });
+    if (alone) handed_.notify_all();
+    if (same) return {std::move(seen), std::move(at)};
+  }
+}
+
+// What is recent goes over what RocksDB has.
 Result<std::vector<KvPair>> RocksDatabase::scan(rocksdb::DB& db, std::string_view from,
-                                                std::string_view until, std::size_t limit) const {
+                                                std::string_view until, std::size_t limit) {
   std::vector<KvPair> out;
   if (from >= until) return out;
   const rocksdb::Slice end = slice(until);
   rocksdb::ReadOptions options;
   options.iterate_upper_bound = &end;
   options.fill_cache = false;  // one long list would push out what every request looks for
-  std::map<std::string, RecentChanges::Value> recent;
-  std::unique_ptr<rocksdb::Iterator> at;
-  const auto rounds = [this] { return recent_.with([](const Recent& now) { return now.rounds; }); };
-  std::uint64_t round = 0;
-  do {
-    round = recent_.with([&](const Recent& now) {
-      recent = now.changes.range(from, until);
-      return now.rounds;
-    });
-    at.reset(db.NewIterator(options));
-  } while (rounds() != round);
-  auto newer = recent.begin();
+  auto [seen, at] = see(db, options);
+  for (RecentChanges::Seen& one : seen)
+    if (one.sort()) (void)recent_.with([&](Recent& recent) { return recent.changes.keep(one); });
+  RecentRange recent(std::move(seen), from, until);
   at->Seek(slice(from));
-  while (out.size() < limit && (at->Valid() || newer != recent.end())) {
-    const int order = !at->Valid() ? 1 : newer == recent.end() ? -1 : at->key().compare(slice(newer->first));
-    if (order >= 0) {
-      if (newer->second) out.push_back({newer->first, *newer->second});
-      ++newer;
-    } else {
+  while (out.size() < limit && (at->Valid() || recent.now() != nullptr)) {
+    const ChangeTable::Change* const newer = recent.now();
+    const int order = !at->Valid() ? 1 : newer == nullptr ? -1 : at->key().compare(slice(newer->key()));
+    if (order < 0) {
       out.push_back({at->key().ToString(), at->value().ToString()});
+    } else {
+      if (const auto value = newer->value()) out.push_back({std::string(newer->key()), std::string(*value)});
+      recent.next();
     }
     if (order <= 0) at->Next();
   }

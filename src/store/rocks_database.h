@@ -8,10 +8,10 @@
 #include <rocksdb/cache.h>
 #include <rocksdb/db.h>
 
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "runtime/guarded.h"
@@ -62,7 +62,7 @@ class RocksDatabase {
   // --- on a pool thread
   static Result<std::optional<std::string>> get(rocksdb::DB& db, std::string_view key);
   Result<std::vector<KvPair>> scan(rocksdb::DB& db, std::string_view from, std::string_view until,
-                                   std::size_t limit) const;
+                                   std::size_t limit);
   // May wait until RocksDB has room.
   Result<> hand_over(rocksdb::DB& db);
   // Some more of the keys that were there before this process go into the filter; what is written since is in
@@ -97,9 +97,8 @@ class RocksDatabase {
     bool learned = false;  // all of them
     bool learning = false;
     std::string learned_until;
-    bool handing = false;  // to the engine, on some thread
+    bool handing = false;  // to the engine, on some thread; or nobody may
     Result<> handed_over;  // how the last time went
-    std::uint64_t rounds = 0;
   };
 
   RocksDatabase(std::unique_ptr<rocksdb::DB> db, Caches caches, const RocksOptions& wanted,
@@ -108,6 +107,8 @@ class RocksDatabase {
   // RocksDB takes nothing more after a disk was full, until it is told to look again.
   void resume_if_full(rocksdb::DB& db) const;
   std::uint64_t open_bytes() const;
+  std::pair<RecentChanges::AllSeen, std::unique_ptr<rocksdb::Iterator>> see(
+      rocksdb::DB& db, const rocksdb::ReadOptions& options);
 
   rocksdb::DB* here_;
   Caches caches_;
