@@ -435,16 +435,22 @@ Task<Result<std::vector<Listed>>> StorePort::list(Call call, std::string prefix,
   co_return out;
 }
 
-Task<Result<std::optional<UploadState>>> StorePort::upload_state(Call call, Ulid token) {
+Task<Result<std::optional<UploadEntry>>> StorePort::find_upload(Call call, Ulid token) {
   CO_TRY(const auto found, co_await value(call, upload_key(token)));
-  if (!found) co_return std::optional<UploadState>();
+  if (!found) co_return std::optional<UploadEntry>();
   UploadEntry entry;
   if (!decode(as_bytes(*found), entry)) co_return fail(kv_.distrust(undecodable));
-  if (!entry.committed && entry.expires <= machine_.shard.wall()) co_return std::optional<UploadState>();
+  if (!entry.committed && entry.expires <= machine_.shard.wall()) co_return std::optional<UploadEntry>();
+  co_return entry;
+}
+
+Task<Result<std::optional<UploadState>>> StorePort::upload_state(Call call, Ulid token) {
+  CO_TRY(const auto entry, co_await find_upload(call, token));
+  if (!entry) co_return std::optional<UploadState>();
   UploadState state;
-  state.size = entry.size;
-  state.expires = entry.expires;
-  state.committed = entry.committed;
+  state.size = entry->size;
+  state.expires = entry->expires;
+  state.committed = entry->committed;
   std::uint64_t at = 0;  // everything before it is there, or told as missing
   bool gap = false;
   const auto missing = [&](std::uint64_t first, std::uint64_t end) {
@@ -472,7 +478,7 @@ Task<Result<std::optional<UploadState>>> StorePort::upload_state(Call call, Ulid
     if (page.size() < 512) break;
     from = page.back().key + '\0';
   }
-  if (entry.size > at) missing(at, entry.size);
+  if (entry->size > at) missing(at, entry->size);
   co_return state;
 }
 

@@ -70,6 +70,9 @@ class StorePort {
   // Addresses after `after` that begin with `prefix`, in order.
   Task<Result<std::vector<Listed>>> list(Call call, std::string prefix, std::optional<Address> after,
                                          std::size_t limit);
+  // Nothing: there is none, or its time is over. One look into the index, however many parts it has.
+  Task<Result<std::optional<UploadEntry>>> find_upload(Call call, Ulid token);
+  // The same with what is missing: looks at every part.
   Task<Result<std::optional<UploadState>>> upload_state(Call call, Ulid token);
 
   // --- changes. Answered when durable. Cancel: partial — one that was begun may still be done.

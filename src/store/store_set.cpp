@@ -127,8 +127,8 @@ Result<StorePort*> SetPort::for_upload(std::uint64_t random) {
 
 Task<Result<SetPort::FoundUpload>> SetPort::find_upload(Call call, Ulid token) {
   for (const auto& port : ports_) {
-    CO_TRY(auto state, co_await port->upload_state(call, token));
-    if (state) co_return FoundUpload{port.get(), std::move(*state)};
+    CO_TRY(auto entry, co_await port->find_upload(call, token));
+    if (entry) co_return FoundUpload{port.get(), std::move(*entry)};
   }
   co_return fail(ErrorCode::not_found, "no such upload", Side::client);
 }

@@ -52,7 +52,7 @@ class SetPort {
   // Who has this upload. Cancel: clean.
   struct FoundUpload {
     StorePort* port = nullptr;
-    UploadState state;
+    UploadEntry entry;
   };
   Task<Result<FoundUpload>> find_upload(Call call, Ulid token);
   // Merged in order of address. Cancel: clean.

@@ -326,6 +326,23 @@ TEST(Storage, an_acknowledged_part_of_an_upload_survives_a_power_cut) {
   EXPECT_EQ(sample_node.ask(get(bytes)).body, bytes);
 }
 
+TEST(Storage, a_part_costs_as_many_looks_into_the_index_whatever_the_upload_has) {
+  SimulatedService sample_node;
+  const std::string target = sample_node.ask(request("POST", "/uploads")).field("Location").value();
+  const auto looks = [&](std::size_t part) {
+    const std::uint64_t before = sample_node.maps().keys_read();
+    const std::string offset = fmt::format("Upload-Offset: {}\r\n", part * crypto::part_size);
+    EXPECT_EQ(sample_node.ask(request("PATCH", target, sample(10, part), offset)).status, 204) << part;
+    return sample_node.maps().keys_read() - before;
+  };
+  const std::uint64_t first = looks(0);
+  EXPECT_GT(first, 0u);
+  std::uint64_t most = first;
+  for (std::size_t part = 1; part < 200; ++part) most = std::max(most, looks(part));
+  // One that is not in memory is asked for twice; and the tasks that tend the store look at times.
+  EXPECT_LE(most, first + 10);
+}
+
 TEST(Storage, a_pinned_object_is_not_deleted) {
   SimulatedService sample_node;
   const std::string bytes = sample(100), name = address_of(bytes);

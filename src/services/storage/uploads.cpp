@@ -104,7 +104,9 @@ Task<Result<>> StorageShard::patch(Call call, Exchange& exchange) {
 Task<Result<>> StorageShard::upload_status(Call call, Exchange& exchange) {
   CO_TRY(const Ulid token, token_of(exchange));
   CO_TRY(const store::SetPort::FoundUpload upload, co_await ports_->find_upload(call, token));
-  const store::UploadState& state = upload.state;
+  CO_TRY(const auto found, co_await upload.port->upload_state(call, token));
+  if (!found) co_return fail(ErrorCode::not_found, "no such upload", Side::client);
+  const store::UploadState& state = *found;
   http::Response& response = exchange.response;
   response.status = 200;
   response.add_number("Upload-Offset", state.contiguous);
