@@ -36,6 +36,7 @@ class LogWriter final : public Log {
   Task<Result<std::vector<Entry>>> append(Call call, std::vector<Record> batch) override;
   Task<Result<>> remove_segment(Call call, std::uint32_t segment) override;
   Task<bool> has_room(Call call) override;
+  Task<Result<std::uint64_t>> room_to_store(Call call) override;
   Task<Result<std::uint64_t>> room_to_copy(Call call) override;
   Task<Result<>> roll(Call call) override;
   Task<Result<>> close(Call call) override;

@@ -26,6 +26,7 @@ struct Mutation : Errand<Mutation, Outcome> {
     commit,        // token; address if the caller knows it
     abort,         // token
     expire,        // token, if its time is over
+    end_idle,      // uploads, until there is room for size bytes; size 0: one
     remove,        // address
     pin,           // address, flag
     quarantine,    // address, origin, at
@@ -58,8 +59,9 @@ struct Mutation : Errand<Mutation, Outcome> {
 
   // May use the space that is kept for a full disk.
   bool frees_space() const noexcept {
-    return kind == Kind::remove || kind == Kind::abort || kind == Kind::expire || kind == Kind::relocate ||
-           kind == Kind::segment_gone || kind == Kind::quarantine || kind == Kind::lift;
+    return kind == Kind::remove || kind == Kind::abort || kind == Kind::expire || kind == Kind::end_idle ||
+           kind == Kind::relocate || kind == Kind::segment_gone || kind == Kind::quarantine ||
+           kind == Kind::lift;
   }
 };
 

@@ -58,6 +58,7 @@ Task<Result<>> ObjectHome::open(Call call) {
   io::Machine upkeep = machine_.for_upkeep();
   files_ = std::make_unique<SegmentFiles>(upkeep, store_.segment_directory());
   CO_TRY_VOID(co_await open_log(call));
+  opened_ = machine_.shard.now();
   publish_totals();
   store_.status_.open = true;
   co_return Result<>{};
@@ -443,6 +444,7 @@ Task<Result<>> ObjectHome::write_group(Call call, Group& group) {
   if (auto indexed = co_await kv_->write(call, std::move(*changes)); !indexed)
     co_return index_fell_behind("the index cannot be written");
   indexed_ = end.sequence;
+  note_uploads(group);
   for (const Address& address : indexer_->take_gone()) store_.cache_.erase(address);
   publish_totals();
   tell_foreign();
@@ -476,6 +478,7 @@ void ObjectHome::publish_totals() noexcept {
   status.objects = totals.objects;
   status.bytes = totals.bytes;
   status.uploads = totals.uploads;
+  status.upload_bytes = indexer_->upload_bytes();
   status.quarantined = totals.quarantined;
   std::uint64_t bytes = 0, live = 0;
   const std::vector<SegmentInfo> all = segments_->segments();

@@ -102,6 +102,7 @@ class ObjectHome final : public Replay {
   Task<Result<Planned>> plan_part(Call call, Mutation& mutation, Group& group);
   Task<Result<Planned>> plan_commit(Call call, Mutation& mutation, Group& group);
   Task<Result<Planned>> plan_abort(Call call, Mutation& mutation, Group& group);
+  Task<Result<Planned>> plan_end_idle(Call call, Mutation& mutation, Group& group);
   Task<Result<Planned>> plan_remove(Call call, Mutation& mutation, Group& group);
   Task<Result<Planned>> plan_pin(Call call, Mutation& mutation, Group& group);
   Task<Result<Planned>> plan_quarantine(Call call, Mutation& mutation, Group& group);
@@ -151,6 +152,18 @@ class ObjectHome final : public Replay {
   void want_room() noexcept;
   // A full disk that has room again takes writes again.
   Task<> look_for_room(Call call);
+  // --- uploads and the room they take
+  // For so many bytes of parts; also what compaction can make.
+  struct Room {
+    std::uint64_t needed = 0, there = 0, dead = 0;
+    bool enough() const noexcept { return needed <= there + dead; }
+  };
+  Task<Result<Room>> room_for(Call call, std::uint64_t size);
+  // Those without a part for long, the longest first.
+  std::vector<Ulid> idle_uploads() const;
+  // On a disk that compaction cannot empty: the upload that was idle the longest ends. False: there is none.
+  Task<Result<bool>> end_idle_upload(Call call);
+  void note_uploads(const Group& group) noexcept;
   // What may go to the log at once: a batch is at most half of a segment.
   std::size_t batch_max(std::size_t wanted) const noexcept;
 
@@ -177,6 +190,8 @@ class ObjectHome final : public Replay {
   bool accept_now_ = false;
   std::size_t around_ = 0;  // changes that were under way when the last group was written
   bool full_ = false;
+  std::uint64_t wanted_ = 0;  // room that an upload was promised, and that compaction has to make
+  Instant opened_{};
   bool compacting_ = false;                             // a segment
   std::uint64_t indexed_ = 0;                           // the last sequence that the index took in
   observe::LogEvery full_told_{Duration::seconds(60)};  // compaction makes room again and again

@@ -36,6 +36,8 @@ Task<Result<ObjectHome::Planned>> ObjectHome::plan(Call call, Mutation& mutation
     case Mutation::Kind::abort:
     case Mutation::Kind::expire:
       return plan_abort(call, mutation, group);
+    case Mutation::Kind::end_idle:
+      return plan_end_idle(call, mutation, group);
     case Mutation::Kind::remove:
       return plan_remove(call, mutation, group);
     case Mutation::Kind::pin:
@@ -103,6 +105,7 @@ Task<Result<ObjectHome::Planned>> ObjectHome::plan_part(Call call, Mutation& mut
   CO_TRY(const auto now, co_await indexer_->part(call, token, mutation.part.index));
   if (now && now->hash == mutation.part.hash && now->place.data_size == size) {
     mutation.result->existed = true;
+    indexer_->touch_upload(token, machine_.shard.now());
     co_return Planned::answered;
   }
   group.add(std::move(mutation.record));
@@ -170,6 +173,15 @@ Task<Result<ObjectHome::Planned>> ObjectHome::plan_abort(Call call, Mutation& mu
   if (mutation.kind == Mutation::Kind::begin) {
     if (indexer_->totals().uploads + group.begun >= store_.options_.uploads_max)
       co_return fail(ErrorCode::busy, "too many open uploads");
+    if (mutation.size > 0) {
+      CO_TRY(const Room room, co_await room_for(call, mutation.size));
+      if (!room.enough())
+        co_return fail(ErrorCode::storage_full, "there is no room for an upload of this size");
+      if (room.needed > room.there) {
+        wanted_ = std::max(wanted_, room.needed);
+        want_room();
+      }
+    }
     ++group.begun;
     mutation.result = Outcome{
         .address = {}, .size = mutation.size, .existed = false, .token = token, .expires = mutation.expires};

@@ -42,7 +42,7 @@ Task<Result<>> ObjectHome::move_batch(Call call, std::vector<Mutation::Move> mov
 // The sealed segment with the largest share of dead bytes, if it is worth the copying and goes into `room`.
 std::optional<std::uint32_t> ObjectHome::pick_victim(std::uint64_t room) const {
   std::optional<std::uint32_t> best;
-  double best_share = full_ ? 0.05 : 0.5;
+  double best_share = full_ || wanted_ > 0 ? 0.05 : 0.5;
   for (const SegmentInfo& one : segments_->segments()) {
     if (!one.sealed || damaged_.contains(one.id) || one.size == 0) continue;
     const std::uint64_t live = live_bytes(one.id);
@@ -67,9 +67,16 @@ Task<Result<bool>> ObjectHome::compact_once(Call call) {
 }
 
 Task<Result<bool>> ObjectHome::compact_any(Call call) {
+  if (wanted_ > 0) {
+    CO_TRY(const std::uint64_t there, co_await segments_->room_to_store(call));
+    if (there >= wanted_) wanted_ = 0;
+  }
   CO_TRY(const std::uint64_t room, co_await segments_->room_to_copy(call));
   const auto victim = pick_victim(room);
-  if (!victim) co_return false;
+  if (!victim) {
+    wanted_ = 0;  // there is nothing to make it from
+    co_return false;
+  }
   co_return co_await compact_segment(call, *victim);
 }
 
@@ -139,6 +146,7 @@ Task<> ObjectHome::compact_loop(Call call) {
     auto worked = co_await compact_once(call);
     if (!worked && !call.stopped()) log_.warn("compaction failed", {{"why", worked.error().context}});
     co_await look_for_room(call);
+    if (full_ && worked && !*worked) worked = co_await end_idle_upload(call);
     if (!worked && !co_await sleep_for(call, after_failure)) co_return;
     if (worked && !*worked) (void)co_await ListWait(call.within(compact_pause), room_wanted_, "dead space");
   }

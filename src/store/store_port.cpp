@@ -510,6 +510,12 @@ Task<Result<Outcome>> StorePort::begin_upload(Call call, std::uint64_t size, std
   return submit(call, std::move(mutation));
 }
 
+Task<Result<Outcome>> StorePort::end_idle_uploads(Call call, std::uint64_t size) {
+  auto mutation = std::make_unique<Mutation>(Mutation::Kind::end_idle);
+  mutation->size = size;
+  return submit(call, std::move(mutation));
+}
+
 Task<Result<Outcome>> StorePort::put_part(Call call, PartRecord part, Draft::Taken taken) {
   auto mutation = std::make_unique<Mutation>(Mutation::Kind::part);
   mutation->part = std::move(part);

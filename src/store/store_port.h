@@ -79,6 +79,9 @@ class StorePort {
   Task<Result<Outcome>> put(Call call, Address address, Draft::Taken taken);
   Task<Result<Outcome>> begin_upload(Call call, std::uint64_t size, std::string media_type,
                                      std::optional<Duration> ttl = {});
+  // Uploads without a part for long end, the longest idle first, if that makes room for so many bytes; how
+  // many bytes they had.
+  Task<Result<Outcome>> end_idle_uploads(Call call, std::uint64_t size);
   Task<Result<Outcome>> put_part(Call call, PartRecord part, Draft::Taken taken);
   Task<Result<Outcome>> commit_upload(Call call, Ulid token, std::optional<Address> address,
                                       std::string media_type);

@@ -114,15 +114,39 @@ Task<Result<StorePort*>> SetPort::for_put(Call call, Address address) {
   }
   // Good bytes go where the bad ones are, in place of them.
   if (bad != nullptr && bad->store().writable()) co_return bad;
-  co_return for_upload(number_of(address));
+  co_return for_write(number_of(address));
 }
 
-Result<StorePort*> SetPort::for_upload(std::uint64_t random) {
+Result<StorePort*> SetPort::for_write(std::uint64_t random) {
   StorePort* port = preferred(random, [](ObjectStore& store) { return store.writable(); });
   // Full is said by whoever tries: room may be there again.
   if (port == nullptr) port = preferred(random, [](ObjectStore& store) { return !store.status().fenced; });
   if (port == nullptr) return fail(ErrorCode::degraded, "writes are fenced until the next start");
   return port;
+}
+
+Task<Result<SetPort::Begun>> SetPort::begin_upload(Call call, std::uint64_t random, std::uint64_t size,
+                                                   std::string media_type, std::optional<Duration> ttl) {
+  CO_TRY(StorePort* const first, for_write(random));
+  std::vector<StorePort*> all{first};
+  for (const auto& port : ports_)
+    if (port.get() != first && port->store().writable()) all.push_back(port.get());
+  std::optional<Error> full;
+  // Nothing ends as long as there is room elsewhere.
+  for (const bool ends_idle : {false, true}) {
+    for (StorePort* const port : all) {
+      if (ends_idle && size == 0) break;
+      if (ends_idle) {
+        CO_TRY(const Outcome ended, co_await port->end_idle_uploads(call, size));
+        if (ended.size == 0) continue;
+      }
+      auto began = co_await port->begin_upload(call, size, media_type, ttl);
+      if (began) co_return Begun{port, std::move(*began)};
+      if (began.error().code != ErrorCode::storage_full) co_return fail(began.error());
+      full = began.error();
+    }
+  }
+  co_return fail(*full);
 }
 
 Task<Result<SetPort::FoundUpload>> SetPort::find_upload(Call call, Ulid token) {

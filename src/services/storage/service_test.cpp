@@ -326,6 +326,33 @@ TEST(Storage, an_acknowledged_part_of_an_upload_survives_a_power_cut) {
   EXPECT_EQ(sample_node.ask(get(bytes)).body, bytes);
 }
 
+TEST(Storage, an_upload_that_cannot_fit_is_507_when_it_begins_and_idle_ones_give_way_to_one_that_can) {
+  SimulatedService sample_node;
+  sample_node.disk().set_capacity(sample_node.disk().used() + (40 << 20));
+  const auto begin = [&](std::size_t parts) {
+    return sample_node.ask(request("POST", "/uploads", fmt::format("{{\"size\":{}}}", parts << 20)));
+  };
+  const Answer refused = begin(60);
+  EXPECT_EQ(refused.status, 507);
+  EXPECT_EQ(code_of(refused), "storage_full");
+  const std::string target = begin(20).field("Location").value();
+  for (std::size_t i = 0; i < 20; ++i)
+    ASSERT_EQ(
+        sample_node
+            .ask(request("PATCH", target, sample(1 << 20, i), fmt::format("Upload-Offset: {}\r\n", i << 20)))
+            .status,
+        204);
+  const std::string told = sample_node.ask(request("GET", "/admin/status")).body;
+  EXPECT_THAT(told, HasSubstr(R"("uploads":1,"upload_bytes":20971520)"));
+  EXPECT_EQ(begin(20).status, 507);
+  EXPECT_EQ(sample_node.ask(request("HEAD", target)).status, 200);
+  sample_node.world.run_for(Duration::seconds(601));
+  EXPECT_EQ(begin(60).status, 507) << "it could not have it anyway";
+  EXPECT_EQ(sample_node.ask(request("HEAD", target)).status, 200);
+  EXPECT_EQ(begin(20).status, 201);
+  EXPECT_EQ(sample_node.ask(request("HEAD", target)).status, 404);
+}
+
 TEST(Storage, a_part_costs_as_many_looks_into_the_index_whatever_the_upload_has) {
   SimulatedService sample_node;
   const std::string target = sample_node.ask(request("POST", "/uploads")).field("Location").value();

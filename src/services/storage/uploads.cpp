@@ -47,8 +47,9 @@ Task<Result<>> StorageShard::begin(Call call, Exchange& exchange) {
   }
   if (size > store::largest_object)
     co_return fail(ErrorCode::body_cap, "larger than any object may be", Side::client);
-  CO_TRY(store::StorePort * port, ports_->for_upload(machine_.shard.random().next()));
-  CO_TRY(const store::Outcome began, co_await port->begin_upload(call, size, std::move(media_type)));
+  CO_TRY(const store::SetPort::Begun made,
+         co_await ports_->begin_upload(call, machine_.shard.random().next(), size, std::move(media_type)));
+  const store::Outcome& began = made.upload;
   http::Response& response = exchange.response;
   const std::string id = format_ulid(began.token);
   response.status = 201;
