@@ -85,16 +85,16 @@ Task<Result<>> Indexer::load_uploads(Call call) {
     for (const KvPair& pair : found) {
       UploadEntry entry;
       if (!decode(as_bytes(pair.value), entry)) co_return bad_entry();
-      if (!entry.committed) CO_TRY_VOID(co_await open_upload(call, token_of(pair.key)));
+      if (!entry.committed) CO_TRY_VOID(co_await open_upload(call, token_of(pair.key), entry.owner.holder));
     }
     if (found.size() < page) co_return Result<>{};
     from = found.back().key + '\0';
   }
 }
 
-Task<Result<>> Indexer::open_upload(Call call, Ulid token) {
+Task<Result<>> Indexer::open_upload(Call call, Ulid token, Ulid holder) {
   close_upload(token);
-  open_uploads_[token] = {};
+  open_uploads_[token] = {.holder = holder};
   for (std::uint32_t first = 0;;) {
     CO_TRY(const auto found, co_await parts(call, token, first, page));
     if (found.empty()) co_return Result<>{};
@@ -460,6 +460,7 @@ Task<Result<>> Indexer::apply_upload(Call call, RecordHeader header, Place place
   entry.size = record.size;
   entry.expires = record.expires;
   entry.media_type = std::move(record.media_type);
+  entry.owner = record.owner;
   if (owner) {
     Address address;
     std::copy_n(as_bytes(*owner).begin(), std::min(owner->size(), address.bytes.size()),
@@ -469,9 +470,9 @@ Task<Result<>> Indexer::apply_upload(Call call, RecordHeader header, Place place
     ++totals_.uploads;
     // Compaction may have moved the upload behind its parts.
     if (rebuilding_)
-      CO_TRY_VOID(co_await open_upload(call, record.token));
+      CO_TRY_VOID(co_await open_upload(call, record.token, record.owner.holder));
     else
-      open_uploads_[record.token] = {};
+      open_uploads_[record.token] = {.holder = record.owner.holder};
   }
   change(upload_key(record.token), encode(entry));
   co_return Result<>{};

@@ -30,6 +30,7 @@ struct Totals {
 
 // An upload that is neither committed nor ended.
 struct OpenUpload {
+  Ulid holder{};            // who began it; nobody's are one's, too
   std::uint64_t bytes = 0;  // of the parts that are there
   Instant last_part{};      // or when it began; not known to whoever opened the index since
 };
@@ -119,7 +120,7 @@ class Indexer {
   Task<Result<>> drop_parts(Call call, Ulid token);
   Task<Result<>> load_uploads(Call call);
   // From now on it is open, with the parts that are there already; or no longer.
-  Task<Result<>> open_upload(Call call, Ulid token);
+  Task<Result<>> open_upload(Call call, Ulid token, Ulid holder);
   void close_upload(const Ulid& token) noexcept;
   void grow_upload(const Ulid& token, std::uint64_t more, std::uint64_t less) noexcept;
   // The entry's record is no longer pointed to; it stays in its segment as a stale copy.

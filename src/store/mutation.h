@@ -22,7 +22,7 @@ struct Mutation : Errand<Mutation, Outcome> {
   enum class Kind : std::uint8_t {
     put,           // `record` is an object's
     part,          // `record` is a part's
-    begin,         // an upload: token, size, expires, media_type
+    begin,         // an upload: token, size, expires, media_type, owner
     commit,        // token; address if the caller knows it
     abort,         // token
     expire,        // token, if its time is over
@@ -48,6 +48,7 @@ struct Mutation : Errand<Mutation, Outcome> {
   std::uint64_t size = 0;
   WallTime expires{};
   std::string media_type;
+  UploadOwner owner;
   bool flag = false;
   std::uint64_t origin = 0;
   Position at;

@@ -101,6 +101,7 @@ class ObjectHome final : public Replay {
   Task<Result<Planned>> plan_put(Call call, Mutation& mutation, Group& group);
   Task<Result<Planned>> plan_part(Call call, Mutation& mutation, Group& group);
   Task<Result<Planned>> plan_commit(Call call, Mutation& mutation, Group& group);
+  Task<Result<Planned>> plan_begin(Call call, Mutation& mutation, Group& group);
   Task<Result<Planned>> plan_abort(Call call, Mutation& mutation, Group& group);
   Task<Result<Planned>> plan_end_idle(Call call, Mutation& mutation, Group& group);
   Task<Result<Planned>> plan_remove(Call call, Mutation& mutation, Group& group);
@@ -161,6 +162,13 @@ class ObjectHome final : public Replay {
   Task<Result<Room>> room_for(Call call, std::uint64_t size);
   // Those without a part for long, the longest first.
   std::vector<Ulid> idle_uploads() const;
+  // Whether one more upload of this holder may be open, and which one ends for that, if one has to.
+  struct Slot {
+    bool there = false;
+    std::optional<Ulid> ends = {};
+  };
+  Slot find_slot(const Ulid& holder, const Group& group) const;
+  Task<Result<>> end_upload(Call call, Ulid token, Group& group);
   // On a disk that compaction cannot empty: the upload that was idle the longest ends. False: there is none.
   Task<Result<bool>> end_idle_upload(Call call);
   void note_uploads(const Group& group) noexcept;

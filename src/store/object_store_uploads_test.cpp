@@ -371,6 +371,95 @@ TEST(Uploads, after_a_start_each_has_its_time_again) {
   EXPECT_FALSE(s.upload(token)->has_value());
 }
 
+UploadOwner holder(std::uint64_t number) { return {Ulid{number, 7}, "tenant"}; }
+
+TEST(Uploads, a_holder_has_half_of_the_places_that_the_others_leave) {
+  SimulatedStore s;
+  s.options.uploads_max = 16;
+  ASSERT_TRUE(s.open());
+  const auto begin_all = [&](std::uint64_t number) {
+    int begun = 0;
+    while (s.begin(0, holder(number))) ++begun;
+    return begun;
+  };
+  EXPECT_EQ(begin_all(1), 8);
+  EXPECT_EQ(begin_all(2), 4);
+  EXPECT_EQ(begin_all(3), 2);
+  EXPECT_EQ(code_of(s.begin(0, holder(1))), ErrorCode::busy);
+  s.stop();
+  ASSERT_TRUE(s.open());
+  EXPECT_EQ(begin_all(1), 0) << "what was begun before a start counts";
+  EXPECT_EQ(begin_all(4), 1);
+  EXPECT_EQ(begin_all(5), 1) << "the last one is for whoever has none";
+  EXPECT_EQ(begin_all(6), 0);
+  EXPECT_EQ(code_of(s.begin()), ErrorCode::busy);
+}
+
+TEST(Uploads, many_begun_at_once_keep_the_bound_of_their_holder) {
+  SimulatedStore s;
+  s.options.uploads_max = 16;
+  ASSERT_TRUE(s.open());
+  std::vector<std::shared_ptr<std::optional<Result<Outcome>>>> all;
+  for (int i = 0; i < 40; ++i) all.push_back(s.start(s.port().begin_upload(s.call(), {.owner = holder(1)})));
+  ASSERT_TRUE(s.world.run_until(
+      [&] { return std::all_of(all.begin(), all.end(), [](auto& one) { return one->has_value(); }); }));
+  EXPECT_EQ(std::count_if(all.begin(), all.end(), [](auto& one) { return (**one).has_value(); }), 8);
+}
+
+TEST(Uploads, when_places_are_short_a_holders_own_idle_ones_give_way_first_the_longest_idle_first) {
+  SimulatedStore s;
+  s.options.uploads_max = 8;
+  ASSERT_TRUE(s.open());
+  std::vector<Ulid> own, others;
+  others.push_back(s.begin(0, holder(2))->token);
+  for (int i = 0; i < 4; ++i) {
+    own.push_back(s.begin(0, holder(1))->token);
+    s.world.run_for(Duration::seconds(10));
+  }
+  ASSERT_TRUE(s.part(own[0], 0, "it goes on"));
+  EXPECT_EQ(code_of(s.begin(0, holder(1))), ErrorCode::busy) << "none is idle";
+  s.world.run_for(Duration::seconds(575));
+  ASSERT_TRUE(s.begin(0, holder(1)));
+  EXPECT_FALSE(s.upload(own[1])->has_value());
+  for (const std::size_t i : {0u, 2u, 3u}) EXPECT_TRUE(s.upload(own[i])->has_value()) << i;
+  EXPECT_TRUE(s.upload(others[0])->has_value()) << "it was idle for longer, but is another's";
+  // With no place left at all the longest idle one goes, whosever it is.
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(s.begin()) << i;
+  s.world.run_for(Duration::seconds(30));
+  ASSERT_TRUE(s.begin(0, holder(3)));
+  EXPECT_FALSE(s.upload(others[0])->has_value());
+  EXPECT_EQ(s.store->status().uploads, 8u);
+}
+
+TEST(Uploads, who_began_it_is_kept_through_starts_new_indexes_and_compaction) {
+  SimulatedStore s;
+  ASSERT_TRUE(s.open());
+  const Ulid owned = s.begin(0, holder(3))->token, nobodys = s.begin()->token;
+  const auto check = [&] {
+    EXPECT_EQ((**s.upload(owned)).owner, holder(3));
+    EXPECT_EQ((**s.upload(nobodys)).owner, UploadOwner());
+  };
+  check();
+  s.stop();
+  ASSERT_TRUE(s.open());
+  check();
+  ASSERT_TRUE(s.part(s.begin()->token, 0, sample(part_size)));
+  for (const KvPair& pair : s.index())
+    if (pair.key[0] == upload_prefix && pair.key != upload_key(owned) && pair.key != upload_key(nobodys)) {
+      Ulid token;
+      for (std::size_t i = 1; i < 17; ++i) {
+        std::uint64_t& half = i < 9 ? token.high : token.low;
+        half = half << 8 | static_cast<unsigned char>(pair.key[i]);
+      }
+      ASSERT_TRUE(s.abort(token));
+    }
+  ASSERT_TRUE(s.run(s.store->home().roll(s.call())));
+  EXPECT_GT(*s.compact(), 0u);
+  check();
+  ASSERT_TRUE(s.run(s.store->home().replace_index(s.call())));
+  check();
+}
+
 TEST(Uploads, the_loop_sweeps_by_itself) {
   SimulatedStore s;
   s.options.upload_ttl = Duration::seconds(60);

@@ -451,6 +451,7 @@ Task<Result<std::optional<UploadState>>> StorePort::upload_state(Call call, Ulid
   state.size = entry->size;
   state.expires = entry->expires;
   state.committed = entry->committed;
+  state.owner = entry->owner;
   std::uint64_t at = 0;  // everything before it is there, or told as missing
   bool gap = false;
   const auto missing = [&](std::uint64_t first, std::uint64_t end) {
@@ -496,17 +497,17 @@ Task<Result<Outcome>> StorePort::put(Call call, Address address, Draft::Taken ta
   return submit(call, std::move(mutation));
 }
 
-Task<Result<Outcome>> StorePort::begin_upload(Call call, std::uint64_t size, std::string media_type,
-                                              std::optional<Duration> ttl) {
+Task<Result<Outcome>> StorePort::begin_upload(Call call, NewUpload upload) {
   auto mutation = std::make_unique<Mutation>(Mutation::Kind::begin);
   // Not to be guessed: whoever knows it may write to it.
   std::array<std::uint64_t, 2> random{};
   machine_.entropy.fill(std::as_writable_bytes(std::span(random)));
   mutation->token = make_ulid(machine_.shard.wall(), random[0], random[1]);
-  mutation->size = size;
-  mutation->media_type = std::move(media_type);
+  mutation->size = upload.size;
+  mutation->media_type = std::move(upload.media_type);
   mutation->expires =
-      WallTime{machine_.shard.wall().ms + ttl.value_or(store_.options_.upload_ttl).to_millis()};
+      WallTime{machine_.shard.wall().ms + upload.ttl.value_or(store_.options_.upload_ttl).to_millis()};
+  mutation->owner = std::move(upload.owner);
   return submit(call, std::move(mutation));
 }
 

@@ -35,6 +35,13 @@ struct Listed {
   bool pinned = false;
 };
 
+struct NewUpload {
+  std::uint64_t size = 0;  // 0: not said
+  std::string media_type = {};
+  std::optional<Duration> ttl = {};  // none: as the store's options say
+  UploadOwner owner = {};
+};
+
 struct UploadState {
   std::uint64_t size = 0;  // 0: not said
   WallTime expires{};
@@ -42,6 +49,7 @@ struct UploadState {
   // [first, last] of what is missing; without a size, up to the end of the last part that is there.
   std::vector<std::pair<std::uint64_t, std::uint64_t>> missing;
   std::optional<Address> committed;
+  UploadOwner owner = {};
 };
 
 class StorePort {
@@ -77,8 +85,7 @@ class StorePort {
 
   // --- changes. Answered when durable. Cancel: partial — one that was begun may still be done.
   Task<Result<Outcome>> put(Call call, Address address, Draft::Taken taken);
-  Task<Result<Outcome>> begin_upload(Call call, std::uint64_t size, std::string media_type,
-                                     std::optional<Duration> ttl = {});
+  Task<Result<Outcome>> begin_upload(Call call, NewUpload upload);
   // Uploads without a part for long end, the longest idle first, if that makes room for so many bytes; how
   // many bytes they had.
   Task<Result<Outcome>> end_idle_uploads(Call call, std::uint64_t size);

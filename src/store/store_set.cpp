@@ -125,8 +125,7 @@ Result<StorePort*> SetPort::for_write(std::uint64_t random) {
   return port;
 }
 
-Task<Result<SetPort::Begun>> SetPort::begin_upload(Call call, std::uint64_t random, std::uint64_t size,
-                                                   std::string media_type, std::optional<Duration> ttl) {
+Task<Result<SetPort::Begun>> SetPort::begin_upload(Call call, std::uint64_t random, NewUpload upload) {
   CO_TRY(StorePort* const first, for_write(random));
   std::vector<StorePort*> all{first};
   for (const auto& port : ports_)
@@ -135,12 +134,12 @@ Task<Result<SetPort::Begun>> SetPort::begin_upload(Call call, std::uint64_t rand
   // Nothing ends as long as there is room elsewhere.
   for (const bool ends_idle : {false, true}) {
     for (StorePort* const port : all) {
-      if (ends_idle && size == 0) break;
+      if (ends_idle && upload.size == 0) break;
       if (ends_idle) {
-        CO_TRY(const Outcome ended, co_await port->end_idle_uploads(call, size));
+        CO_TRY(const Outcome ended, co_await port->end_idle_uploads(call, upload.size));
         if (ended.size == 0) continue;
       }
-      auto began = co_await port->begin_upload(call, size, media_type, ttl);
+      auto began = co_await port->begin_upload(call, upload);
       if (began) co_return Begun{port, std::move(*began)};
       if (began.error().code != ErrorCode::storage_full) co_return fail(began.error());
       full = began.error();

@@ -54,8 +54,7 @@ class SetPort {
   };
   // Where its size fits (0: not said), if need be in place of uploads that are idle. `storage_full`: nowhere.
   // Cancel: partial — it may have begun.
-  Task<Result<Begun>> begin_upload(Call call, std::uint64_t random, std::uint64_t size,
-                                   std::string media_type, std::optional<Duration> ttl = {});
+  Task<Result<Begun>> begin_upload(Call call, std::uint64_t random, NewUpload upload);
   // Who has this upload. Cancel: clean.
   struct FoundUpload {
     StorePort* port = nullptr;

@@ -171,7 +171,7 @@ std::optional<Finding> Reopener::compare(const Expected& expected, bool rebuilt)
       const store::UploadState& state = found->second;
       std::optional<Address> made;
       if (upload.made) made = universe_.addresses[static_cast<std::size_t>(*upload.made)];
-      fits = fits && state.committed == made;
+      fits = fits && state.committed == made && state.owner == owner_of_upload(number);
       if (upload.made) continue;
       const auto first = upload.parts.find(0);
       const std::uint64_t size = first == upload.parts.end()

@@ -18,6 +18,7 @@ struct StorageShard::Incoming final : http::RequestState, PooledFrame {
   // Of a body larger than one part: the upload it is kept in.
   store::StorePort* port = nullptr;
   Ulid token;
+  store::UploadOwner owner;
   std::uint64_t parts = 0;
   std::string document;  // a small JSON body
 };

@@ -69,6 +69,7 @@ Task<Result<>> StorageShard::take_body(Call call, Exchange& exchange, Incoming& 
   const std::uint64_t said = exchange.request().content_length;
   if (!fields.has(FieldName::content_encoding)) incoming.said = said;
   const bool small = incoming.said > 0 && incoming.said <= crypto::part_size;
+  incoming.owner = owner_of(exchange);
   incoming.draft.emplace(shared_.ingest, 0, small ? static_cast<std::size_t>(said) : crypto::part_size);
   for (;;) {
     CO_TRY(const Buffer slice, co_await body.next(call));
@@ -89,8 +90,11 @@ Task<Result<>> StorageShard::take_body(Call call, Exchange& exchange, Incoming& 
 Task<Result<>> StorageShard::flush_part(Call call, Incoming& incoming, std::string media_type) {
   if (incoming.port == nullptr) {
     CO_TRY(const store::SetPort::Begun began,
-           co_await ports_->begin_upload(call.shield(), machine_.shard.random().next(), incoming.said,
-                                         std::move(media_type), body_ttl));
+           co_await ports_->begin_upload(call.shield(), machine_.shard.random().next(),
+                                         {.size = incoming.said,
+                                          .media_type = std::move(media_type),
+                                          .ttl = body_ttl,
+                                          .owner = incoming.owner}));
     incoming.port = began.port;
     incoming.token = began.upload.token;
   }
