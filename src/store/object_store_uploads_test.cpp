@@ -379,7 +379,7 @@ TEST(Uploads, a_holder_has_half_of_the_places_that_the_others_leave) {
   ASSERT_TRUE(s.open());
   const auto begin_all = [&](std::uint64_t number) {
     int begun = 0;
-    while (s.begin(0, holder(number))) ++begun;
+    while (begun < 17 && s.begin(0, holder(number))) ++begun;
     return begun;
   };
   EXPECT_EQ(begin_all(1), 8);
