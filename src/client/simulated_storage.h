@@ -39,6 +39,7 @@ class Shelf final : public http::Handler {
   // --- faults
   int refusals = 0;                // that many requests are answered 429, Retry-After 2
   int losses = 0;                  // that many PATCHes end the connection instead
+  std::optional<int> parts_fit;    // after that many more PATCHes the disk is full
   std::size_t cut_after = 0;       // the next body of an object breaks after so many bytes; 0: it does not
   std::optional<std::size_t> rot;  // this byte of every object is sent flipped
   bool proofs_lie = false;
@@ -46,6 +47,7 @@ class Shelf final : public http::Handler {
   bool silent = false;         // no request is ever answered
   int gaps_told = 64;          // Upload-Missing names that many
   bool forget_commit = false;  // commits, then says that there is no such upload
+  bool refuse_commit = false;  // the disk is full
 
   std::string add(std::string bytes) {
     const std::string name = format_address(crypto::hash_object(as_bytes(bytes)));
@@ -256,6 +258,8 @@ class Shelf final : public http::Handler {
       exchange.response.abandoned = true;
       return;
     }
+    if (method == Method::patch && parts_fit && (*parts_fit)-- <= 0)
+      return refuse_with(exchange, 507, "storage_full");
     if (method == Method::patch) {
       const auto offset =
           http::parse_content_length(exchange.request().fields.get(http::FieldName::upload_offset));
@@ -284,6 +288,8 @@ class Shelf final : public http::Handler {
     } else if (method == Method::del) {
       uploads.erase(at);
       exchange.response.status = 204;
+    } else if (refuse_commit) {
+      refuse_with(exchange, 507, "storage_full");
     } else {
       finish_upload(exchange, at->second, body);
       if (exchange.response.status == 201) uploads.erase(at);

@@ -140,6 +140,42 @@ TEST(Put, an_interrupted_upload_stays_in_the_ledger) {
   EXPECT_EQ(f.asked("POST /uploads/" + *id + "/commit"), 1u);
 }
 
+TEST(Put, an_upload_that_is_given_up_for_good_leaves_nothing_behind) {
+  Fixture f;
+  f.home.disk().put("file", sample_bytes(8 * mib));
+  UploadLedger ledger(f.machine(), ".");
+  f.shelf().parts_fit = 5;
+  const auto stored = f.put("file", {.ledger = &ledger, .ledger_key = "key"});
+  ASSERT_FALSE(stored);
+  EXPECT_EQ(stored.error().code(), ErrorCode::storage_full);
+  EXPECT_EQ(f.asked("DELETE /uploads/"), 1u);
+  EXPECT_TRUE(f.shelf().uploads.empty());
+  EXPECT_FALSE(f.run(ledger.find(f.call(), "key"))) << "there is nothing to go on with";
+}
+
+TEST(Put, a_stream_that_is_refused_leaves_nothing_behind_whenever_that_is) {
+  for (const bool at_commit : {false, true}) {
+    Fixture f;
+    if (at_commit)
+      f.shelf().refuse_commit = true;
+    else
+      f.shelf().parts_fit = 2;
+    TextSource source(sample_bytes(5 * mib));
+    const auto stored = f.run(put_stream(f.call(), f.storage(), &source, {}));
+    ASSERT_FALSE(stored);
+    EXPECT_EQ(stored.error().code(), ErrorCode::storage_full);
+    EXPECT_TRUE(f.shelf().uploads.empty()) << at_commit;
+  }
+}
+
+TEST(Put, an_upload_that_nobody_could_resume_is_ended_whatever_broke_it) {
+  Fixture f;
+  f.home.disk().put("file", sample_bytes(8 * mib));
+  f.shelf().losses = 1000;
+  ASSERT_FALSE(f.put("file"));
+  EXPECT_TRUE(f.shelf().uploads.empty());
+}
+
 TEST(Put, lost_parts_are_sent_again) {
   Fixture f;
   const std::string bytes = sample_bytes(5 * mib);

@@ -104,9 +104,29 @@ Task<Outcome<Begun>> begin_or_resume(Call call, StorageClient* storage, std::uin
   co_return Begun{std::move(id), {}};
 }
 
-Task<Outcome<Stored>> put_large(Call call, StorageClient* storage, io::File* file, crypto::ObjectHash hash,
-                                const PutOptions* options) {
-  CO_TRY(Begun begun, co_await begin_or_resume(call, storage, hash.size, options));
+// Whether the same parts would be refused again, whenever they are sent: nobody will finish that upload.
+bool is_final(const Failure& failure) noexcept {
+  switch (failure.code()) {
+    case ErrorCode::storage_full:
+    case ErrorCode::body_cap:
+    case ErrorCode::conflict:
+    case ErrorCode::upload_gap:
+    case ErrorCode::malformed:
+    case ErrorCode::unsupported_type:
+    case ErrorCode::not_implemented:
+      return true;
+    default:
+      return false;
+  }
+}
+
+// Shielded: the server should not keep for a day what nobody will finish.
+Task<> abandon(Call call, StorageClient* storage, std::string upload) {
+  (void)co_await storage->abandon_upload(call.shield().within(Duration::seconds(2)), std::move(upload));
+}
+
+Task<Outcome<Stored>> send_and_commit(Call call, StorageClient* storage, io::File* file,
+                                      crypto::ObjectHash hash, Begun begun, const PutOptions* options) {
   PutOptions quiet;
   std::uint64_t rounds = 0;
   for (const PutOptions* telling = options;; telling = &quiet) {
@@ -119,13 +139,23 @@ Task<Outcome<Stored>> put_large(Call call, StorageClient* storage, io::File* fil
       begun.status = std::move(now);
       if (moved_on && rounds++ < crypto::part_count(hash.size)) continue;
     }
-    const bool over = stored || stored.error().code() == ErrorCode::conflict ||
-                      stored.error().code() == ErrorCode::upload_gap;
-    if (over && options->ledger != nullptr) (void)co_await options->ledger->forget(call, options->ledger_key);
     if (!stored && stored.error().code() == ErrorCode::conflict)
       stored.error().message = "the file changed while it was sent: " + stored.error().message;
     co_return stored;
   }
+}
+
+Task<Outcome<Stored>> put_large(Call call, StorageClient* storage, io::File* file, crypto::ObjectHash hash,
+                                const PutOptions* options) {
+  CO_TRY(Begun begun, co_await begin_or_resume(call, storage, hash.size, options));
+  const std::string id = begun.id;
+  auto stored = co_await send_and_commit(call, storage, file, std::move(hash), std::move(begun), options);
+  // Without a ledger nobody would find it again.
+  const bool given_up = !stored && (is_final(stored.error()) || options->ledger == nullptr);
+  if (given_up) co_await abandon(call, storage, id);
+  if ((stored || given_up) && options->ledger != nullptr)
+    (void)co_await options->ledger->forget(call, options->ledger_key);
+  co_return stored;
 }
 
 Task<Outcome<>> feed_stream(Call call, Parts* parts, ByteSource* source, HeapBytes first,
@@ -218,13 +248,15 @@ Task<Outcome<Stored>> put_stream(Call call, StorageClient* storage, ByteSource* 
     auto fed = co_await feed_stream(call, &parts, source, std::move(first), &hasher);
     sent = co_await parts.finish(call, std::move(fed));
   }
-  if (!sent) {
-    // Shielded: the server should not keep for a day what nobody will finish.
-    (void)co_await storage->abandon_upload(call.shield().within(Duration::seconds(2)), id);
-    co_return fail(std::move(sent.error()));
+  Outcome<Stored> stored = fail(Failure(ErrorCode::internal, "not decided"));
+  if (sent) {
+    const crypto::ObjectHash hash = hasher.finish();
+    stored = co_await storage->commit_upload(call, id, hash.address, hash.size);
+  } else {
+    stored = fail(std::move(sent.error()));
   }
-  const crypto::ObjectHash hash = hasher.finish();
-  co_return co_await storage->commit_upload(call, id, hash.address, hash.size);
+  if (!stored) co_await abandon(call, storage, id);
+  co_return stored;
 }
 
 }  // namespace cairn::client

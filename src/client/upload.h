@@ -2,6 +2,7 @@
 //   [U-1] At most parts_at_once parts of body_max bytes are in memory, whatever the object's size.
 //   [U-2] An object is reported stored only when the server's address is the one computed here.
 //   [U-3] A break leaves the upload where the ledger finds it; the next put sends only what is missing.
+//   [U-4] An upload that was given up for good is ended at the server: nothing of it stays there.
 #pragma once
 
 #include <functional>
@@ -48,7 +49,8 @@ struct PutOptions {
 // Both pieces of memory belong to the caller and outlive the call.
 // Cancel: partial — parts that were acknowledged stay with the server and in the ledger.
 Task<Outcome<Stored>> put_file(Call call, StorageClient* storage, io::File* file, PutOptions options);
-// Not resumable: what was read of a stream cannot be read again. Cancel: partial — the upload expires.
+// Not resumable: what was read of a stream cannot be read again. Cancel: partial — the upload is ended, or
+// expires.
 Task<Outcome<Stored>> put_stream(Call call, StorageClient* storage, ByteSource* source, PutOptions options);
 
 // Reads `count` bytes at `offset`; fewer only at the end of the file. Cancel: clean.

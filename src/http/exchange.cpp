@@ -60,6 +60,8 @@ void Exchange::clear() noexcept {
   response.clear();
   state.reset();
   corr_size = 0;
+  capability.reset();
+  tenant.clear();
   counted = 0;
 }
 

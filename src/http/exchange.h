@@ -7,9 +7,11 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
+#include "base/ulid.h"
 #include "base/units.h"
 #include "http/head.h"
 #include "http/parser.h"
@@ -150,6 +152,10 @@ struct Exchange {
   std::uint8_t corr_size = 0;
   std::string path_text;  // room for a path that had escapes
   CallContext context;    // of a request that a worker runs
+  // The capability that the request came with, by what no narrowing of it changes; and the tenant that it is
+  // bound to, if any. None: it needs no capability, or nobody does.
+  std::optional<Ulid> capability;
+  std::string tenant;
   std::unique_ptr<RequestState> state;
   std::string_view corr() const noexcept { return {corr_text.data(), corr_size}; }
   // The body is being taken in: that the peer ended its side is for whoever reads it to find.

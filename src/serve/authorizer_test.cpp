@@ -21,13 +21,28 @@ struct Fixture {
     const std::string text = "GET / HTTP/1.1\r\nHost: h\r\n" + fields + "\r\n";
     http::RequestParser parser{http::HeadLimits{}};
     CHECK(parser.parse(text).progress == http::Progress::complete);
-    return authorizer.authorize(parser.head.fields, {.op = op, .service = "sample", .bytes = 0});
+    TRY(bearer, authorizer.authorize(parser.head.fields, {.op = op, .service = "sample", .bytes = 0}));
+    return {};
   }
+  Authorizer::Bearer bearer;  // of the last that was allowed
   ErrorCode code(const std::string& fields, std::string_view op = "sample.write") {
     const Result<> result = ask(fields, op);
     return result ? ErrorCode::ok : result.error().code;
   }
 };
+
+TEST(Authorizer, a_token_is_known_by_what_no_narrowing_changes_and_by_its_tenant) {
+  Fixture f;
+  ASSERT_EQ(f.code(bearer({}, 5)), ErrorCode::ok);
+  const Ulid nonce = f.bearer.nonce;
+  EXPECT_NE(nonce, Ulid{});
+  EXPECT_EQ(f.bearer.tenant, "");
+  ASSERT_EQ(f.code(bearer({"op = sample.write", "tenant = home"}, 5)), ErrorCode::ok);
+  EXPECT_EQ(f.bearer.nonce, nonce);
+  EXPECT_EQ(f.bearer.tenant, "home");
+  ASSERT_EQ(f.code(bearer({}, 6)), ErrorCode::ok);
+  EXPECT_NE(f.bearer.nonce, nonce);
+}
 
 TEST(Authorizer, the_scheme_is_bearer_in_any_case_and_nothing_else) {
   Fixture f;

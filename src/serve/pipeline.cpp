@@ -306,7 +306,7 @@ void Pipeline::count_open_stream(http::Exchange& exchange) noexcept {
   exchange.counted |= counted_answer;
 }
 
-Result<> Pipeline::authorize(const http::Exchange& exchange, const RouteSpec& spec) {
+Result<> Pipeline::authorize(http::Exchange& exchange, const RouteSpec& spec) {
   if (spec.op.empty() || (spec.read && !settings_.reads_need_capability)) return {};
   if (!authorizer_) return {};  // open access: the node has checked that this was asked for
   crypto::CapabilityRequest asked{.op = spec.op,
@@ -316,7 +316,11 @@ Result<> Pipeline::authorize(const http::Exchange& exchange, const RouteSpec& sp
                                   .local = exchange.peer.local};
   if (names_address(spec)) asked.address = exchange.route.address;
   if (!exchange.peer.local) asked.ip = std::to_array(exchange.peer.bytes);
-  return authorizer_->authorize(exchange.request().fields, service_->describe(exchange, asked));
+  TRY(const Authorizer::Bearer bearer,
+      authorizer_->authorize(exchange.request().fields, service_->describe(exchange, asked)));
+  exchange.capability = bearer.nonce;
+  exchange.tenant = bearer.tenant;
+  return {};
 }
 
 // Capability, body cap, decode guard. Answers and returns the error when one of them says no.

@@ -109,7 +109,7 @@ class Pipeline final : public http::Handler {
   bool is_health(const http::Exchange& exchange) const noexcept;
   void answer_unmatched(http::Exchange& exchange, const Error& error);
   Error admit_request(http::Exchange& exchange, const RouteSpec& spec);
-  Result<> authorize(const http::Exchange& exchange, const RouteSpec& spec);
+  Result<> authorize(http::Exchange& exchange, const RouteSpec& spec);
   void answer_shared(http::Exchange& exchange, std::size_t which);
   void answer_undone(http::Exchange& exchange, const Error& why);
   void answer_metrics(http::Exchange& exchange);

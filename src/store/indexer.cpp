@@ -55,6 +55,7 @@ Task<Result<LogPoint>> Indexer::load(Call call) {
                       .number(totals_.quarantined)
                       .complete())
     co_return bad_entry();
+  CO_TRY_VOID(co_await load_uploads(call));
   const std::string shadows(1, tombstone_prefix);
   CO_TRY(const auto shadow, co_await kv_.scan(call, shadows, prefix_end(shadows), 1));
   has_tombstones_ = !shadow.empty();
@@ -70,6 +71,54 @@ Task<Result<LogPoint>> Indexer::load(Call call) {
     from = found.back().key + '\0';
   }
   co_return point;
+}
+
+// --- open uploads
+
+Task<Result<>> Indexer::load_uploads(Call call) {
+  open_uploads_.clear();
+  upload_bytes_ = 0;
+  std::string from(1, upload_prefix);
+  const std::string until = prefix_end(from);
+  for (;;) {
+    CO_TRY(const auto found, co_await kv_.scan(call, from, until, page));
+    for (const KvPair& pair : found) {
+      UploadEntry entry;
+      if (!decode(as_bytes(pair.value), entry)) co_return bad_entry();
+      if (!entry.committed) CO_TRY_VOID(co_await open_upload(call, token_of(pair.key), entry.owner.holder));
+    }
+    if (found.size() < page) co_return Result<>{};
+    from = found.back().key + '\0';
+  }
+}
+
+Task<Result<>> Indexer::open_upload(Call call, Ulid token, Ulid holder) {
+  close_upload(token);
+  open_uploads_[token] = {.holder = holder};
+  for (std::uint32_t first = 0;;) {
+    CO_TRY(const auto found, co_await parts(call, token, first, page));
+    if (found.empty()) co_return Result<>{};
+    for (const NumberedPart& one : found) grow_upload(token, one.entry.place.data_size, 0);
+    first = found.back().index + 1;
+  }
+}
+
+void Indexer::close_upload(const Ulid& token) noexcept {
+  const auto open = open_uploads_.find(token);
+  if (open == open_uploads_.end()) return;
+  upload_bytes_ -= open->second.bytes;
+  open_uploads_.erase(open);
+}
+
+void Indexer::grow_upload(const Ulid& token, std::uint64_t more, std::uint64_t less) noexcept {
+  const auto open = open_uploads_.find(token);
+  if (open == open_uploads_.end()) return;
+  open->second.bytes += more - less;
+  upload_bytes_ += more - less;
+}
+
+void Indexer::touch_upload(const Ulid& token, Instant now) noexcept {
+  if (const auto open = open_uploads_.find(token); open != open_uploads_.end()) open->second.last_part = now;
 }
 
 Result<KvBatch> Indexer::take(const LogPoint& point) {
@@ -116,6 +165,11 @@ void Indexer::become(Indexer&& other) {
   live_ = std::move(other.live_);
   live_bytes_ = other.live_bytes_;
   totals_ = other.totals_;
+  for (auto& [token, open] : other.open_uploads_)
+    if (const auto known = open_uploads_.find(token); known != open_uploads_.end())
+      open.last_part = known->second.last_part;
+  open_uploads_ = std::move(other.open_uploads_);
+  upload_bytes_ = other.upload_bytes_;
   rebuilding_ = other.rebuilding_;
   removals_ = std::move(other.removals_);
   has_tombstones_ = other.has_tombstones_;
@@ -360,6 +414,7 @@ Task<Result<>> Indexer::apply_object(Call call, RecordHeader header, Place place
     CO_TRY(auto began, co_await upload(call, *fresh.token));
     if (began && !began->committed) {
       --totals_.uploads;
+      close_upload(*fresh.token);
       began->committed = address;
       change(upload_key(*fresh.token), encode(*began));
     }
@@ -402,6 +457,7 @@ Task<Result<>> Indexer::apply_part(Call call, RecordHeader header, Place place, 
   if (now && now->origin > header.origin) co_return Result<>{};
   if (now) count(now->place, false);
   count(place, true);
+  grow_upload(record.token, place.data_size, now ? now->place.data_size : 0);
   change(part_key(record.token, record.index),
          encode(PartEntry{header.origin, place, record.hash, record.root}));
   co_return Result<>{};
@@ -450,6 +506,7 @@ Task<Result<>> Indexer::apply_upload(Call call, RecordHeader header, Place place
   entry.size = record.size;
   entry.expires = record.expires;
   entry.media_type = std::move(record.media_type);
+  entry.owner = record.owner;
   if (owner) {
     Address address;
     std::copy_n(as_bytes(*owner).begin(), std::min(owner->size(), address.bytes.size()),
@@ -457,6 +514,11 @@ Task<Result<>> Indexer::apply_upload(Call call, RecordHeader header, Place place
     entry.committed = address;
   } else {
     ++totals_.uploads;
+    // Compaction may have moved the upload behind its parts.
+    if (rebuilding_)
+      CO_TRY_VOID(co_await open_upload(call, record.token, record.owner.holder));
+    else
+      open_uploads_[record.token] = {.holder = record.owner.holder};
   }
   change(upload_key(record.token), encode(entry));
   co_return Result<>{};
@@ -468,6 +530,7 @@ Task<Result<>> Indexer::apply_abort(Call call, AbortRecord record) {
   if (owner) co_return Result<>{};  // its parts are an object's now
   if (now) {
     if (!now->committed) --totals_.uploads;
+    close_upload(record.token);
     change(upload_key(record.token), std::nullopt);
   }
   co_return co_await drop_parts(call, record.token);
@@ -623,6 +686,7 @@ Task<Result<>> Indexer::forget_parts(Call call, std::function<bool(const Place&)
       CO_TRY(const auto owner, co_await value(call, token_key(token_of(pair.key))));
       if (owner) continue;  // of an object, which is quarantined
       count(entry.place, false);
+      grow_upload(token_of(pair.key), 0, entry.place.data_size);
       change(pair.key, std::nullopt);
     }
     if (found.size() < page) co_return Result<>{};

@@ -28,6 +28,13 @@ struct Totals {
   friend bool operator==(const Totals&, const Totals&) = default;
 };
 
+// An upload that is neither committed nor ended.
+struct OpenUpload {
+  Ulid holder{};            // who began it; nobody's are one's, too
+  std::uint64_t bytes = 0;  // of the parts that are there
+  Instant last_part{};      // or when it began; not known to whoever opened the index since
+};
+
 class Indexer {
  public:
   // `kv` outlives it.
@@ -86,6 +93,11 @@ class Indexer {
   void forget_committed(const Ulid& token) { change(upload_key(token), std::nullopt); }
 
   const Totals& totals() const noexcept { return totals_; }
+  // All that are open, and the bytes of all of them. Derived from the index when it is loaded.
+  const std::map<Ulid, OpenUpload>& open_uploads() const noexcept { return open_uploads_; }
+  std::uint64_t upload_bytes() const noexcept { return upload_bytes_; }
+  // Something of it arrived just now. One that is not open is not meant.
+  void touch_upload(const Ulid& token, Instant now) noexcept;
   const std::map<std::uint32_t, std::int64_t>& live() const noexcept { return live_; }
   // Of records of removals in a segment, which no entry counts as alive and which cannot go before the copies
   // they are about. About: what was there before this process is known only after count_removals().
@@ -117,6 +129,11 @@ class Indexer {
   Task<Result<>> apply_abort(Call call, AbortRecord record);
   Task<Result<>> apply_quarantine(Call call, RecordHeader header, QuarantineRecord record);
   Task<Result<>> drop_parts(Call call, Ulid token);
+  Task<Result<>> load_uploads(Call call);
+  // From now on it is open, with the parts that are there already; or no longer.
+  Task<Result<>> open_upload(Call call, Ulid token, Ulid holder);
+  void close_upload(const Ulid& token) noexcept;
+  void grow_upload(const Ulid& token, std::uint64_t more, std::uint64_t less) noexcept;
   // The entry's record is no longer pointed to; it stays in its segment as a stale copy.
   Task<Result<>> retire(Call call, Address address, ObjectEntry entry, TombstoneEntry& shadow);
   void remember_stale(TombstoneEntry& shadow, std::uint32_t segment);
@@ -137,6 +154,8 @@ class Indexer {
   std::uint64_t live_bytes_ = 0;
   std::set<std::uint32_t> touched_;
   Totals totals_;
+  std::map<Ulid, OpenUpload> open_uploads_;
+  std::uint64_t upload_bytes_ = 0;  // their sum
   std::vector<Address> gone_;
   bool rebuilding_ = false;
   bool has_tombstones_ = false;  // or had: most stores never do, and need not look for them

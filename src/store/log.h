@@ -150,6 +150,8 @@ class Log {
   virtual const std::vector<std::uint32_t>& lost() const noexcept = 0;  // segments that are missing
   // Would records that may not use the reserve be taken, a few at least? Asks the disk. Cancel: clean.
   virtual Task<bool> has_room(Call call) = 0;
+  // How much could be appended of records that may not use the reserve. Asks the disk. Cancel: clean.
+  virtual Task<Result<std::uint64_t>> room_to_store(Call call) = 0;
   // How much may be copied from a segment that goes then, and leave enough for whatever else frees space.
   // Gives the reserve away when what is free beside it is less than the index needs. Cancel: partial — so it
   // may be.

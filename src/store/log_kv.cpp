@@ -149,9 +149,12 @@ struct LogKvMaker::Rotten {
 class LogEngine final : public KvEngine, public std::enable_shared_from_this<LogEngine> {
  public:
   using Rotten = LogKvMaker::Rotten;
-  LogEngine(const LogKvOptions& options, std::shared_ptr<const Rotten> rotten, io::Disk& disk,
-            std::string directory)
-      : options_(options), rotten_(std::move(rotten)), disk_(disk), directory_(std::move(directory)) {}
+  LogEngine(const LogKvMaker& maker, io::Disk& disk, std::string directory)
+      : options_(maker.options_),
+        rotten_(maker.rotten_),
+        keys_read_(maker.keys_read_),
+        disk_(disk),
+        directory_(std::move(directory)) {}
 
   Task<Result<>> open(Call call);
 
@@ -168,11 +171,13 @@ class LogEngine final : public KvEngine, public std::enable_shared_from_this<Log
   }
 
   Result<std::optional<std::string>> find(std::string_view key) const {
+    keys_read_->fetch_add(1, std::memory_order_relaxed);
     if (rotten_->meets(directory_, key, std::string(key) + '\0')) return fail(ErrorCode::integrity, "map");
     return state_.with([&](const State& state) { return state.map.find(key); });
   }
   Result<std::vector<KvPair>> scan(std::string_view from, std::string_view until, std::size_t limit) const {
     auto found = state_.with([&](const State& state) { return state.map.scan(from, until, limit); });
+    keys_read_->fetch_add(found.size() + 1, std::memory_order_relaxed);
     std::string end(until);
     if (found.size() == limit) end = found.empty() ? std::string(from) : found.back().key + '\0';
     if (rotten_->meets(directory_, from, end)) return fail(ErrorCode::integrity, "scan map");
@@ -223,6 +228,7 @@ class LogEngine final : public KvEngine, public std::enable_shared_from_this<Log
 
   const LogKvOptions options_;
   const std::shared_ptr<const Rotten> rotten_;
+  const std::shared_ptr<std::atomic<std::uint64_t>> keys_read_;
   io::Disk& disk_;
   const std::string directory_;
   Guarded<State, kv_map_rank> state_;
@@ -437,7 +443,7 @@ void LogKvMaker::damage(const std::string& directory, std::string from, std::str
 // NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the caller's shard outlives it
 Task<Result<std::shared_ptr<KvEngine>>> LogKvMaker::open(Call call, io::Machine& machine,
                                                          std::string directory) {
-  auto engine = std::make_shared<LogEngine>(options_, rotten_, machine.disk, std::move(directory));
+  auto engine = std::make_shared<LogEngine>(*this, machine.disk, std::move(directory));
   CO_TRY_VOID(co_await engine->open(call));
   co_return std::move(engine);
 }

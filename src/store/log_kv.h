@@ -14,6 +14,7 @@
 // ones are.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <string>
 
@@ -35,6 +36,8 @@ class LogKvMaker final : public KvMaker {
   // From now on the keys in [from, until) cannot be read, as when a block that holds them has rotted; until
   // the map of this directory is destroyed.
   void damage(const std::string& directory, std::string from, std::string until);
+  // How many keys were looked up or scanned so far, in all maps.
+  std::uint64_t keys_read() const noexcept { return *keys_read_; }
   // Cancel: partial — the directory is as after a crash.
   Task<Result<std::shared_ptr<KvEngine>>> open(Call call, io::Machine& machine,
                                                std::string directory) override;
@@ -45,6 +48,7 @@ class LogKvMaker final : public KvMaker {
   LogKvOptions options_;
   struct Rotten;
   std::shared_ptr<Rotten> rotten_;  // what is known to be damaged, for every map
+  std::shared_ptr<std::atomic<std::uint64_t>> keys_read_ = std::make_shared<std::atomic<std::uint64_t>>(0);
   friend class LogEngine;
 };
 

@@ -282,6 +282,13 @@ Task<bool> LogWriter::has_room(Call call) {
   co_return *free >= kept_ + kept_ / part_granted + reserve_.room_to_make();
 }
 
+Task<Result<std::uint64_t>> LogWriter::room_to_store(Call call) {
+  CO_TRY(const std::uint64_t free,
+         co_await machine_.disk.free_space(call.within(options_.patience), options_.directory));
+  if (options_.compacted) measure(free);
+  co_return free - std::min(free, kept_ + reserve_.room_to_make());
+}
+
 Task<Result<Log::RoomToCopy>> LogWriter::room_to_copy(Call call) {
   CO_TRY(const std::uint64_t free,
          co_await machine_.disk.free_space(call.within(options_.patience), options_.directory));

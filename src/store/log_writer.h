@@ -40,6 +40,7 @@ class LogWriter final : public Log {
   std::uint64_t segment_length() const noexcept override { return length_; }
   bool uses_reserve() const noexcept override { return reserve_.room_to_make() > 0; }
   Task<bool> release_reserve(Call call) override { return reserve_.release(patient(call)); }
+  Task<Result<std::uint64_t>> room_to_store(Call call) override;
   Task<Result<>> roll(Call call) override;
   Task<Result<>> close(Call call) override;
 

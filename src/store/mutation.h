@@ -22,10 +22,11 @@ struct Mutation : Errand<Mutation, Outcome> {
   enum class Kind : std::uint8_t {
     put,           // `record` is an object's
     part,          // `record` is a part's
-    begin,         // an upload: token, size, expires, media_type
+    begin,         // an upload: token, size, expires, media_type, owner
     commit,        // token; address if the caller knows it
     abort,         // token
     expire,        // token, if its time is over
+    end_idle,      // uploads, until there is room for size bytes; size 0: one
     remove,        // address
     pin,           // address, flag
     quarantine,    // address, origin, at
@@ -47,6 +48,7 @@ struct Mutation : Errand<Mutation, Outcome> {
   std::uint64_t size = 0;
   WallTime expires{};
   std::string media_type;
+  UploadOwner owner;
   bool flag = false;
   std::uint64_t origin = 0;
   Position at;
@@ -58,8 +60,9 @@ struct Mutation : Errand<Mutation, Outcome> {
 
   // May use the space that is kept for a full disk.
   bool frees_space() const noexcept {
-    return kind == Kind::remove || kind == Kind::abort || kind == Kind::expire || kind == Kind::relocate ||
-           kind == Kind::segment_gone || kind == Kind::quarantine || kind == Kind::lift;
+    return kind == Kind::remove || kind == Kind::abort || kind == Kind::expire || kind == Kind::end_idle ||
+           kind == Kind::relocate || kind == Kind::segment_gone || kind == Kind::quarantine ||
+           kind == Kind::lift;
   }
 };
 

@@ -35,6 +35,18 @@ void write_place(FieldWriter& out, const Place& place) {
 void read_place(FieldReader& in, Place& place) {
   in.number(place.at.segment).number(place.at.offset).number(place.meta_size).number(place.data_size);
 }
+// Last, and only if there is one: what was written before it was kept decodes as it did.
+void write_owner(FieldWriter& out, const UploadOwner& owner) {
+  if (owner == UploadOwner()) return;
+  write_token(out, owner.holder);
+  out.text(owner.tenant);
+}
+void read_owner(FieldReader& in, UploadOwner& owner) {
+  owner = {};
+  if (in.complete()) return;
+  read_token(in, owner.holder);
+  in.text(owner.tenant);
+}
 bool read_flag(FieldReader& in, bool& flag) {
   std::uint8_t value = 0;
   in.number(value);
@@ -137,14 +149,18 @@ std::string encode(const UploadRecord& record) {
   write_token(out, record.token);
   out.number(record.size);
   write_time(out, record.expires);
-  return out.text(record.media_type).take();
+  out.text(record.media_type);
+  write_owner(out, record.owner);
+  return out.take();
 }
 bool decode(ByteView meta, UploadRecord& out) {
   FieldReader in(meta);
   read_token(in, out.token);
   in.number(out.size);
   read_time(in, out.expires);
-  return in.text(out.media_type).complete();
+  in.text(out.media_type);
+  read_owner(in, out.owner);
+  return in.complete();
 }
 
 std::string encode(const AbortRecord& record) {
@@ -259,6 +275,7 @@ std::string encode(const UploadEntry& entry) {
   write_time(out, entry.expires);
   out.text(entry.media_type).number(static_cast<std::uint8_t>(entry.committed.has_value()));
   if (entry.committed) out.bytes(entry.committed->bytes);
+  write_owner(out, entry.owner);
   return out.take();
 }
 bool decode(ByteView value, UploadEntry& out) {
@@ -272,6 +289,7 @@ bool decode(ByteView value, UploadEntry& out) {
   if (!read_flag(in, committed)) return false;
   out.committed.reset();
   if (committed) in.bytes(out.committed.emplace().bytes);
+  read_owner(in, out.owner);
   return in.complete();
 }
 

@@ -61,11 +61,18 @@ struct PinRecord {
   std::uint64_t object = 0;  // origin of the object that is meant: a later one of this address is not
   bool pinned = false;
 };
+// Who began an upload. Records and entries from before that was kept, and those of nobody, have none of it.
+struct UploadOwner {
+  Ulid holder;         // the capability, however it was narrowed
+  std::string tenant;  // empty: it is bound to none
+  friend bool operator==(const UploadOwner&, const UploadOwner&) = default;
+};
 struct UploadRecord {
   Ulid token;
   std::uint64_t size = 0;  // 0: not said
   WallTime expires{};
   std::string media_type;
+  UploadOwner owner = {};
 };
 struct AbortRecord {
   Ulid token;
@@ -140,6 +147,7 @@ struct UploadEntry {
   WallTime expires{};
   std::string media_type;
   std::optional<Address> committed;  // an object was made of it; kept until it expires, for a repeated commit
+  UploadOwner owner = {};
 };
 // A removed object of which older copies are still in segments: without it they would come back when the
 // index is made anew.

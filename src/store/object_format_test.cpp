@@ -47,6 +47,30 @@ TEST(ObjectFormat, every_record_and_entry_decodes_only_when_it_is_whole) {
   expect_strict(LogPoint{9, {1, 4096}});
 }
 
+// What was written before it was kept, or begun by nobody, has no owner; one that is there is there whole.
+TEST(ObjectFormat, an_upload_says_who_began_it_or_nothing) {
+  const UploadOwner owner{Ulid{3, 4}, "tenant"};
+  const auto check = [&](auto without) {
+    auto with = without;
+    with.owner = owner;
+    const std::string before = encode(without), after = encode(with);
+    EXPECT_TRUE(after.starts_with(before));
+    auto out = with;
+    ASSERT_TRUE(decode(as_bytes(before), out));
+    EXPECT_EQ(out.owner, UploadOwner());
+    ASSERT_TRUE(decode(as_bytes(after), out));
+    EXPECT_EQ(out.owner, owner);
+    for (std::size_t size = before.size() + 1; size < after.size(); ++size)
+      EXPECT_FALSE(decode(as_bytes(std::string_view(after).substr(0, size)), out)) << size;
+    EXPECT_FALSE(decode(as_bytes(after + '\0'), out));
+  };
+  Address address;
+  address.bytes.fill(std::byte{7});
+  check(UploadRecord{{1, 2}, 5, WallTime{77}, "x/y"});
+  check(UploadEntry{9, {{1, 4096}, 40, 100}, 10, WallTime{5}, "a/b", std::nullopt});
+  check(UploadEntry{9, {{1, 4096}, 40, 100}, 10, WallTime{5}, "a/b", address});
+}
+
 TEST(ObjectFormat, a_commit_names_exactly_the_parts_of_its_size) {
   CommitRecord record;
   record.size = 3 * crypto::part_size;

@@ -25,10 +25,10 @@ struct ObjectHome::Group {
   std::pmr::map<Subject, Touch> touched{&memory};
   std::size_t bytes = 0;
   std::size_t bytes_max = bytes_most;
-  std::uint64_t begun = 0;  // uploads
-  bool closed = false;      // takes no more members
-  bool frees = false;       // its members free space
-  bool adopts = false;      // a new index
+  std::uint64_t begun = 0, ended = 0;  // uploads, the latter to make place for others
+  bool closed = false;                 // takes no more members
+  bool frees = false;                  // its members free space
+  bool adopts = false;                 // a new index
 
   bool full() const noexcept {
     return closed || records.size() >= records_most || bytes >= bytes_max || members.size() >= records_most;

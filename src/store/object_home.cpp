@@ -68,6 +68,7 @@ Task<Result<>> ObjectHome::open(Call call) {
   files_ = std::make_unique<SegmentFiles>(upkeep, store_.segment_directory());
   CO_TRY_VOID(co_await open_log(call));
   absent_ = segments_of_index_alone();
+  opened_ = machine_.shard.now();
   publish_totals();
   if (!co_await segments_->has_room(call)) note_full();
   store_.status_.open = true;
@@ -471,6 +472,7 @@ Task<Result<>> ObjectHome::write_group(Call call, Group& group) {
   if (auto indexed = co_await kv_->write(call, std::move(*changes)); !indexed)
     co_return index_fell_behind("the index cannot be written");
   indexed_ = end.sequence;
+  note_uploads(group);
   for (const Address& address : indexer_->take_gone()) store_.cache_.erase(address);
   publish_totals();
   tell_foreign();
@@ -526,6 +528,7 @@ void ObjectHome::publish_totals() noexcept {
   status.objects = totals.objects;
   status.bytes = totals.bytes;
   status.uploads = totals.uploads;
+  status.upload_bytes = indexer_->upload_bytes();
   status.quarantined = totals.quarantined;
   const LogSize log = segments_->size();
   std::uint64_t live = indexer_->live_bytes();

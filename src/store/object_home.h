@@ -107,7 +107,9 @@ class ObjectHome final : public Replay {
   Task<Result<Planned>> plan_put(Call call, Mutation& mutation, Group& group);
   Task<Result<Planned>> plan_part(Call call, Mutation& mutation, Group& group);
   Task<Result<Planned>> plan_commit(Call call, Mutation& mutation, Group& group);
+  Task<Result<Planned>> plan_begin(Call call, Mutation& mutation, Group& group);
   Task<Result<Planned>> plan_abort(Call call, Mutation& mutation, Group& group);
+  Task<Result<Planned>> plan_end_idle(Call call, Mutation& mutation, Group& group);
   Task<Result<Planned>> plan_remove(Call call, Mutation& mutation, Group& group);
   Task<Result<Planned>> plan_pin(Call call, Mutation& mutation, Group& group);
   Task<Result<Planned>> plan_quarantine(Call call, Mutation& mutation, Group& group);
@@ -167,6 +169,25 @@ class ObjectHome final : public Replay {
   void note_full();
   // A full disk that has room again takes writes again.
   Task<> look_for_room(Call call);
+  // --- uploads and the room they take
+  // For so many bytes of parts; also what compaction can make.
+  struct Room {
+    std::uint64_t needed = 0, there = 0, dead = 0;
+    bool enough() const noexcept { return needed <= there + dead; }
+  };
+  Task<Result<Room>> room_for(Call call, std::uint64_t size);
+  // Those without a part for long, the longest first.
+  std::vector<Ulid> idle_uploads() const;
+  // Whether one more upload of this holder may be open, and which one ends for that, if one has to.
+  struct Slot {
+    bool there = false;
+    std::optional<Ulid> ends = {};
+  };
+  Slot find_slot(const Ulid& holder, const Group& group) const;
+  Task<Result<>> end_upload(Call call, Ulid token, Group& group);
+  // On a disk that compaction cannot empty: the upload that was idle the longest ends. False: there is none.
+  Task<Result<bool>> end_idle_upload(Call call);
+  void note_uploads(const Group& group) noexcept;
   // What may go to the log at once: a batch is at most half of a segment.
   std::size_t batch_max(std::size_t wanted) const noexcept;
 
@@ -194,6 +215,8 @@ class ObjectHome final : public Replay {
   bool accept_now_ = false;
   std::size_t around_ = 0;  // changes that were under way when the last group was written
   bool full_ = false;
+  std::uint64_t wanted_ = 0;  // room that an upload was promised, and that compaction has to make
+  Instant opened_{};
   bool compacting_ = false;                             // a segment
   bool compaction_failed_ = false;                      // it is tried again
   std::optional<std::uint32_t> victim_;                 // that segment

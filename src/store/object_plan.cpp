@@ -33,9 +33,12 @@ Task<Result<ObjectHome::Planned>> ObjectHome::plan(Call call, Mutation& mutation
     case Mutation::Kind::commit:
       return plan_commit(call, mutation, group);
     case Mutation::Kind::begin:
+      return plan_begin(call, mutation, group);
     case Mutation::Kind::abort:
     case Mutation::Kind::expire:
       return plan_abort(call, mutation, group);
+    case Mutation::Kind::end_idle:
+      return plan_end_idle(call, mutation, group);
     case Mutation::Kind::remove:
       return plan_remove(call, mutation, group);
     case Mutation::Kind::pin:
@@ -103,6 +106,7 @@ Task<Result<ObjectHome::Planned>> ObjectHome::plan_part(Call call, Mutation& mut
   CO_TRY(const auto now, co_await indexer_->part(call, token, mutation.part.index));
   if (now && now->hash == mutation.part.hash && now->place.data_size == size) {
     mutation.result->existed = true;
+    indexer_->touch_upload(token, machine_.shard.now());
     co_return Planned::answered;
   }
   group.add(std::move(mutation.record));
@@ -162,21 +166,10 @@ Task<Result<ObjectHome::Planned>> ObjectHome::plan_commit(Call call, Mutation& m
   co_return Planned::joined;
 }
 
-// Uploads begin and end here.
 // NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the committer waits for it
 Task<Result<ObjectHome::Planned>> ObjectHome::plan_abort(Call call, Mutation& mutation, Group& group) {
   const Ulid token = mutation.token;
   if (group.is_taken(subject_of(token), Group::Touch::alone)) co_return Planned::deferred;
-  if (mutation.kind == Mutation::Kind::begin) {
-    if (indexer_->totals().uploads + group.begun >= store_.options_.uploads_max)
-      co_return fail(ErrorCode::busy, "too many open uploads");
-    ++group.begun;
-    mutation.result = Outcome{
-        .address = {}, .size = mutation.size, .existed = false, .token = token, .expires = mutation.expires};
-    group.add(control(RecordKind::upload,
-                      UploadRecord{token, mutation.size, mutation.expires, mutation.media_type}, false));
-    co_return Planned::joined;
-  }
   CO_TRY(const auto began, co_await indexer_->upload(call, token));
   const bool over = began && began->expires <= machine_.shard.wall();
   mutation.result = Outcome{.address = {}, .size = 0, .existed = false, .token = token, .expires = {}};

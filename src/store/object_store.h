@@ -35,6 +35,7 @@ struct StoreOptions {
   bool fsync = true;
   Duration upload_ttl = Duration::seconds(24 * 3600);
   std::uint64_t uploads_max = 4096;
+  Duration upload_idle = Duration::seconds(600);  // without a part: it may give way to others
   Rate scrub_rate{20u << 20};
   Duration scrub_every = Duration::seconds(24 * 3600);
   std::uint64_t pending_max = 512;
@@ -43,7 +44,7 @@ struct StoreOptions {
 
 // Numbers that any thread may read.
 struct StoreStatus {
-  std::atomic<std::uint64_t> objects{0}, bytes{0}, uploads{0}, quarantined{0};
+  std::atomic<std::uint64_t> objects{0}, bytes{0}, uploads{0}, upload_bytes{0}, quarantined{0};
   std::atomic<std::uint64_t> segments{0}, log_bytes{0}, dead_bytes{0};
   std::atomic<std::uint64_t> lost_segments{0};  // missing, and not by compaction
   std::atomic<std::uint64_t> scrub_segment{0}, scrub_passes{0}, scrub_bytes{0};

@@ -424,7 +424,7 @@ TEST(StoreSet, objects_of_several_directories_are_one_and_bad_ones_are_healed_wh
     for (std::uint64_t i = 100; i < 130; ++i)
       removed += *s.run(port.remove(s.call(), address_of(sample(500, i))));
     EXPECT_EQ(removed, 30u);
-    const Ulid token = s.run((*port.for_upload(7))->begin_upload(s.call(), 0, ""))->token;
+    const Ulid token = s.run(port.begin_upload(s.call(), 7, {}))->upload.token;
     EXPECT_NE(s.run(port.find_upload(s.call(), token))->port, nullptr);
     for (std::size_t i = 0; i < set.size(); ++i) set.at(i).status().fenced = true;
     EXPECT_EQ(code_of(put("nowhere")), ErrorCode::degraded);

@@ -42,7 +42,7 @@ Task<Result<>> ObjectHome::move_batch(Call call, std::vector<Mutation::Move> mov
 // The sealed segment with the largest share of dead bytes, if it is worth the copying and goes into `room`.
 std::optional<std::uint32_t> ObjectHome::pick_victim(std::uint64_t room) const {
   std::optional<std::uint32_t> best;
-  double best_share = !full_ ? 0.5 : store_.status_.making_room ? 0.02 : 0.05;
+  double best_share = store_.status_.making_room ? 0.02 : full_ || wanted_ > 0 ? 0.05 : 0.5;
   for (const SegmentInfo& one : segments_->segments()) {
     if (!one.sealed || damaged_.contains(one.id) || one.size == 0) continue;
     const std::uint64_t live = bytes_to_copy(one.id);
@@ -75,9 +75,16 @@ Task<Result<bool>> ObjectHome::compact_once(Call call) {
 }
 
 Task<Result<bool>> ObjectHome::compact_any(Call call) {
+  if (wanted_ > 0) {
+    CO_TRY(const std::uint64_t there, co_await segments_->room_to_store(call));
+    if (there >= wanted_) wanted_ = 0;
+  }
   CO_TRY(const Log::RoomToCopy room, co_await segments_->room_to_copy(call));
   victim_ = pick_victim(room.most);
-  if (!victim_) co_return false;
+  if (!victim_) {
+    wanted_ = 0;  // there is nothing to make it from
+    co_return false;
+  }
   co_return co_await compact_segment(call, *victim_);
 }
 
@@ -153,6 +160,7 @@ Task<> ObjectHome::compact_loop(Call call) {
     compaction_failed_ = !worked;
     if (!worked && !call.stopped()) log_.warn("compaction failed", {{"why", worked.error().context}});
     co_await look_for_room(call);
+    if (full_ && worked && !*worked) worked = co_await end_idle_upload(call);
     if (worked && *worked) continue;
     // Nothing can be compacted now: what is deleted next may change that.
     if (worked) store_.status_.making_room = false;

@@ -152,8 +152,9 @@ class SimulatedStore {
     return port(shard).put(call(shard), address, std::move(taken));
   }
   Result<Outcome> put(std::string_view bytes) { return run(put_task(bytes)); }
-  Result<Outcome> begin(std::uint64_t size = 0) {
-    return run(port().begin_upload(call(), size, "text/plain"));
+  Result<Outcome> begin(std::uint64_t size = 0, UploadOwner owner = {}) {
+    return run(port().begin_upload(
+        call(), {.size = size, .media_type = "text/plain", .ttl = {}, .owner = std::move(owner)}));
   }
   Task<Result<Outcome>> part_task(Ulid token, std::uint32_t index, std::string_view bytes,
                                   unsigned shard = 0) {

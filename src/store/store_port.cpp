@@ -438,16 +438,23 @@ Task<Result<std::vector<Listed>>> StorePort::list(Call call, std::string prefix,
   co_return out;
 }
 
-Task<Result<std::optional<UploadState>>> StorePort::upload_state(Call call, Ulid token) {
+Task<Result<std::optional<UploadEntry>>> StorePort::find_upload(Call call, Ulid token) {
   CO_TRY(const auto found, co_await value(call, upload_key(token)));
-  if (!found) co_return std::optional<UploadState>();
+  if (!found) co_return std::optional<UploadEntry>();
   UploadEntry entry;
   if (!decode(as_bytes(*found), entry)) co_return fail(kv_.distrust(undecodable));
-  if (!entry.committed && entry.expires <= machine_.shard.wall()) co_return std::optional<UploadState>();
+  if (!entry.committed && entry.expires <= machine_.shard.wall()) co_return std::optional<UploadEntry>();
+  co_return entry;
+}
+
+Task<Result<std::optional<UploadState>>> StorePort::upload_state(Call call, Ulid token) {
+  CO_TRY(const auto entry, co_await find_upload(call, token));
+  if (!entry) co_return std::optional<UploadState>();
   UploadState state;
-  state.size = entry.size;
-  state.expires = entry.expires;
-  state.committed = entry.committed;
+  state.size = entry->size;
+  state.expires = entry->expires;
+  state.committed = entry->committed;
+  state.owner = entry->owner;
   std::uint64_t at = 0;  // everything before it is there, or told as missing
   bool gap = false;
   const auto missing = [&](std::uint64_t first, std::uint64_t end) {
@@ -475,7 +482,7 @@ Task<Result<std::optional<UploadState>>> StorePort::upload_state(Call call, Ulid
     if (page.size() < 512) break;
     from = page.back().key + '\0';
   }
-  if (entry.size > at) missing(at, entry.size);
+  if (entry->size > at) missing(at, entry->size);
   co_return state;
 }
 
@@ -493,17 +500,23 @@ Task<Result<Outcome>> StorePort::put(Call call, Address address, Draft::Taken ta
   return submit(call, std::move(mutation));
 }
 
-Task<Result<Outcome>> StorePort::begin_upload(Call call, std::uint64_t size, std::string media_type,
-                                              std::optional<Duration> ttl) {
+Task<Result<Outcome>> StorePort::begin_upload(Call call, NewUpload upload) {
   auto mutation = std::make_unique<Mutation>(Mutation::Kind::begin);
   // Not to be guessed: whoever knows it may write to it.
   std::array<std::uint64_t, 2> random{};
   machine_.entropy.fill(std::as_writable_bytes(std::span(random)));
   mutation->token = make_ulid(machine_.shard.wall(), random[0], random[1]);
-  mutation->size = size;
-  mutation->media_type = std::move(media_type);
+  mutation->size = upload.size;
+  mutation->media_type = std::move(upload.media_type);
   mutation->expires =
-      WallTime{machine_.shard.wall().ms + ttl.value_or(store_.options_.upload_ttl).to_millis()};
+      WallTime{machine_.shard.wall().ms + upload.ttl.value_or(store_.options_.upload_ttl).to_millis()};
+  mutation->owner = std::move(upload.owner);
+  return submit(call, std::move(mutation));
+}
+
+Task<Result<Outcome>> StorePort::end_idle_uploads(Call call, std::uint64_t size) {
+  auto mutation = std::make_unique<Mutation>(Mutation::Kind::end_idle);
+  mutation->size = size;
   return submit(call, std::move(mutation));
 }
 

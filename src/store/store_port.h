@@ -35,6 +35,13 @@ struct Listed {
   bool pinned = false;
 };
 
+struct NewUpload {
+  std::uint64_t size = 0;  // 0: not said
+  std::string media_type = {};
+  std::optional<Duration> ttl = {};  // none: as the store's options say
+  UploadOwner owner = {};
+};
+
 struct UploadState {
   std::uint64_t size = 0;  // 0: not said
   WallTime expires{};
@@ -42,6 +49,7 @@ struct UploadState {
   // [first, last] of what is missing; without a size, up to the end of the last part that is there.
   std::vector<std::pair<std::uint64_t, std::uint64_t>> missing;
   std::optional<Address> committed;
+  UploadOwner owner = {};
 };
 
 class StorePort {
@@ -70,12 +78,17 @@ class StorePort {
   // Addresses after `after` that begin with `prefix`, in order.
   Task<Result<std::vector<Listed>>> list(Call call, std::string prefix, std::optional<Address> after,
                                          std::size_t limit);
+  // Nothing: there is none, or its time is over. One look into the index, however many parts it has.
+  Task<Result<std::optional<UploadEntry>>> find_upload(Call call, Ulid token);
+  // The same with what is missing: looks at every part.
   Task<Result<std::optional<UploadState>>> upload_state(Call call, Ulid token);
 
   // --- changes. Answered when durable. Cancel: partial — one that was begun may still be done.
   Task<Result<Outcome>> put(Call call, Address address, Draft::Taken taken);
-  Task<Result<Outcome>> begin_upload(Call call, std::uint64_t size, std::string media_type,
-                                     std::optional<Duration> ttl = {});
+  Task<Result<Outcome>> begin_upload(Call call, NewUpload upload);
+  // Uploads without a part for long end, the longest idle first, if that makes room for so many bytes; how
+  // many bytes they had.
+  Task<Result<Outcome>> end_idle_uploads(Call call, std::uint64_t size);
   Task<Result<Outcome>> put_part(Call call, PartRecord part, Draft::Taken taken);
   Task<Result<Outcome>> commit_upload(Call call, Ulid token, std::optional<Address> address,
                                       std::string media_type);

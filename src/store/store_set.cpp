@@ -114,10 +114,10 @@ Task<Result<StorePort*>> SetPort::for_put(Call call, Address address) {
   }
   // Good bytes go where the bad ones are, in place of them.
   if (bad != nullptr && bad->store().writable()) co_return bad;
-  co_return for_upload(number_of(address));
+  co_return for_write(number_of(address));
 }
 
-Result<StorePort*> SetPort::for_upload(std::uint64_t random) {
+Result<StorePort*> SetPort::for_write(std::uint64_t random) {
   StorePort* port = preferred(random, [](ObjectStore& store) { return store.writable(); });
   // Full is said by whoever tries: room may be there again.
   if (port == nullptr) port = preferred(random, [](ObjectStore& store) { return !store.status().fenced; });
@@ -125,10 +125,33 @@ Result<StorePort*> SetPort::for_upload(std::uint64_t random) {
   return port;
 }
 
+Task<Result<SetPort::Begun>> SetPort::begin_upload(Call call, std::uint64_t random, NewUpload upload) {
+  CO_TRY(StorePort* const first, for_write(random));
+  std::vector<StorePort*> all{first};
+  for (const auto& port : ports_)
+    if (port.get() != first && port->store().writable()) all.push_back(port.get());
+  std::optional<Error> full;
+  // Nothing ends as long as there is room elsewhere.
+  for (const bool ends_idle : {false, true}) {
+    for (StorePort* const port : all) {
+      if (ends_idle && upload.size == 0) break;
+      if (ends_idle) {
+        CO_TRY(const Outcome ended, co_await port->end_idle_uploads(call, upload.size));
+        if (ended.size == 0) continue;
+      }
+      auto began = co_await port->begin_upload(call, upload);
+      if (began) co_return Begun{port, std::move(*began)};
+      if (began.error().code != ErrorCode::storage_full) co_return fail(began.error());
+      full = began.error();
+    }
+  }
+  co_return fail(*full);
+}
+
 Task<Result<SetPort::FoundUpload>> SetPort::find_upload(Call call, Ulid token) {
   for (const auto& port : ports_) {
-    CO_TRY(auto state, co_await port->upload_state(call, token));
-    if (state) co_return FoundUpload{port.get(), std::move(*state)};
+    CO_TRY(auto entry, co_await port->find_upload(call, token));
+    if (entry) co_return FoundUpload{port.get(), std::move(*entry)};
   }
   co_return fail(ErrorCode::not_found, "no such upload", Side::client);
 }

@@ -48,11 +48,17 @@ class SetPort {
   Task<Result<std::size_t>> pin(Call call, Address address, bool pinned);
   // Where an object of this address is, or is to go. `degraded` or `storage_full`: nowhere. Cancel: clean.
   Task<Result<StorePort*>> for_put(Call call, Address address);
-  Result<StorePort*> for_upload(std::uint64_t random);
+  struct Begun {
+    StorePort* port = nullptr;
+    Outcome upload;
+  };
+  // Where its size fits (0: not said), if need be in place of uploads that are idle. `storage_full`: nowhere.
+  // Cancel: partial — it may have begun.
+  Task<Result<Begun>> begin_upload(Call call, std::uint64_t random, NewUpload upload);
   // Who has this upload. Cancel: clean.
   struct FoundUpload {
     StorePort* port = nullptr;
-    UploadState state;
+    UploadEntry entry;
   };
   Task<Result<FoundUpload>> find_upload(Call call, Ulid token);
   // Merged in order of address. Cancel: clean.
@@ -60,6 +66,7 @@ class SetPort {
                                          std::size_t limit);
 
  private:
+  Result<StorePort*> for_write(std::uint64_t random);
   template <class F>
   StorePort* preferred(std::uint64_t key, F suits) const;
 

@@ -154,9 +154,11 @@ std::optional<Finding> Reopener::compare(const Expected& expected, bool rebuilt)
     wanted += describe(model);
     if (model.objects != seen.objects) continue;
     bool fits = true;
-    std::uint64_t open = 0, ended = 0;
+    std::uint64_t open = 0, ended = 0, bytes = 0;
     for (const auto& [number, upload] : model.uploads) {
       (upload.made ? ended : open) += 1;
+      for (const auto& [index, content] : upload.parts)
+        if (!upload.made) bytes += universe_.contents[static_cast<std::size_t>(content)].size();
       const auto token = tokens.find(number);
       if (token == tokens.end()) continue;
       const auto found = seen.uploads.find(number);
@@ -169,7 +171,7 @@ std::optional<Finding> Reopener::compare(const Expected& expected, bool rebuilt)
       const store::UploadState& state = found->second;
       std::optional<Address> made;
       if (upload.made) made = universe_.addresses[static_cast<std::size_t>(*upload.made)];
-      fits = fits && state.committed == made;
+      fits = fits && state.committed == made && state.owner == owner_of_upload(number);
       if (upload.made) continue;
       const auto first = upload.parts.find(0);
       const std::uint64_t size = first == upload.parts.end()
@@ -182,6 +184,7 @@ std::optional<Finding> Reopener::compare(const Expected& expected, bool rebuilt)
       fits = fits && (known != model.uploads.end());
     }
     fits = fits && status.uploads >= open && status.uploads <= open + (rebuilt ? ended : 0);
+    if (status.uploads == open) fits = fits && status.upload_bytes == bytes;
     if (fits) return std::nullopt;
   }
   Model found;

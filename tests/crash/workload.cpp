@@ -59,7 +59,9 @@ Workload::Pending Workload::start(const Op& op) {
     case Op::Act::unpin:
       return store_->start(port.pin(store_->call(), universe_.addresses[content], op.act == Op::Act::pin));
     case Op::Act::begin:
-      return store_->start(port.begin_upload(store_->call(), 0, "text/plain"));
+      return store_->start(port.begin_upload(
+          store_->call(),
+          {.size = 0, .media_type = "text/plain", .ttl = {}, .owner = owner_of_upload(op.upload)}));
     case Op::Act::part:
       return store_->start(store_->part_task(tokens_[op.upload], static_cast<std::uint32_t>(op.index),
                                              universe_.contents[content]));

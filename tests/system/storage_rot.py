@@ -8,7 +8,7 @@ import tempfile
 import unittest
 
 import wire
-from storage_server import GROUP, MIB, PART, Storage, find_in_files, flip
+from storage_server import GROUP, MIB, PART, Storage, cairn, find_in_files, flip
 
 CHANCE = random.Random("rot")
 CHECKSUM = 'integrity_fail_total{reason="checksum"}'
@@ -270,6 +270,42 @@ class FullDisk(unittest.TestCase):
             for address, content in kept.items():
                 self.assertTrue(storage.ask_openly("GET", f"/o/{address}").body == content)
             self.assertTrue(all(storage.ask_openly("GET", f"/o/{address}").status == 404 for address in gone))
+
+    def test_an_upload_that_does_not_fit_leaves_nothing_behind(self):
+        with Storage({"storage.segment_size": "16MiB"}, os.path.join(self.mount, "data")) as storage, \
+                tempfile.TemporaryDirectory(prefix="cairn-large-") as own:
+            paths = [os.path.join(own, name) for name in ("large", "small")]
+            for path, size in zip(paths, (200 * MIB, 40 * MIB)):
+                with open(path, "wb") as file:
+                    file.write(CHANCE.randbytes(MIB) * (size // MIB))
+
+            def put(*what, **options):
+                return cairn("put", "-q", *what, "--url", storage.url, "--data", storage.data,
+                             environment={"XDG_STATE_HOME": own}, **options)
+
+            # A file says its size: nothing of it is sent.
+            before = storage.metric("bytes_in_total")
+            ended = put(paths[0])
+            self.assertNotEqual(ended.returncode, 0)
+            self.assertIn("no room", ended.stderr)
+            self.assertEqual(storage.metric("bytes_in_total"), before)
+            self.assertFalse(storage.status()["data_dirs"][0]["full"])
+            # A stream cannot: the disk fills, and what was sent is dropped.
+            with open(paths[0], "rb") as stream:
+                ended = put("-", stdin=stream)
+            self.assertNotEqual(ended.returncode, 0)
+            self.assertGreater(storage.metric("bytes_in_total"), before + 20 * MIB)
+            status = storage.status()
+            self.assertEqual((status["uploads"], status["upload_bytes"]), (0, 0), status)
+            wire.poll(lambda: put(paths[1]).returncode == 0, "there is room again", 30)
+            # One that nobody dropped is told.
+            begun = storage.ask("POST", "/uploads").json()["id"]
+            part = CHANCE.randbytes(PART)
+            self.assertEqual(storage.ask("PATCH", f"/uploads/{begun}", part, Upload_Offset=0).status, 204)
+            told = cairn("status", "--url", storage.url, "--data", storage.data).stdout
+            self.assertRegex(told, r"(?m)^uploads +1$")
+            self.assertRegex(told, rf"(?m)^upload_bytes +{PART} ")
+            self.assertEqual(storage.metric("storage_upload_bytes"), PART)
 
     def test_a_server_starts_on_a_full_disk_and_reads(self):
         with Storage({"storage.segment_size": "16MiB"}, os.path.join(self.mount, "data")) as storage:

@@ -25,18 +25,20 @@ Task<Result<>> StorageShard::pin(Call call, Exchange& exchange, bool pinned) {
 
 Task<Result<>> StorageShard::status(Exchange& exchange) {
   codec::JsonWriter json(exchange.response.text);
-  std::uint64_t objects = 0, bytes = 0, uploads = 0, quarantined = 0;
+  std::uint64_t objects = 0, bytes = 0, uploads = 0, upload_bytes = 0, quarantined = 0;
   for (std::size_t i = 0; i < shared_.stores->size(); ++i) {
     const store::StoreStatus& one = shared_.stores->at(i).status();
     objects += one.objects;
     bytes += one.bytes;
     uploads += one.uploads;
+    upload_bytes += one.upload_bytes;
     quarantined += one.quarantined;
   }
   json.begin_object()
       .field("objects", objects)
       .field("bytes", bytes)
       .field("uploads", uploads)
+      .field("upload_bytes", upload_bytes)
       .field("quarantined", quarantined)
       .field("cache_bytes", shared_.cache->bytes())
       .field("cache_capacity", shared_.cache->capacity())
@@ -55,6 +57,8 @@ Task<Result<>> StorageShard::status(Exchange& exchange) {
                                                : "remade")
         .field("objects", one.objects.load())
         .field("bytes", one.bytes.load())
+        .field("uploads", one.uploads.load())
+        .field("upload_bytes", one.upload_bytes.load())
         .field("segments", one.segments.load())
         .field("lost_segments", one.lost_segments.load())
         .field("whole", one.whole())

@@ -146,12 +146,14 @@ Keys declare_keys(config::Schema& schema, const Defaults& where) {
                                       .default_value = "20MiB/s",
                                       .doc = "How fast the scrubber reads.",
                                       .reload = Reload::live});
-  keys.uploads_ttl = schema.add<Duration>({.name = "uploads.ttl",
-                                           .default_value = "24h",
-                                           .doc = "After this an upload that was not committed is ended.",
-                                           .reload = Reload::restart,
-                                           .min = "1m",
-                                           .max = "30d"});
+  keys.uploads_ttl = schema.add<Duration>(
+      {.name = "uploads.ttl",
+       .default_value = "24h",
+       .doc = "After this an upload that was not committed is ended; when room is short, "
+              "after 10 minutes without a part.",
+       .reload = Reload::restart,
+       .min = "1m",
+       .max = "30d"});
   return keys;
 }
 

@@ -67,8 +67,10 @@ Task<Result<>> StorageShard::take_body(Call call, Exchange& exchange, Incoming& 
   serve::Body body(exchange, machine_.slab, context_.settings.decode);
   const auto& fields = exchange.request().fields;
   const std::uint64_t said = exchange.request().content_length;
-  const bool known = !fields.has(FieldName::content_encoding) && said > 0 && said <= crypto::part_size;
-  incoming.draft.emplace(shared_.ingest, 0, known ? static_cast<std::size_t>(said) : crypto::part_size);
+  if (!fields.has(FieldName::content_encoding)) incoming.said = said;
+  const bool small = incoming.said > 0 && incoming.said <= crypto::part_size;
+  incoming.owner = owner_of(exchange);
+  incoming.draft.emplace(shared_.ingest, 0, small ? static_cast<std::size_t>(said) : crypto::part_size);
   for (;;) {
     CO_TRY(const Buffer slice, co_await body.next(call));
     if (slice.empty()) break;
@@ -87,11 +89,14 @@ Task<Result<>> StorageShard::take_body(Call call, Exchange& exchange, Incoming& 
 // NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the request's state outlives it
 Task<Result<>> StorageShard::flush_part(Call call, Incoming& incoming, std::string media_type) {
   if (incoming.port == nullptr) {
-    CO_TRY(store::StorePort * port, ports_->for_upload(machine_.shard.random().next()));
-    CO_TRY(const store::Outcome began,
-           co_await port->begin_upload(call.shield(), 0, std::move(media_type), body_ttl));
-    incoming.port = port;
-    incoming.token = began.token;
+    CO_TRY(const store::SetPort::Begun began,
+           co_await ports_->begin_upload(call.shield(), machine_.shard.random().next(),
+                                         {.size = incoming.said,
+                                          .media_type = std::move(media_type),
+                                          .ttl = body_ttl,
+                                          .owner = incoming.owner}));
+    incoming.port = began.port;
+    incoming.token = began.upload.token;
   }
   store::PartRecord part;
   store::Draft::Taken taken = incoming.draft->take_part(incoming.token, part);

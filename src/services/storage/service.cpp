@@ -196,6 +196,10 @@ class StorageService final : public serve::Service {
                 [](store::StoreStatus& s) { return s.objects.load(); });
     observe_sum(registry, "storage_bytes", "Bytes of objects stored.", false,
                 [](store::StoreStatus& s) { return s.bytes.load(); });
+    observe_sum(registry, "storage_uploads", "Uploads that are open.", false,
+                [](store::StoreStatus& s) { return s.uploads.load(); });
+    observe_sum(registry, "storage_upload_bytes", "Bytes of the parts of open uploads.", false,
+                [](store::StoreStatus& s) { return s.upload_bytes.load(); });
     observe_sum(registry, "storage_log_bytes", "Bytes of the segment logs.", false,
                 [](store::StoreStatus& s) { return s.log_bytes.load(); });
     observe_sum(registry, "storage_dead_bytes", "Bytes of the segment logs that compaction may reclaim.",

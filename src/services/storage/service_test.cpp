@@ -326,6 +326,118 @@ TEST(Storage, an_acknowledged_part_of_an_upload_survives_a_power_cut) {
   EXPECT_EQ(sample_node.ask(get(bytes)).body, bytes);
 }
 
+TEST(Storage, an_upload_that_cannot_fit_is_507_when_it_begins_and_idle_ones_give_way_to_one_that_can) {
+  SimulatedService sample_node;
+  sample_node.disk().set_capacity(sample_node.disk().used() + (40 << 20));
+  const auto begin = [&](std::size_t parts) {
+    return sample_node.ask(request("POST", "/uploads", fmt::format("{{\"size\":{}}}", parts << 20)));
+  };
+  const Answer refused = begin(60);
+  EXPECT_EQ(refused.status, 507);
+  EXPECT_EQ(code_of(refused), "storage_full");
+  const std::string target = begin(20).field("Location").value();
+  for (std::size_t i = 0; i < 20; ++i)
+    ASSERT_EQ(
+        sample_node
+            .ask(request("PATCH", target, sample(1 << 20, i), fmt::format("Upload-Offset: {}\r\n", i << 20)))
+            .status,
+        204);
+  const std::string told = sample_node.ask(request("GET", "/admin/status")).body;
+  EXPECT_THAT(told, HasSubstr(R"("uploads":1,"upload_bytes":20971520)"));
+  EXPECT_EQ(begin(20).status, 507);
+  EXPECT_EQ(sample_node.ask(request("HEAD", target)).status, 200);
+  sample_node.world.run_for(Duration::seconds(601));
+  EXPECT_EQ(begin(60).status, 507) << "it could not have it anyway";
+  EXPECT_EQ(sample_node.ask(request("HEAD", target)).status, 200);
+  EXPECT_EQ(begin(20).status, 201);
+  EXPECT_EQ(sample_node.ask(request("HEAD", target)).status, 404);
+}
+
+// Of a service that asks for capabilities.
+struct Guarded {
+  Guarded()
+      : service({.keys = std::make_shared<const serve::KeySnapshot>(1, crypto::KeyRing(key())),
+                 .uploads_max = 32}) {}
+  static crypto::RootKey key() {
+    std::array<std::byte, 40> entropy{};
+    entropy.fill(std::byte{7});
+    return crypto::make_root_key(entropy, {1'767'225'600'000});
+  }
+  // `Authorization: Bearer …` of the n-th token, with these caveats.
+  static std::string bearer(std::uint64_t number, const std::vector<std::string>& caveats) {
+    crypto::Macaroon macaroon = crypto::mint(key(), "storage", make_ulid({1}, number, number));
+    for (const std::string& caveat : caveats) macaroon = *crypto::attenuate(std::move(macaroon), caveat);
+    return fmt::format("Authorization: Bearer {}\r\n", crypto::format_token(macaroon));
+  }
+  SimulatedService service;
+};
+
+TEST(Storage, an_upload_is_touched_only_by_tokens_of_the_tenant_that_began_it) {
+  Guarded g;
+  const std::string one = Guarded::bearer(1, {"tenant = one"}), again = Guarded::bearer(2, {"tenant = one"});
+  const std::string other = Guarded::bearer(3, {"tenant = two"}), unbound = Guarded::bearer(4, {});
+  const std::string offset = "Upload-Offset: 0\r\n";
+  const std::string target = g.service.ask(request("POST", "/uploads", "", one)).field("Location").value();
+  ASSERT_EQ(g.service.ask(request("PATCH", target, "bytes", one + offset)).status, 204);
+  for (const std::string& bearer : {other, unbound}) {
+    EXPECT_EQ(g.service.ask(request("PATCH", target, "other", bearer + offset)).status, 404);
+    EXPECT_EQ(g.service.ask(request("HEAD", target, "", bearer)).status, 404);
+    EXPECT_EQ(g.service.ask(request("DELETE", target, "", bearer)).status, 404);
+    EXPECT_EQ(g.service.ask(request("POST", target + "/commit", "", bearer)).status, 404);
+  }
+  g.service.crash();
+  EXPECT_EQ(g.service.ask(request("DELETE", target, "", other)).status, 404) << "also after a start";
+  // A fresh token of the tenant goes on with it.
+  EXPECT_EQ(g.service.ask(request("HEAD", target, "", again)).field("Upload-Offset"), "5");
+  EXPECT_EQ(g.service.ask(request("POST", target + "/commit", "", again)).status, 201);
+  EXPECT_EQ(g.service.ask(get("bytes")).body, "bytes");
+  // One that was begun by nobody's tenant is everybody's who may put.
+  const std::string free = g.service.ask(request("POST", "/uploads", "", unbound)).field("Location").value();
+  EXPECT_EQ(g.service.ask(request("PATCH", free, "bytes", one + offset)).status, 204);
+  EXPECT_EQ(g.service.ask(request("DELETE", free, "", other)).status, 204);
+}
+
+TEST(Storage, a_token_for_no_bytes_begins_no_upload) {
+  Guarded g;
+  const std::string none = Guarded::bearer(1, {"max_bytes <= 0"}),
+                    some = Guarded::bearer(1, {"max_bytes <= 9"});
+  EXPECT_EQ(code_of(g.service.ask(request("POST", "/uploads", "", none))), "forbidden");
+  EXPECT_EQ(g.service.ask(request("POST", "/uploads", "", some)).status, 201);
+}
+
+TEST(Storage, narrowing_a_token_gives_it_no_more_uploads) {
+  Guarded g;
+  const auto begin_all = [&](std::uint64_t number) {
+    int begun = 0;
+    for (int i = 0; i < 40; ++i)
+      begun +=
+          g.service
+              .ask(request("POST", "/uploads", "",
+                           Guarded::bearer(number, {fmt::format("tenant = t{}", i), "op = storage.put"})))
+              .status == 201;
+    return begun;
+  };
+  EXPECT_EQ(begin_all(1), 16);
+  EXPECT_EQ(begin_all(2), 8);
+}
+
+TEST(Storage, a_part_costs_as_many_looks_into_the_index_whatever_the_upload_has) {
+  SimulatedService sample_node;
+  const std::string target = sample_node.ask(request("POST", "/uploads")).field("Location").value();
+  const auto looks = [&](std::size_t part) {
+    const std::uint64_t before = sample_node.maps().keys_read();
+    const std::string offset = fmt::format("Upload-Offset: {}\r\n", part * crypto::part_size);
+    EXPECT_EQ(sample_node.ask(request("PATCH", target, sample(10, part), offset)).status, 204) << part;
+    return sample_node.maps().keys_read() - before;
+  };
+  const std::uint64_t first = looks(0);
+  EXPECT_GT(first, 0u);
+  std::uint64_t most = first;
+  for (std::size_t part = 1; part < 200; ++part) most = std::max(most, looks(part));
+  // One that is not in memory is asked for twice; and the tasks that tend the store look at times.
+  EXPECT_LE(most, first + 10);
+}
+
 TEST(Storage, a_pinned_object_is_not_deleted) {
   SimulatedService sample_node;
   const std::string bytes = sample(100), name = address_of(bytes);

@@ -42,6 +42,8 @@ class StorageShard final : public serve::ServiceShard {
   bool try_answer(http::Exchange& exchange) override;
   Task<Result<>> stage(Call call, http::Exchange& exchange) override;
   Task<Result<>> handle(Call call, http::Exchange& exchange) override;
+  crypto::CapabilityRequest describe(const http::Exchange& exchange,
+                                     crypto::CapabilityRequest asked) override;
   void apply(const config::Snapshot& snapshot) override;
 
  private:
@@ -72,6 +74,9 @@ class StorageShard final : public serve::ServiceShard {
   Task<Result<>> begin(Call call, http::Exchange& exchange);
   Task<Result<>> take_part(Call call, http::Exchange& exchange, Incoming& incoming);
   Task<Result<>> patch(Call call, http::Exchange& exchange);
+  // The upload that the route names, if the request may touch it.
+  Task<Result<store::SetPort::FoundUpload>> find_upload(Call call, const http::Exchange& exchange,
+                                                        Ulid token);
   Task<Result<>> upload_status(Call call, http::Exchange& exchange);
   Task<Result<>> abort(Call call, http::Exchange& exchange);
   Task<Result<>> commit(Call call, http::Exchange& exchange);
@@ -100,6 +105,7 @@ class StorageShard final : public serve::ServiceShard {
   std::unique_ptr<store::SetPort> ports_;
 };
 
+store::UploadOwner owner_of(const http::Exchange& exchange);
 // The media type a client gave, if it is one that can be given back.
 std::string media_type_of(const http::Exchange& exchange);
 

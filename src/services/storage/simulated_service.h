@@ -45,6 +45,8 @@ class SimulatedService {
     std::uint64_t seed = 1;
     std::vector<std::pair<std::string, std::string>> settings = {};
     std::vector<std::string> directories = {"data"};
+    serve::KeySnapshotPtr keys = {};  // none: open access
+    std::uint64_t uploads_max = Options().uploads_max;
   };
   SimulatedService() : SimulatedService(Shape{}) {}
   explicit SimulatedService(Shape shape)
@@ -93,7 +95,7 @@ class SimulatedService {
         : log({.slots = home.shards()}, [] { return WallTime{}; }),
           service(make_service(owner.options(), owner.kv_, owner.keys_)),
           node(*service, owner.load(), owner.keys_.server, log, {"0", "0", "test"}, home.shards(),
-               owner.shape_.workers, {.open = true}) {
+               owner.shape_.workers, owner.access()) {
       machines.reserve(home.shards());
       for (unsigned i = 0; i < home.shards(); ++i) {
         machines.push_back(home.machine(i));
@@ -130,6 +132,12 @@ class SimulatedService {
     std::unique_ptr<serve::Lifecycle> lifecycle;
   };
 
+  serve::Access access() const {
+    if (!shape_.keys) return {.open = true};
+    return {.open = false, .keys = shape_.keys, .revoke = [](Call, std::string) -> Task<Result<>> {
+              co_return Result<>{};
+            }};
+  }
   void boot(io::sim::Node& node) { life_ = &node.make<Life>(*this, node); }
   Options options() const {
     Options made;
@@ -137,6 +145,7 @@ class SimulatedService {
     made.segment_size = 8u << 20;
     made.cache_bytes = 1u << 20;
     made.reserve = 0;
+    made.uploads_max = shape_.uploads_max;
     return made;
   }
   config::SnapshotPtr load() const {

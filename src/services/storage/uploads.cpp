@@ -31,6 +31,27 @@ Result<std::string> media_type_in(codec::JsonObject& object) {
 
 }  // namespace
 
+store::UploadOwner owner_of(const Exchange& exchange) {
+  return {exchange.capability.value_or(Ulid{}), exchange.tenant};
+}
+
+// An upload stores something: a capability for no bytes does not begin one, although it says nothing yet.
+crypto::CapabilityRequest StorageShard::describe(const Exchange& exchange, crypto::CapabilityRequest asked) {
+  if (exchange.route.id == begin_upload && asked.bytes == 0u) asked.bytes = 1;
+  return asked;
+}
+
+// Another tenant's is as if it were not there. Where nobody needs a capability, everything is everybody's.
+// NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the caller waits
+Task<Result<store::SetPort::FoundUpload>> StorageShard::find_upload(Call call, const Exchange& exchange,
+                                                                    Ulid token) {
+  CO_TRY(store::SetPort::FoundUpload upload, co_await ports_->find_upload(call, token));
+  const std::string& tenant = upload.entry.owner.tenant;
+  if (!tenant.empty() && exchange.capability && exchange.tenant != tenant)
+    co_return fail(ErrorCode::not_found, "no such upload", Side::client);
+  co_return upload;
+}
+
 Task<Result<>> StorageShard::begin(Call call, Exchange& exchange) {
   const std::string& document = static_cast<Incoming&>(*exchange.state).document;
   std::uint64_t size = 0;
@@ -47,8 +68,11 @@ Task<Result<>> StorageShard::begin(Call call, Exchange& exchange) {
   }
   if (size > store::largest_object)
     co_return fail(ErrorCode::body_cap, "larger than any object may be", Side::client);
-  CO_TRY(store::StorePort * port, ports_->for_upload(machine_.shard.random().next()));
-  CO_TRY(const store::Outcome began, co_await port->begin_upload(call, size, std::move(media_type)));
+  CO_TRY(const store::SetPort::Begun made,
+         co_await ports_->begin_upload(
+             call, machine_.shard.random().next(),
+             {.size = size, .media_type = std::move(media_type), .ttl = {}, .owner = owner_of(exchange)}));
+  const store::Outcome& began = made.upload;
   http::Response& response = exchange.response;
   const std::string id = format_ulid(began.token);
   response.status = 201;
@@ -91,7 +115,7 @@ Task<Result<>> StorageShard::take_part(Call call, Exchange& exchange, Incoming& 
 
 Task<Result<>> StorageShard::patch(Call call, Exchange& exchange) {
   auto& incoming = static_cast<Incoming&>(*exchange.state);
-  CO_TRY(const store::SetPort::FoundUpload upload, co_await ports_->find_upload(call, incoming.token));
+  CO_TRY(const store::SetPort::FoundUpload upload, co_await find_upload(call, exchange, incoming.token));
   store::PartRecord part;
   store::Draft::Taken taken = incoming.draft->take_part(incoming.token, part);
   CO_TRY(const store::Outcome stored,
@@ -103,8 +127,10 @@ Task<Result<>> StorageShard::patch(Call call, Exchange& exchange) {
 
 Task<Result<>> StorageShard::upload_status(Call call, Exchange& exchange) {
   CO_TRY(const Ulid token, token_of(exchange));
-  CO_TRY(const store::SetPort::FoundUpload upload, co_await ports_->find_upload(call, token));
-  const store::UploadState& state = upload.state;
+  CO_TRY(const store::SetPort::FoundUpload upload, co_await find_upload(call, exchange, token));
+  CO_TRY(const auto found, co_await upload.port->upload_state(call, token));
+  if (!found) co_return fail(ErrorCode::not_found, "no such upload", Side::client);
+  const store::UploadState& state = *found;
   http::Response& response = exchange.response;
   response.status = 200;
   response.add_number("Upload-Offset", state.contiguous);
@@ -120,7 +146,7 @@ Task<Result<>> StorageShard::upload_status(Call call, Exchange& exchange) {
 
 Task<Result<>> StorageShard::abort(Call call, Exchange& exchange) {
   CO_TRY(const Ulid token, token_of(exchange));
-  CO_TRY(const store::SetPort::FoundUpload upload, co_await ports_->find_upload(call, token));
+  CO_TRY(const store::SetPort::FoundUpload upload, co_await find_upload(call, exchange, token));
   CO_TRY_VOID(co_await upload.port->abort_upload(call, token));
   exchange.response.status = 204;
   co_return Result<>{};
@@ -144,7 +170,7 @@ Task<Result<>> StorageShard::commit(Call call, Exchange& exchange) {
         co_return fail(ErrorCode::malformed, "address must be b3: and 64 hex digits", Side::client);
     }
   }
-  CO_TRY(const store::SetPort::FoundUpload upload, co_await ports_->find_upload(call, token));
+  CO_TRY(const store::SetPort::FoundUpload upload, co_await find_upload(call, exchange, token));
   CO_TRY(const store::Outcome made,
          co_await upload.port->commit_upload(call, token, address, std::move(media_type)));
   answer_stored(exchange, made);
