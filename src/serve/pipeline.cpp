@@ -110,7 +110,6 @@ http::Handler::Admission Pipeline::admit(const io::PeerAddress& peer, bool healt
       !health_only && (shared_.admission.try_connect(peer) ||
                        (give_way_.ask(peer) == GiveWay::Found::now && shared_.admission.try_connect(peer)));
   shared_.metrics.tasks_spawned.at(connection_kind_).add(slot_);
-  inside_.push_back(drain_.enter(door_));
   return welcome ? Admission::welcome : Admission::extra;
 }
 
@@ -144,9 +143,7 @@ bool Pipeline::is_health(const http::Exchange& exchange) const noexcept {
 }
 
 void Pipeline::left(const io::PeerAddress& peer, Admission admission) {
-  if (admission == Admission::refused) return;
   if (admission == Admission::welcome) shared_.admission.disconnect(peer);
-  inside_.pop_back();
 }
 
 void Pipeline::timed_out(Slow what) {
@@ -227,7 +224,13 @@ http::Handler::Next Pipeline::begin(http::Exchange& exchange) {
   const bool matched = unmatched.code == ErrorCode::ok;
   const std::size_t own = shared_.own;
   if (matched && is_health(exchange) && !exchange.without_place) {
+    exchange.is_health = true;
     answer_shared(exchange, exchange.route.id - own);
+    return Next::answered;
+  }
+  if (exchange.attends) {
+    exchange.response.close = true;
+    reject(exchange, Rejected::draining, {ErrorCode::draining, "shutting down"});
     return Next::answered;
   }
   if (exchange.reserved) {

@@ -90,6 +90,7 @@ class Pipeline final : public http::Handler {
   void finished(http::Exchange& exchange, bool complete) override;
   Admission admit(const io::PeerAddress& peer, bool health_only) override;
   Place place(http::Exchange& exchange, bool health_only, PermitHold& hold) override;
+  DrainGuard enter() override { return drain_.enter(door_); }
   void closed_unread() override;
   void left(const io::PeerAddress& peer, Admission admission) override;
   void timed_out(Slow what) override;
@@ -125,10 +126,9 @@ class Pipeline final : public http::Handler {
   Shared& shared_;
   io::Machine& machine_;
   Drain& drain_;
-  // Draining waits for whoever is inside: the open door, and each connection that came through it.
+  // Draining waits for whoever is inside: the open door, and each connection that came through it for work.
   DrainGuard door_;
   GiveWay give_way_;
-  std::vector<DrainGuard> inside_;
   Settings settings_;
   observe::Logger log_;
   std::unique_ptr<ServiceShard> service_;
