@@ -31,7 +31,7 @@ TEST(Settings, the_defaults_are_those_of_the_specification) {
   EXPECT_EQ(settings.max_inflight, 512u);
   EXPECT_EQ(settings.max_rps, 500u);
   EXPECT_EQ(settings.max_body, 1u << 20);
-  EXPECT_EQ(settings.decode.ratio, 10u);
+  EXPECT_EQ(settings.decode.ratio, 10);
   EXPECT_EQ(settings.decode.bytes, 8u << 20);
   EXPECT_EQ(settings.request_timeout, Duration::seconds(5));
   EXPECT_EQ(settings.drain_timeout, Duration::seconds(3));
@@ -55,7 +55,7 @@ TEST(Settings, every_key_reaches_its_setting) {
                                     {"server.max_inflight", "13"},
                                     {"server.max_rps", "14"},
                                     {"limits.max_body_bytes", "15B"},
-                                    {"limits.decoded_ratio", "6"},
+                                    {"limits.decoded_ratio", "6.5"},
                                     {"limits.decoded_bytes", "17B"},
                                     {"limits.max_header_bytes", "2KiB"},
                                     {"timeouts.read", "18ms"},
@@ -70,7 +70,7 @@ TEST(Settings, every_key_reaches_its_setting) {
   EXPECT_EQ(settings.max_inflight, 13u);
   EXPECT_EQ(settings.max_rps, 14u);
   EXPECT_EQ(settings.max_body, 15u);
-  EXPECT_EQ(settings.decode.ratio, 6u);
+  EXPECT_EQ(settings.decode.ratio, 6.5);
   EXPECT_EQ(settings.decode.bytes, 17u);
   EXPECT_EQ(settings.server.head.head_bytes, 2048u);
   EXPECT_EQ(settings.server.timeouts.head, Duration::millis(18));
