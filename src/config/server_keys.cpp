@@ -131,11 +131,13 @@ void declare_server_table(Schema& schema, const ServerDefaults& defaults, Server
                                                     .max = "1048576",
                                                     .other_names = {{"server.connection_limit_per_ip"}}});
   if (defaults.alone) keys.process.shards = declare_shards(schema, "server.shards");
-  keys.memory_bytes = schema.add<Bytes>({.name = "server.memory_bytes",
-                                         .default_value = defaults.memory_bytes,
-                                         .doc = "Memory divided among buffers, caches and decoders.",
-                                         .reload = Reload::restart,
-                                         .min = "64MiB"});
+  keys.memory_bytes =
+      schema.add<Bytes>({.name = "server.memory_bytes",
+                         .default_value = defaults.memory_bytes,
+                         .doc = "Memory divided among buffers, caches and decoders; it has to "
+                                "cover the most that all of them may take.",
+                         .reload = Reload::restart,
+                         .min = "64MiB"});
 }
 
 void declare_limits_table(Schema& schema, const ServerDefaults& defaults, ServerKeys& keys) {
@@ -270,17 +272,24 @@ void declare_rules(Schema& schema, const ServerKeys& keys) {
       return "an address that is not loopback needs TLS or safety.danger_ok = true";
     };
   };
+  // What one connection and one request in flight may hold at most: frames and stream; input, chunk and
+  // output blocks with a decoder's window; and an eighth more of those for who has less than its share.
+  schema.add_memory("4 KiB for each of server.max_conns", [keys](const Snapshot& snapshot) {
+    return static_cast<std::uint64_t>(snapshot.get(keys.max_conns)) * 4096;
+  });
+  schema.add_memory("180 KiB for each of server.max_inflight", [keys](const Snapshot& snapshot) {
+    return static_cast<std::uint64_t>(snapshot.get(keys.max_inflight)) * 180 * 1024;
+  });
   schema.add_rule(keys.memory_bytes, "memory_covers_its_consumers",
                   [keys](const Snapshot& snapshot) -> std::optional<std::string> {
-                    // What one connection and one request in flight may hold at most: frames and stream;
-                    // input, chunk and output blocks with a decoder's window.
-                    constexpr std::uint64_t per_connection = 4096, per_request = 160 * 1024;
-                    const auto connections = static_cast<std::uint64_t>(snapshot.get(keys.max_conns));
-                    const auto requests = static_cast<std::uint64_t>(snapshot.get(keys.max_inflight));
-                    const Bytes needed{connections * per_connection + requests * per_request};
-                    if (needed <= snapshot.get(keys.memory_bytes)) return std::nullopt;
-                    return "must be at least " + format_bytes(needed) +
-                           ": 4 KiB for each of server.max_conns and 160 KiB for each of server.max_inflight";
+                    std::uint64_t needed = 0;
+                    std::string names;
+                    for (const MemoryUse& use : snapshot.schema().memory()) {
+                      needed += use.bytes(snapshot);
+                      names += (names.empty() ? ": " : ", ") + use.name;
+                    }
+                    if (needed <= snapshot.get(keys.memory_bytes).count) return std::nullopt;
+                    return "must be at least " + format_bytes({needed}) + names;
                   });
   schema.add_rule(keys.bind, "bind_is_loopback", exposed(keys.bind));
   schema.add_rule(keys.metrics_addr, "metrics_addr_is_loopback", exposed(keys.metrics_addr));

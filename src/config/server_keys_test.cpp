@@ -145,6 +145,18 @@ TEST(ServerKeys, values_out_of_their_rule_are_refused) {
               HasSubstr("at most 107 bytes"));
 }
 
+TEST(ServerKeys, memory_has_to_cover_the_most_that_its_consumers_may_take) {
+  Service service;
+  EXPECT_THAT(service.problems("server.memory_bytes = \"64MiB\""),
+              AllOf(HasSubstr("must be at least 94MiB"), HasSubstr("server.max_inflight")));
+  EXPECT_EQ(service.problems("server.memory_bytes = \"94MiB\""), "");
+  // One more consumer, of the service's own.
+  const auto cache = service.schema.add<Bytes>({.name = "cache", .default_value = "1MiB", .doc = "A cache."});
+  service.schema.add_memory("cache", [cache](const Snapshot& s) { return s.get(cache).count; });
+  EXPECT_THAT(service.problems("server.memory_bytes = \"94MiB\""), HasSubstr("at least 95MiB"));
+  EXPECT_THAT(service.problems("cache = \"8GiB\""), HasSubstr("must be at least 8286MiB"));
+}
+
 TEST(ServerKeys, reload_classes_are_those_of_the_specification) {
   Service service;
   std::vector<std::string> restart;

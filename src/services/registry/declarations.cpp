@@ -1,5 +1,6 @@
 #include "services/registry/declarations.h"
 
+#include "config/snapshot.h"
 #include "services/registry/port.h"
 
 namespace cairn::registry {
@@ -231,6 +232,8 @@ Keys declare_keys(config::Schema& schema, const Defaults& where) {
                                                  .reload = Reload::restart,
                                                  .min = "1",
                                                  .max = "65536"});
+  schema.add_memory("32 MiB for bodies on their way in",
+                    [](const config::Snapshot&) { return ingest_bytes; });
   return keys;
 }
 

@@ -1,5 +1,8 @@
 #include "services/storage/declarations.h"
 
+#include "config/snapshot.h"
+#include "store/object_home.h"
+
 namespace cairn::storage {
 namespace {
 
@@ -152,6 +155,12 @@ Keys declare_keys(config::Schema& schema, const Defaults& where) {
                                            .reload = Reload::restart,
                                            .min = "1m",
                                            .max = "30d"});
+  schema.add_memory("storage.cache_bytes", [keys](const config::Snapshot& snapshot) {
+    const std::uint64_t cache = snapshot.get(keys.cache_bytes).count;
+    return snapshot.get(keys.server.amnesia) ? cache + cache / 16 : cache;
+  });
+  schema.add_memory("32 MiB for bodies on their way in",
+                    [](const config::Snapshot&) { return ingest_bytes; });
   return keys;
 }
 
