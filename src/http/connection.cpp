@@ -121,7 +121,7 @@ void Connection::break_off(const char* what) noexcept {
 
 Task<> Connection::turn_away(Call call) {
   exchange_ = server_.borrow();
-  server_.handler_.refuse(*exchange_, {ErrorCode::busy, "too many connections", Side::client});
+  server_.handler_.refuse(*exchange_, server_.handler_.refusal());
   exchange_->response.close = true;
   if (append_small_answer() && co_await flush(call, {})) co_await linger(call);
 }

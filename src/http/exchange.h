@@ -199,6 +199,8 @@ class Handler {
   virtual DrainGuard enter() { return {}; }
   // An extra connection was closed before its head was complete.
   virtual void closed_unread() {}
+  // What a refused connection is told, through refuse().
+  virtual Error refusal() const { return {ErrorCode::busy, "too many connections", Side::client}; }
   // What it held is free again. A refused connection is told so through refuse() and leaves too, if there was
   // time to tell it.
   virtual void left(const io::PeerAddress& peer, Admission admission) = 0;

@@ -92,6 +92,10 @@ class Pipeline final : public http::Handler {
   Place place(http::Exchange& exchange, bool health_only, PermitHold& hold) override;
   DrainGuard enter() override { return drain_.enter(door_); }
   void closed_unread() override;
+  // Only a user who may not connect at all is refused at the door.
+  Error refusal() const override {
+    return {ErrorCode::forbidden, "this user may not connect; uds.allow_uids says who may", Side::client};
+  }
   void left(const io::PeerAddress& peer, Admission admission) override;
   void timed_out(Slow what) override;
   void broke(const char* what) noexcept override;
