@@ -5,6 +5,7 @@
 #include "base/ulid.h"
 #include "http/path.h"
 #include "observe/exposition.h"
+#include "runtime/errand.h"
 #include "runtime/wait.h"
 #include "serve/answer.h"
 #include "serve/deadline.h"
@@ -295,10 +296,7 @@ Task<> Pipeline::answer_open(Call call, http::Exchange& exchange) {
     log_exception(exchange);
     outcome = fail(ErrorCode::internal, "internal error");
   }
-  if (!outcome) {
-    exchange.response.clear();
-    answer_error(exchange, outcome.error());
-  }
+  if (!outcome) answer_outcome(exchange, outcome.error());
   count_open_stream(exchange);
 }
 
@@ -399,8 +397,7 @@ Task<bool> Pipeline::stage(Call call, http::Exchange& exchange) {
   }
   exchange.taking_body = false;
   if (outcome) co_return true;
-  exchange.response.clear();
-  answer_error(exchange, outcome.error());
+  answer_outcome(exchange, outcome.error());
   co_return false;
 }
 
@@ -449,10 +446,29 @@ Task<> Pipeline::run_job(Job& job) {
     log_exception(exchange);
     outcome = fail(ErrorCode::internal, "internal error");
   }
-  if (!outcome) {
-    exchange.response.clear();
-    answer_error(exchange, outcome.error());
+  if (!outcome) answer_outcome(exchange, outcome.error());
+}
+
+// What the service itself refused counts where the pipeline's own refusals do.
+void Pipeline::answer_outcome(http::Exchange& exchange, const Error& error) {
+  exchange.response.clear();
+  const Metrics& metrics = shared_.metrics;
+  switch (error.code) {
+    case ErrorCode::body_cap:
+      metrics.rejected.at(Rejected::body_cap).add(slot_);
+      break;
+    case ErrorCode::decoded_cap:
+    case ErrorCode::decoded_ratio:
+      metrics.rejected.at(Rejected::decode).add(slot_);
+      break;
+    case ErrorCode::busy:
+      metrics.busy.at(route_of(exchange)).add(slot_);
+      metrics.count_refusal(error, slot_);
+      break;
+    default:
+      if (is_late_errand(error)) metrics.io_timeouts.at(IoOp::commit).add(slot_);
   }
+  answer_error(exchange, error);
 }
 
 void Pipeline::refuse(http::Exchange& exchange, Error error) {
@@ -460,7 +476,8 @@ void Pipeline::refuse(http::Exchange& exchange, Error error) {
   if (error.code == ErrorCode::internal)
     log_.error("a request failed beside its handler",
                {{"corr_id", exchange.corr()}, {"what", error.context}});
-  if (status_of(error.code) < 500 && error.code != ErrorCode::busy)
+  // Who was refused at the door was counted there.
+  if (error.code != ErrorCode::internal && error.code != ErrorCode::forbidden)
     shared_.metrics.rejected.at(Rejected::head).add(slot_);
   exchange.response.close = true;
   answer_error(exchange, error);

@@ -117,6 +117,7 @@ class Pipeline final : public http::Handler {
   Result<> authorize(const http::Exchange& exchange, const RouteSpec& spec);
   void answer_shared(http::Exchange& exchange, std::size_t which);
   void answer_undone(http::Exchange& exchange, const Error& why);
+  void answer_outcome(http::Exchange& exchange, const Error& error);
   void answer_metrics(http::Exchange& exchange);
   void reject(http::Exchange& exchange, Rejected why, const Error& error, unsigned retry_after = 1);
   Task<> worker(Call call);

@@ -679,6 +679,34 @@ TEST(Pipeline, every_refused_head_is_counted) {
   EXPECT_EQ(sample.metric(R"(rejected_total{reason="head"})"), 2);
 }
 
+TEST(Pipeline, methods_and_versions_that_are_not_served_are_counted_as_refused_heads) {
+  SimulatedNode sample;
+  EXPECT_EQ(sample.connect().ask("BREW / HTTP/1.1\r\nHost: h\r\n\r\n").status, 501);
+  EXPECT_EQ(sample.connect().ask("GET / HTTP/2.0\r\nHost: h\r\n\r\n").status, 505);
+  EXPECT_EQ(sample.metric(R"(rejected_total{reason="head"})"), 2);
+}
+
+TEST(Pipeline, a_body_that_turns_out_too_large_is_counted_as_refused) {
+  SimulatedNode sample({{"limits.max_body_bytes", "1000B"}, {"limits.decoded_bytes", "10KB"}});
+  const std::string chunked = "POST /echo HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n7d0\r\n" +
+                              std::string(2000, 'x') + "\r\n0\r\n\r\n";
+  EXPECT_EQ(sample.connect().ask(chunked).status, 413);
+  EXPECT_EQ(sample.metric(R"(rejected_total{reason="body_cap"})"), 1);
+  const std::string bomb = gzip(std::string(90'000, 'x'));
+  for (const char* target : {"/echo", "/staged"})
+    EXPECT_EQ(sample.connect().ask(post(target, bomb, "Content-Encoding: gzip\r\n")).status, 413);
+  EXPECT_EQ(sample.metric(R"(rejected_total{reason="decode"})"), 2);
+}
+
+TEST(Pipeline, what_a_handler_or_its_queue_refuses_is_counted) {
+  SimulatedNode sample;
+  EXPECT_EQ(sample.connect().ask(get("/fail/busy")).status, 429);
+  EXPECT_EQ(sample.metric(R"(busy_rejections_total{endpoint="/fail/{code:Name}"})"), 1);
+  // The sample's words are those of its queue `jobs`, and of no other.
+  EXPECT_EQ(sample.metric(R"(queue_dropped_total{queue="jobs"})"), 1);
+  EXPECT_EQ(sample.metric(R"(queue_dropped_total{queue="work"})"), 0);
+}
+
 TEST(Pipeline, an_answer_nobody_received_is_counted_as_499) {
   SimulatedNode sample;
   Guest guest = sample.connect();
