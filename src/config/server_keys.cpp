@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "base/endpoint.h"
+#include "base/network.h"
 #include "config/snapshot.h"
 
 namespace cairn::config {
@@ -46,6 +47,16 @@ Check name_list_check() {
                   const auto as_endpoint = parse_endpoint(six ? "[" + name + "]:1" : name + ":1");
                   return as_endpoint && as_endpoint->path.empty();
                 });
+          }};
+}
+
+Check peer_list_check() {
+  return {"networks (10.0.0.0/8, 2001:db8::/32) or `unix`", [](const Value& value) {
+            return std::ranges::all_of(std::get<std::vector<std::string>>(value),
+                                       [](const std::string& text) {
+                                         const auto network = parse_network(text);
+                                         return text == "unix" || (network && !network->has_host_bits());
+                                       });
           }};
 }
 
@@ -94,6 +105,13 @@ void declare_server_table(Schema& schema, const ServerDefaults& defaults, Server
            "Host names it answers to, without ports, beside loopback names and its own address; any other is "
            "421 misdirected. Empty: no more than these on loopback, any elsewhere.",
        .check = name_list_check()});
+  keys.trusted = schema.add<std::vector<std::string>>(
+      {.name = "server.trusted",
+       .default_value = "",
+       .doc =
+           "Networks, and `unix`, whose peers speak for many clients: none is held to one address's share of "
+           "connections, requests and bodies.",
+       .check = peer_list_check()});
   keys.metrics_addr =
       schema.add<std::string>({.name = "server.metrics_addr",
                                .default_value = "",
@@ -111,7 +129,8 @@ void declare_server_table(Schema& schema, const ServerDefaults& defaults, Server
   keys.max_inflight =
       schema.add<std::int64_t>({.name = "server.max_inflight",
                                 .default_value = "512",
-                                .doc = "Requests being worked on; beyond it 429 busy.",
+                                .doc = "Requests being worked on; beyond it 429 busy. While others ask, one "
+                                       "address has half of them; an eighth more is for who has less.",
                                 .min = "1",
                                 .max = "1048576",
                                 .other_names = {{"ingress.max_inflight"}, {"limits.inflight"}},
@@ -119,7 +138,8 @@ void declare_server_table(Schema& schema, const ServerDefaults& defaults, Server
   keys.max_rps = schema.add<std::int64_t>(
       {.name = "server.max_rps",
        .default_value = "500",
-       .doc = "Requests per second, with a burst of one second; beyond it 429 quota.",
+       .doc = "Requests per second, with a burst of one second; beyond it 429 quota. While others ask, one "
+              "address has half of them; of the burst, an eighth more is for who has less.",
        .min = "1",
        .max = "10000000",
        .other_names = {{"ingress.rps_limit"}, {"limits.rps"}, {"drr.rate_limit_rps"}},

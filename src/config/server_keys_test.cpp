@@ -166,6 +166,14 @@ TEST(ServerKeys, reload_classes_are_those_of_the_specification) {
                                    "queues.work", "log.format", "amnesia.enabled"));
 }
 
+TEST(ServerKeys, who_is_trusted_is_a_network_or_the_socket) {
+  Service service;
+  EXPECT_EQ(service.problems("server.trusted = [\"10.0.0.0/8\", \"2001:db8::/32\", \"unix\"]"), "");
+  for (const char* wrong : {"10.0.0.1", "10.0.0.1/8", "10.0.0.0/33", "example.org", ""})
+    EXPECT_THAT(service.problems(std::string("server.trusted = [\"") + wrong + "\"]"), HasSubstr("networks"))
+        << wrong;
+}
+
 TEST(ServerKeys, services_of_one_process_share_its_shards_and_its_log) {
   Service storage({.bind = "127.0.0.1:7430", .alone = false});
   Service index({.bind = "127.0.0.1:7420", .alone = false});

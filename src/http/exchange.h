@@ -165,6 +165,7 @@ struct Exchange {
   bool is_health = false;
   // For the layer above, from begin to finished: what it has counted for this request.
   std::uint32_t counted = 0;
+  std::uint32_t share = 0;  // and where it counted what its address has under way
 
   void clear() noexcept;
 };

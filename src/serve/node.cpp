@@ -201,6 +201,11 @@ void Node::attach(io::Machine& machine) {
   ShardScope here(machine.shard);
   observe::Logger log(log_, machine.shard.index(), service_.declaration().name);
   CHECK(parts_.size() == machine.shard.index());
+  if (parts_.empty()) {
+    std::uint64_t seed = 0;
+    machine.entropy.fill(std::as_writable_bytes(std::span(&seed, 1)));
+    admission_.set_seed(seed);
+  }
   parts_.push_back(std::make_unique<ShardPart>(shared_, machine, snapshot_, settings_, log, workers_));
   ShardPart& part = *parts_.back();
   part.pipeline.give_way().attach(part.server);

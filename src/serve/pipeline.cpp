@@ -107,9 +107,8 @@ http::Handler::Admission Pipeline::admit(const io::PeerAddress& peer, bool healt
     shared_.metrics.rejected.at(Rejected::connections).add(slot_);
     return Admission::refused;
   }
-  const bool welcome =
-      !health_only && (shared_.admission.try_connect(peer) ||
-                       (give_way_.ask(peer) == GiveWay::Found::now && shared_.admission.try_connect(peer)));
+  const bool welcome = !health_only && (try_connect(peer) ||
+                                        (give_way_.ask(peer) == GiveWay::Found::now && try_connect(peer)));
   shared_.metrics.tasks_spawned.at(connection_kind_).add(slot_);
   return welcome ? Admission::welcome : Admission::extra;
 }
@@ -125,14 +124,14 @@ http::Handler::Place Pipeline::place(http::Exchange& exchange, bool health_only,
     }
   }
   if (health_only) return Place::none;
-  if (shared_.admission.try_connect(exchange.peer)) return Place::welcome;
+  if (try_connect(exchange.peer)) return Place::welcome;
   switch (give_way_.ask(exchange.peer)) {
     case GiveWay::Found::none:
       break;
     case GiveWay::Found::soon:
       return Place::soon;
     case GiveWay::Found::now:
-      if (shared_.admission.try_connect(exchange.peer)) return Place::welcome;
+      if (try_connect(exchange.peer)) return Place::welcome;
   }
   return Place::none;
 }
@@ -247,12 +246,15 @@ http::Handler::Next Pipeline::begin(http::Exchange& exchange) {
     reject(exchange, Rejected::not_ready, {ErrorCode::not_ready, "still starting"});
     return Next::answered;
   }
-  if (!shared_.admission.inflight.try_take()) {
+  const Shares::Asker asker =
+      shared_.admission.ask(exchange.peer, !settings_.trusts(exchange.peer), exchange.started);
+  if (!shared_.admission.try_enter(asker)) {
     reject(exchange, Rejected::inflight, {ErrorCode::busy, "too many requests in flight", Side::client});
     return Next::answered;
   }
   exchange.counted |= counted_inflight;
-  if (const RateVerdict rate = shared_.admission.rate.try_take(exchange.started); !rate) {
+  exchange.share = asker.slot;
+  if (const RateVerdict rate = shared_.admission.try_take(asker, exchange.started); !rate) {
     reject(exchange, Rejected::rate, {ErrorCode::quota, "request rate over its limit", Side::client},
            whole_seconds(rate.retry_after));
     return Next::answered;
@@ -278,8 +280,7 @@ http::Handler::Next Pipeline::begin(http::Exchange& exchange) {
 
 // Admitted: from here on it counts as a connection only.
 http::Handler::Next Pipeline::begin_open(http::Exchange& exchange) {
-  shared_.admission.inflight.give();
-  exchange.counted &= ~counted_inflight;
+  leave_flight(exchange);
   exchange.stays_open = true;
   exchange.deadline =
       request_deadline(exchange.request().fields, exchange.started, machine_.shard.wall(), open_timeout);
@@ -483,8 +484,13 @@ void Pipeline::refuse(http::Exchange& exchange, Error error) {
   answer_error(exchange, error);
 }
 
+void Pipeline::leave_flight(http::Exchange& exchange) noexcept {
+  if ((exchange.counted & counted_inflight) != 0) shared_.admission.leave(exchange.share);
+  exchange.counted &= ~counted_inflight;
+}
+
 void Pipeline::finished(http::Exchange& exchange, bool complete) {
-  if ((exchange.counted & counted_inflight) != 0) shared_.admission.inflight.give();
+  leave_flight(exchange);
   if ((exchange.counted & counted_route) != 0) shared_.metrics.inflight.at(route_of(exchange)).add(slot_, -1);
   // 499: the connection broke before the answer was out; nobody saw that status.
   if ((exchange.counted & counted_answer) == 0)

@@ -106,6 +106,10 @@ class Pipeline final : public http::Handler {
 
   Next begin_open(http::Exchange& exchange);
   Task<> answer_open(Call call, http::Exchange& exchange);
+  bool try_connect(const io::PeerAddress& peer) {
+    return shared_.admission.try_connect(peer, !settings_.trusts(peer));
+  }
+  void leave_flight(http::Exchange& exchange) noexcept;
   void count_answer(const http::Exchange& exchange, int status) noexcept;
   void count_open_stream(http::Exchange& exchange) noexcept;
   void take_corr_id(http::Exchange& exchange) noexcept;

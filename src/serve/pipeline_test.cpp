@@ -732,5 +732,61 @@ TEST(Pipeline, the_limits_hold_over_all_shards) {
   EXPECT_EQ(busy, 10);
 }
 
+// --- the shares of addresses
+
+// One address floods, another asks now and then.
+struct Crowd {
+  explicit Crowd(SettingTexts settings)
+      : sample(std::move(settings), {.shards = 2, .workers = 8, .seed = 5}) {}
+  std::unique_ptr<Guest> connect(io::sim::Node& from) {
+    return std::make_unique<Guest>(sample.world, from, Endpoint{"host", SimulatedNode::port, {}});
+  }
+  SimulatedNode sample;
+  io::sim::Node& other = sample.world.add_node("other");
+};
+
+TEST(Pipeline, bodies_that_trickle_from_one_address_leave_places_for_others) {
+  Crowd crowd({{"server.max_inflight", "16"}, {"queues.work", "100"}});
+  std::vector<std::unique_ptr<Guest>> flood;
+  for (int i = 0; i < 20; ++i) {
+    flood.push_back(crowd.connect(crowd.sample.away));
+    flood.back()->send("POST /staged HTTP/1.1\r\nHost: h\r\nContent-Length: 100\r\n\r\nx");
+  }
+  ASSERT_TRUE(flood[0]->until([&] { return crowd.sample.service.state.staging == 16; }));
+  auto quiet = crowd.connect(crowd.other);
+  EXPECT_EQ(quiet->ask(get("/job/1")).status, 200);
+  EXPECT_EQ(quiet->ask(post("/staged", "abc")).status, 200);
+  EXPECT_EQ(crowd.connect(crowd.sample.away)->ask(get("/now/x")).status, 429);
+}
+
+TEST(Pipeline, a_flood_of_requests_from_one_address_leaves_half_of_the_rate_to_others) {
+  Crowd crowd({{"server.max_rps", "80"}});
+  auto flood = crowd.connect(crowd.sample.away), quiet = crowd.connect(crowd.other);
+  std::string many;
+  for (int i = 0; i < 400; ++i) many += get("/now/x");
+  int served = 0;
+  for (int i = 0; i < 50; ++i) {
+    if (i % 10 == 0) flood->send(many);
+    flood->run_for(Duration::millis(50));
+    served += quiet->ask(get("/now/y")).status == 200 ? 1 : 0;
+  }
+  EXPECT_EQ(served, 50);
+}
+
+TEST(Pipeline, a_trusted_address_is_held_to_no_share) {
+  Crowd crowd({{"server.max_inflight", "16"}, {"queues.work", "100"}, {"server.trusted", "::/0"}});
+  auto quiet = crowd.connect(crowd.other);
+  EXPECT_EQ(quiet->ask(get("/now/x")).status, 200);
+  std::vector<std::unique_ptr<Guest>> many;
+  for (int i = 0; i < 16; ++i) {
+    many.push_back(crowd.connect(crowd.sample.away));
+    many.back()->send(get("/job/500"));
+  }
+  ASSERT_TRUE(
+      quiet->until([&] { return crowd.sample.metric("inflight_requests{route=\"/job/{ms:Int}\"}") == 16; }));
+  EXPECT_EQ(quiet->ask(get("/now/x")).status, 429);
+  for (auto& each : many) EXPECT_EQ(each->answer().status, 200);
+}
+
 }  // namespace
 }  // namespace cairn::serve
