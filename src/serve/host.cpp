@@ -114,15 +114,11 @@ class Host {
                                           .drained = {}});
     note_patience();
     control_.spawn("life", live_or_leave(control_.call()));
-    CHECK(watching_.start({"reloader", "supervisor"}, [this](Call call) { return reload_loop(call); })
-              .has_value());
-    if (root_keys_ != nullptr)
-      CHECK(watching_.start({"watch-keys", "supervisor"}, [this](Call call) { return watch_keys(call); })
-                .has_value());
+    start_beside("reloader", [this](Call call) { return reload_loop(call); });
+    if (root_keys_ != nullptr) start_beside("watch-keys", [this](Call call) { return watch_keys(call); });
     if (!options_.chaos.empty()) {
       logger_.warn("tasks may be made to fail", {{"file", options_.chaos}});
-      CHECK(watching_.start({"chaos", "supervisor"}, [this](Call call) { return watch_chaos(call); })
-                .has_value());
+      start_beside("chaos", [this](Call call) { return watch_chaos(call); });
     }
     process_.run(
         [this](io::Signal signal, Instant came) { obey(signal, came); },
@@ -152,6 +148,11 @@ class Host {
     return {.open = false, .keys = root_keys_->current(), .revoke = [this](Call call, std::string id) {
               return revoke(call, std::move(id));
             }};
+  }
+
+  // Before the shards run.
+  void start_beside(const char* task, Supervisor::Factory factory) {
+    CHECK(watching_.start({task, "supervisor"}, std::move(factory)).has_value());
   }
 
   std::vector<config::SnapshotPtr> snapshots() const {
