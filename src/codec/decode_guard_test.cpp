@@ -225,6 +225,17 @@ TEST(Decoder, a_window_of_zstd_over_8_mib_is_malformed) {
   EXPECT_EQ(verdict(decode_body("zstd", as_bytes(zstd(text, 3, false, 24)), {})), ErrorCode::malformed);
 }
 
+// A client whose tool chose the window can act on it.
+TEST(Decoder, a_window_that_is_too_wide_is_told_as_such) {
+  std::string wider = brotli_bomb_wide;
+  wider[0] = static_cast<char>(wider[0] | 0xf);
+  for (const auto& [coding, body] : {std::pair("br", wider), {"zstd", zstd(noise(1000), 3, false, 24)}})
+    EXPECT_STREQ(decode_body(coding, as_bytes(body), {}).error().context,
+                 "compressed stream: its window is over 8 MiB");
+  EXPECT_STREQ(decode_body("zstd", as_bytes(std::string_view("nonsense")), {}).error().context,
+               "compressed stream: corrupt");
+}
+
 TEST(Decoder, a_large_brotli_window_is_malformed) {
   const std::string body = unhex("115e6400e03752ba79132548195ab2b1bcc53c91801d07");
   EXPECT_EQ(verdict(decode_body("br", as_bytes(body), {})), ErrorCode::malformed);
