@@ -152,7 +152,7 @@ class Host {
 
   // Before the shards run.
   void start_beside(const char* task, Supervisor::Factory factory) {
-    CHECK(watching_.start({task, "supervisor"}, std::move(factory)).has_value());
+    CHECK(watching_.start({task, "host"}, std::move(factory)).has_value());
   }
 
   std::vector<config::SnapshotPtr> snapshots() const {
@@ -231,7 +231,7 @@ class Host {
     std::vector<Served> served = this->served();
     options_.ready(served);
     if (options_.afterwards && !lifecycle_->ending())
-      (void)watching_.start({"afterwards", "supervisor"}, [this, served](Call call) {
+      (void)watching_.start({"afterwards", "host"}, [this, served](Call call) {
         return options_.afterwards(call, &process_.machine(0), served);
       });
   }

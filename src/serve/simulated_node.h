@@ -102,7 +102,7 @@ inline constexpr RouteSpec sample_routes[] = {
 };
 
 inline constexpr TaskDeclaration sample_tasks[] = {
-    {"reloader", "supervisor", "one per process", Criticality::degrading, "reloads", "the process"},
+    {"reloader", "host", "one per process", Criticality::degrading, "reloads", "the process"},
     {"listener", "listener", "one per shard", Criticality::essential, "accepts", "the shard"},
     {"connection", "connection", "one per connection", Criticality::essential, "answers", "the shard"},
     {"worker", "worker", "one per shard", Criticality::essential, "runs what was queued", "the supervisor"},

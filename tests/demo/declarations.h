@@ -56,9 +56,9 @@ inline constexpr serve::RouteSpec routes[] = {
 inline constexpr TaskDeclaration tasks[] = {
     {"supervisor", "supervisor", "one per shard", Criticality::essential,
      "starts workers, restarts them, ends them in order", "the process"},
-    {"reloader", "supervisor", "one per process", Criticality::degrading,
+    {"reloader", "host", "one per process", Criticality::degrading,
      "reads the configuration again after SIGHUP, off the shards, and applies it", "the process"},
-    {"watch-keys", "supervisor", "one per process", Criticality::degrading,
+    {"watch-keys", "host", "one per process", Criticality::degrading,
      "reads the root keys of capabilities again when their file has changed", "the process"},
     {"listener", "listener", "one per shard", Criticality::essential, "accepts connections within the caps",
      "the shard's connection scope"},
