@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <filesystem>
 
+#include "cairn/compose.h"
 #include "cairn/exit_code.h"
 #include "cairn/services.h"
 #include "cairn/sources.h"
@@ -60,6 +61,29 @@ int with_configuration(const Invocation& invocation, const std::string& service,
   return use(terminal, **snapshot);
 }
 
+// The same of `cairn up`, whose file has a table for each service.
+int with_up_parts(const Invocation& invocation, std::optional<std::string> file,
+                  std::function<int(const Terminal&, std::span<const UpConfiguration::Part>)> accepted) {
+  const Terminal terminal(invocation);
+  return with_up_configuration(
+      invocation, std::move(file),
+      {.accepted = [&](std::span<const UpConfiguration::Part> parts) { return accepted(terminal, parts); },
+       .refused = [&](const config::Problems& problems) { return refuse_configuration(terminal, problems); },
+       .unreadable =
+           [&](const std::string& why) {
+             terminal.complain("bad_config", why, {}, {});
+             return code_of(Exit::bad_config);
+           }});
+}
+
+int say_good(const Terminal& terminal) {
+  if (terminal.json())
+    terminal.line(R"({"ok":true})");
+  else
+    terminal.say("the configuration is good");
+  return code_of(Exit::ok);
+}
+
 int write_page(const std::filesystem::path& path, const std::string& text) {
   std::error_code problem;
   std::filesystem::create_directories(path.parent_path(), problem);
@@ -80,6 +104,16 @@ int complain_usage(const Invocation& invocation, const std::string& what, const 
 int config_show_verb(const Invocation& invocation) {
   std::optional<std::string> file;
   if (const auto given = invocation.find("config")) file = *given;
+  if (invocation.arguments.empty())
+    return with_up_parts(
+        invocation, file, [](const Terminal& terminal, std::span<const UpConfiguration::Part> parts) {
+          std::string text;
+          for (const auto& [table, snapshot] : parts)
+            text +=
+                terminal.json() ? config::show_json(*snapshot, table) : config::show_text(*snapshot, table);
+          (void)write_result(text);
+          return code_of(Exit::ok);
+        });
   return with_configuration(
       invocation, invocation.arguments[0], file,
       [](const Terminal& terminal, const config::Snapshot& snapshot) {
@@ -89,14 +123,12 @@ int config_show_verb(const Invocation& invocation) {
 }
 
 int config_check_verb(const Invocation& invocation) {
-  return with_configuration(invocation, invocation.arguments[0], invocation.arguments[1],
-                            [](const Terminal& terminal, const config::Snapshot&) {
-                              if (terminal.json())
-                                terminal.line(R"({"ok":true})");
-                              else
-                                terminal.say("the configuration is good");
-                              return code_of(Exit::ok);
-                            });
+  if (invocation.arguments.size() == 1)
+    return with_up_parts(invocation, invocation.arguments[0],
+                         [](const Terminal& terminal, auto) { return say_good(terminal); });
+  return with_configuration(
+      invocation, invocation.arguments[0], invocation.arguments[1],
+      [](const Terminal& terminal, const config::Snapshot&) { return say_good(terminal); });
 }
 
 int config_docs_verb(const Invocation& invocation) {

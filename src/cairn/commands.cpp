@@ -92,8 +92,11 @@ constexpr Command cap_commands[] = {
 
 // --- about
 constexpr Argument service_argument[] = {{"SERVICE", "The service.", Count::one, Completes::service}};
-constexpr Argument check_arguments[] = {{"SERVICE", "The service.", Count::one, Completes::service},
-                                        {"FILE", "Its configuration.", Count::one, Completes::file}};
+constexpr Argument show_argument[] = {
+    {"SERVICE", "The service alone; without it, all of `cairn up`.", Count::optional, Completes::service}};
+constexpr Argument check_arguments[] = {
+    {"SERVICE", "The service alone; without it, all of `cairn up`.", Count::optional, Completes::service},
+    {"FILE", "Its configuration.", Count::one, Completes::file}};
 constexpr Flag config_flag{"config", 0, "FILE", "The configuration (TOML).", Completes::file};
 constexpr Flag set_flag{
     "set", 0,   "KEY=VALUE", "One key; stronger than the file and the environment.", Completes::nothing,
@@ -104,7 +107,7 @@ constexpr Flag set_flags[] = {set_flag};
 constexpr Command config_commands[] = {
     {.name = "show",
      .summary = "The effective configuration, and where each value came from.",
-     .arguments = service_argument,
+     .arguments = show_argument,
      .flags = show_flags,
      .run = config_show_verb},
     {.name = "check",

@@ -56,6 +56,21 @@ class Composition {
     return serve::run_host(std::move(hosted), host_options());
   }
 
+  int configure(const UpConfiguration& use) {
+    const serve::HostedService storage = host_storage(), registry = host_registry();
+    (void)config::declare_process_keys(process_schema_);
+    auto given = sources();
+    if (!given) return use.unreadable(given.error());
+    const std::vector<config::Section> sections{
+        {{}, &process_schema_}, {storage.prefix, storage.schema}, {registry.prefix, registry.schema}};
+    auto snapshots = config::load(sections, *given);
+    if (!snapshots) return use.refused(snapshots.error());
+    std::vector<UpConfiguration::Part> parts;
+    for (std::size_t i = 0; i < sections.size(); ++i) parts.push_back({sections[i].prefix, (*snapshots)[i]});
+    return use.accepted(parts);
+  }
+  void set_file(std::string file) { file_ = std::move(file); }
+
   bool take_port_base() {
     const auto given = invocation_.find("port-base");
     if (!given) return true;
@@ -160,10 +175,12 @@ class Composition {
 
   std::expected<config::Sources, std::string> sources() const {
     config::Sources sources;
-    if (const auto file = invocation_.find("config")) {
-      auto text = io::read_small_file(std::string(*file), 256 << 10);
+    std::optional<std::string> file = file_;
+    if (const auto given = invocation_.find("config"); given && !file) file = *given;
+    if (file) {
+      auto text = io::read_small_file(*file, 256 << 10);
       if (!text) return std::unexpected(fmt::format("{}: {}", *file, text.error().context));
-      sources.file = config::File{std::string(*file), std::move(*text)};
+      sources.file = config::File{*file, std::move(*text)};
     }
     for (char** each = environ; *each != nullptr; ++each) {
       const std::string_view entry = *each;
@@ -267,6 +284,7 @@ class Composition {
 
   const Invocation& invocation_;
   Terminal terminal_;
+  std::optional<std::string> file_;  // instead of --config
   std::vector<std::string> names_;
   bool up_;
   bool amnesia_;
@@ -283,6 +301,13 @@ class Composition {
 }  // namespace
 
 std::span<const ServiceEntry> services() noexcept { return all_services; }
+
+int with_up_configuration(const Invocation& invocation, std::optional<std::string> file,
+                          const UpConfiguration& use) {
+  Composition composition(invocation, {"registry", "storage"});
+  if (file) composition.set_file(std::move(*file));
+  return composition.configure(use);
+}
 
 int serve_up(const Invocation& invocation) {
   crypto::warm_up();

@@ -20,6 +20,11 @@ class BrotliDecoder final : public FedDecoder {
 
  private:
   Fed feed(ByteView in, MutableByteView out) override {
+    // The first bits of a stream say its window; these are the ones that ask for 16 MiB (RFC 7932, 9.1).
+    constexpr std::byte widest{0b1111};
+    if (!begun_ && !in.empty() && (in[0] & widest) == widest)
+      return {{}, State::failed, "compressed stream: its window is over 8 MiB"};
+    begun_ = begun_ || !in.empty();
     auto* next_in = reinterpret_cast<const std::uint8_t*>(in.data());
     auto* next_out = reinterpret_cast<std::uint8_t*>(out.data());
     std::size_t left_in = in.size();
@@ -40,6 +45,7 @@ class BrotliDecoder final : public FedDecoder {
   std::size_t portion(std::size_t) const noexcept override { return 1; }
 
   BrotliDecoderState* state_;
+  bool begun_ = false;
 };
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Brotli streams (RFC 7932) through libbrotlidec, without its large-window extension: the format itself then
-// bounds what the library keeps, a window of at most 16 MiB and less than 4 MiB of tables.
+// Brotli streams (RFC 7932) through libbrotlidec, without its large-window extension and without the largest
+// window of the format: the library keeps a window of at most 8 MiB and less than 4 MiB of tables.
 #pragma once
 
 #include <memory>

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <limits>
 
 #include "base/check.h"
 #include "codec/brotli.h"
@@ -37,8 +36,9 @@ bool same_token(std::string_view text, std::string_view lower) {
 }  // namespace
 
 std::uint64_t DecodeGuard::allowance(std::uint64_t consumed) const noexcept {
-  bool overflows = consumed > std::numeric_limits<std::uint64_t>::max() / ratio;
-  return overflows ? bytes : std::min(bytes, std::max(grace, consumed * ratio));
+  const double earned = static_cast<double>(consumed) * ratio;
+  if (earned >= static_cast<double>(bytes)) return bytes;
+  return std::min(bytes, std::max(grace, static_cast<std::uint64_t>(earned)));
 }
 
 Decoder::Decoder(std::unique_ptr<RawDecoder> raw, DecodeGuard guard) : raw_(std::move(raw)), guard_(guard) {

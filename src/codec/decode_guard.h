@@ -22,7 +22,7 @@
 namespace cairn::codec {
 
 struct DecodeGuard {
-  std::uint64_t ratio = 10;
+  double ratio = 10;
   std::uint64_t bytes = std::uint64_t{8} << 20;
 
   // Up to here the ratio is not looked at: a small body of blanks is no bomb.

@@ -95,9 +95,9 @@ class BrotliText {
 };
 
 const std::string brotli_hello = unhex("1b1900f88d946ede44095286966c2c6f314f24b0e300");
-// Ten million zeros in windows of 4 and 16 MiB.
+// Ten million zeros in windows of 4 and 8 MiB.
 const std::string brotli_bomb = unhex("cbffff3ff82700e2b14020f7fe2fff2c31f04f00c46111808e2306");
-const std::string brotli_bomb_wide = unhex("9f7f9698f82700e2b14020c71113");
+const std::string brotli_bomb_wide = unhex("9d7f9698f82700e2b14020c71113");
 
 constexpr DecodeGuard open_guard{.ratio = 2000, .bytes = std::uint64_t{64} << 20};
 
@@ -225,9 +225,29 @@ TEST(Decoder, a_window_of_zstd_over_8_mib_is_malformed) {
   EXPECT_EQ(verdict(decode_body("zstd", as_bytes(zstd(text, 3, false, 24)), {})), ErrorCode::malformed);
 }
 
+// A client whose tool chose the window can act on it.
+TEST(Decoder, a_window_that_is_too_wide_is_told_as_such) {
+  std::string wider = brotli_bomb_wide;
+  wider[0] = static_cast<char>(wider[0] | 0xf);
+  for (const auto& [coding, body] : {std::pair("br", wider), {"zstd", zstd(noise(1000), 3, false, 24)}})
+    EXPECT_STREQ(decode_body(coding, as_bytes(body), {}).error().context,
+                 "compressed stream: its window is over 8 MiB");
+  EXPECT_STREQ(decode_body("zstd", as_bytes(std::string_view("nonsense")), {}).error().context,
+               "compressed stream: corrupt");
+}
+
 TEST(Decoder, a_large_brotli_window_is_malformed) {
   const std::string body = unhex("115e6400e03752ba79132548195ab2b1bcc53c91801d07");
   EXPECT_EQ(verdict(decode_body("br", as_bytes(body), {})), ErrorCode::malformed);
+}
+
+TEST(Decoder, a_window_of_brotli_over_8_mib_is_malformed) {
+  const DecodeGuard roomy{.ratio = 10'000'000, .bytes = 10'000'000};
+  EXPECT_EQ(decode_body("br", as_bytes(brotli_bomb_wide), roomy), std::string(10'000'000, '\0'));
+  std::string wider = brotli_bomb_wide;
+  wider[0] = static_cast<char>(wider[0] | 0xf);
+  for (const std::size_t cut : {std::size_t{1}, wider.size()})
+    EXPECT_EQ(decode_in_pieces("br", wider, roomy, cut, 1 << 20), (Outcome{"", ErrorCode::malformed}));
 }
 
 TEST(Decoder, a_second_gzip_member_is_malformed) {
@@ -261,6 +281,15 @@ TEST(DecodeGuard, the_allowance_is_grace_then_ratio_then_cap) {
   EXPECT_EQ(guard.allowance(10'001), 100'000u);
   EXPECT_EQ(guard.allowance(~std::uint64_t{0}), 100'000u);
   EXPECT_EQ((DecodeGuard{.ratio = 10, .bytes = 100}.allowance(1000)), 100u);
+}
+
+TEST(DecodeGuard, a_ratio_may_be_a_fraction) {
+  EXPECT_EQ((DecodeGuard{.ratio = 1.5, .bytes = 100'000}.allowance(10'001)), 15'001u);
+  // A third larger than what was sent.
+  const std::string text = noise(30'000) + std::string(10'000, ' ');
+  const std::string body = compress(text, gzip_bits);
+  EXPECT_EQ(decode_body("gzip", as_bytes(body), {.ratio = 1.5}), text);
+  EXPECT_EQ(verdict(decode_body("gzip", as_bytes(body), {.ratio = 1.25})), ErrorCode::decoded_ratio);
 }
 
 TEST(DecodeGuard, a_bomb_is_stopped_at_the_ratio) {
@@ -347,7 +376,7 @@ RC_GTEST_PROP(DecodeGuard, cuts_change_neither_output_nor_verdict, ()) {
   std::string coding = bits == gzip_bits ? "gzip" : "deflate";
   std::string body = compress(text, bits, *rc::gen::inRange(0, 10));
   if (*rc::gen::arbitrary<bool>()) body[*rc::gen::inRange<std::size_t>(0, body.size())] ^= 0x10;
-  DecodeGuard guard{.ratio = *rc::gen::inRange<std::uint64_t>(1, 40),
+  DecodeGuard guard{.ratio = static_cast<double>(*rc::gen::inRange<std::uint64_t>(10, 400)) / 10,
                     .bytes = *rc::gen::inRange<std::uint64_t>(0, 60'000)};
   Outcome whole = decode_in_pieces(coding, body, guard, body.size(), 1 << 20);
   auto in_size = *rc::gen::inRange<std::size_t>(1, 40);
@@ -368,7 +397,7 @@ RC_GTEST_PROP(DecodeGuard, cuts_of_brotli_and_zstd_change_neither_output_nor_ver
   std::string body =
       br ? brotli.stream() : zstd(brotli.text(), *rc::gen::inRange(-5, 12), *rc::gen::arbitrary<bool>());
   if (*rc::gen::arbitrary<bool>()) body[*rc::gen::inRange<std::size_t>(0, body.size())] ^= 0x10;
-  DecodeGuard guard{.ratio = *rc::gen::inRange<std::uint64_t>(1, 40),
+  DecodeGuard guard{.ratio = static_cast<double>(*rc::gen::inRange<std::uint64_t>(10, 400)) / 10,
                     .bytes = *rc::gen::inRange<std::uint64_t>(0, 60'000)};
   const char* coding = br ? "br" : "zstd";
   Outcome whole = decode_in_pieces(coding, body, guard, body.size(), 1 << 20);

@@ -22,6 +22,7 @@ Result<RawDecoder::Progress> FedDecoder::step(ByteView in, MutableByteView out) 
     more_ = fed.progress.produced == (probing ? 1 : room.size());
     ended_ = fed.state == State::ended;
     failed_ = fed.state == State::failed;
+    problem_ = fed.problem;
     total.consumed += fed.progress.consumed;
     if (!probing)
       total.produced += fed.progress.produced;
@@ -31,8 +32,7 @@ Result<RawDecoder::Progress> FedDecoder::step(ByteView in, MutableByteView out) 
   const bool trailing = ended_ && !due_ && total.consumed < in.size();
   if ((failed_ || trailing) && !due_ && total.produced == 0) {
     failed_ = true;
-    return fail(ErrorCode::malformed,
-                trailing ? "compressed stream: bytes after its end" : "compressed stream: corrupt",
+    return fail(ErrorCode::malformed, trailing ? "compressed stream: bytes after its end" : problem_,
                 Side::client);
   }
   return total;

@@ -19,6 +19,7 @@ class FedDecoder : public RawDecoder {
   struct Fed {
     Progress progress;
     State state = State::going;
+    const char* problem = "compressed stream: corrupt";  // when it failed
   };
   // One call of the library; `out` is not empty. All of `in` is consumed, unless output was left over.
   virtual Fed feed(ByteView in, MutableByteView out) = 0;
@@ -31,6 +32,7 @@ class FedDecoder : public RawDecoder {
   bool more_ = false;             // the last call filled its room: more may be left over
   bool ended_ = false;
   bool failed_ = false;
+  const char* problem_ = "";  // when it failed
 };
 
 }  // namespace cairn::codec

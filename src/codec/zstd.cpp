@@ -35,6 +35,8 @@ class ZstdDecoder final : public FedDecoder {
     const Progress progress{from.pos, to.pos};
     if (ZSTD_isError(status) != 0) {
       if (ZSTD_getErrorCode(status) == ZSTD_error_memory_allocation) throw std::bad_alloc();
+      if (ZSTD_getErrorCode(status) == ZSTD_error_frameParameter_windowTooLarge)
+        return {{}, State::failed, "compressed stream: its window is over 8 MiB"};
       return {{}, State::failed};
     }
     seen_ = std::min(seen_ + from.pos, magic.size());

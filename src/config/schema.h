@@ -33,6 +33,12 @@ struct Rule {
   std::function<std::optional<std::string>(const Snapshot&)> broken;
 };
 
+// Something that takes memory, in the words of a rule ("storage.cache_bytes", "64 MiB for bodies").
+struct MemoryUse {
+  std::string name;
+  std::function<std::uint64_t(const Snapshot&)> bytes;
+};
+
 // Built at start and then only read; snapshots and keys point to it, so it stays where it is. A declaration
 // that contradicts itself (a default out of range, a name twice) is a bug and fails a CHECK.
 class Schema {
@@ -50,11 +56,16 @@ class Schema {
                 std::function<std::optional<std::string>(const Snapshot&)> broken) {
     rules_.push_back({std::move(name), reported_under.index, std::move(broken)});
   }
+  // One more consumer of server.memory_bytes, which has to cover all of them.
+  void add_memory(std::string name, std::function<std::uint64_t(const Snapshot&)> bytes) {
+    memory_.push_back({std::move(name), std::move(bytes)});
+  }
   // The key that permits what `danger_above` forbids. Without one, nothing does.
   void set_danger_key(Key<bool> key) { danger_key_ = key.index; }
 
   std::span<const Entry> entries() const noexcept { return entries_; }
   std::span<const Rule> rules() const noexcept { return rules_; }
+  std::span<const MemoryUse> memory() const noexcept { return memory_; }
   std::optional<std::size_t> danger_key() const noexcept { return danger_key_; }
 
   struct Name {
@@ -74,6 +85,7 @@ class Schema {
 
   std::vector<Entry> entries_;
   std::vector<Rule> rules_;
+  std::vector<MemoryUse> memory_;
   std::map<std::string, Name, std::less<>> names_;
   std::optional<std::size_t> danger_key_;
 };

@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "base/endpoint.h"
+#include "base/network.h"
 #include "config/snapshot.h"
 
 namespace cairn::config {
@@ -46,6 +47,16 @@ Check name_list_check() {
                   const auto as_endpoint = parse_endpoint(six ? "[" + name + "]:1" : name + ":1");
                   return as_endpoint && as_endpoint->path.empty();
                 });
+          }};
+}
+
+Check peer_list_check() {
+  return {"networks (10.0.0.0/8, 2001:db8::/32) or `unix`", [](const Value& value) {
+            return std::ranges::all_of(std::get<std::vector<std::string>>(value),
+                                       [](const std::string& text) {
+                                         const auto network = parse_network(text);
+                                         return text == "unix" || (network && !network->has_host_bits());
+                                       });
           }};
 }
 
@@ -94,6 +105,13 @@ void declare_server_table(Schema& schema, const ServerDefaults& defaults, Server
            "Host names it answers to, without ports, beside loopback names and its own address; any other is "
            "421 misdirected. Empty: no more than these on loopback, any elsewhere.",
        .check = name_list_check()});
+  keys.trusted = schema.add<std::vector<std::string>>(
+      {.name = "server.trusted",
+       .default_value = "",
+       .doc =
+           "Networks, and `unix`, whose peers speak for many clients: none is held to one address's share of "
+           "connections, requests and bodies.",
+       .check = peer_list_check()});
   keys.metrics_addr =
       schema.add<std::string>({.name = "server.metrics_addr",
                                .default_value = "",
@@ -111,7 +129,8 @@ void declare_server_table(Schema& schema, const ServerDefaults& defaults, Server
   keys.max_inflight =
       schema.add<std::int64_t>({.name = "server.max_inflight",
                                 .default_value = "512",
-                                .doc = "Requests being worked on; beyond it 429 busy.",
+                                .doc = "Requests being worked on; beyond it 429 busy. While others ask, one "
+                                       "address has half of them; an eighth more is for who has less.",
                                 .min = "1",
                                 .max = "1048576",
                                 .other_names = {{"ingress.max_inflight"}, {"limits.inflight"}},
@@ -119,7 +138,8 @@ void declare_server_table(Schema& schema, const ServerDefaults& defaults, Server
   keys.max_rps = schema.add<std::int64_t>(
       {.name = "server.max_rps",
        .default_value = "500",
-       .doc = "Requests per second, with a burst of one second; beyond it 429 quota.",
+       .doc = "Requests per second, with a burst of one second; beyond it 429 quota. While others ask, one "
+              "address has half of them; of the burst, an eighth more is for who has less.",
        .min = "1",
        .max = "10000000",
        .other_names = {{"ingress.rps_limit"}, {"limits.rps"}, {"drr.rate_limit_rps"}},
@@ -131,11 +151,13 @@ void declare_server_table(Schema& schema, const ServerDefaults& defaults, Server
                                                     .max = "1048576",
                                                     .other_names = {{"server.connection_limit_per_ip"}}});
   if (defaults.alone) keys.process.shards = declare_shards(schema, "server.shards");
-  keys.memory_bytes = schema.add<Bytes>({.name = "server.memory_bytes",
-                                         .default_value = defaults.memory_bytes,
-                                         .doc = "Memory divided among buffers, caches and decoders.",
-                                         .reload = Reload::restart,
-                                         .min = "64MiB"});
+  keys.memory_bytes =
+      schema.add<Bytes>({.name = "server.memory_bytes",
+                         .default_value = defaults.memory_bytes,
+                         .doc = "Memory divided among buffers, caches and decoders; it has to "
+                                "cover the most that all of them may take.",
+                         .reload = Reload::restart,
+                         .min = "64MiB"});
 }
 
 void declare_limits_table(Schema& schema, const ServerDefaults& defaults, ServerKeys& keys) {
@@ -270,17 +292,24 @@ void declare_rules(Schema& schema, const ServerKeys& keys) {
       return "an address that is not loopback needs TLS or safety.danger_ok = true";
     };
   };
+  // What one connection and one request in flight may hold at most: frames and stream; input, chunk and
+  // output blocks with a decoder's window; and an eighth more of those for who has less than its share.
+  schema.add_memory("4 KiB for each of server.max_conns", [keys](const Snapshot& snapshot) {
+    return static_cast<std::uint64_t>(snapshot.get(keys.max_conns)) * 4096;
+  });
+  schema.add_memory("180 KiB for each of server.max_inflight", [keys](const Snapshot& snapshot) {
+    return static_cast<std::uint64_t>(snapshot.get(keys.max_inflight)) * 180 * 1024;
+  });
   schema.add_rule(keys.memory_bytes, "memory_covers_its_consumers",
                   [keys](const Snapshot& snapshot) -> std::optional<std::string> {
-                    // What one connection and one request in flight may hold at most: frames and stream;
-                    // input, chunk and output blocks with a decoder's window.
-                    constexpr std::uint64_t per_connection = 4096, per_request = 160 * 1024;
-                    const auto connections = static_cast<std::uint64_t>(snapshot.get(keys.max_conns));
-                    const auto requests = static_cast<std::uint64_t>(snapshot.get(keys.max_inflight));
-                    const Bytes needed{connections * per_connection + requests * per_request};
-                    if (needed <= snapshot.get(keys.memory_bytes)) return std::nullopt;
-                    return "must be at least " + format_bytes(needed) +
-                           ": 4 KiB for each of server.max_conns and 160 KiB for each of server.max_inflight";
+                    std::uint64_t needed = 0;
+                    std::string names;
+                    for (const MemoryUse& use : snapshot.schema().memory()) {
+                      needed += use.bytes(snapshot);
+                      names += (names.empty() ? ": " : ", ") + use.name;
+                    }
+                    if (needed <= snapshot.get(keys.memory_bytes).count) return std::nullopt;
+                    return "must be at least " + format_bytes({needed}) + names;
                   });
   schema.add_rule(keys.bind, "bind_is_loopback", exposed(keys.bind));
   schema.add_rule(keys.metrics_addr, "metrics_addr_is_loopback", exposed(keys.metrics_addr));

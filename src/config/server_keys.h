@@ -39,6 +39,7 @@ struct ProcessKeys {
 struct ServerKeys {
   Key<std::string> bind;
   Key<std::vector<std::string>> names;
+  Key<std::vector<std::string>> trusted;
   Key<std::string> metrics_addr;  // empty: on the same listener
   Key<std::int64_t> max_conns;
   Key<std::int64_t> max_inflight;

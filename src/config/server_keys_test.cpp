@@ -145,6 +145,18 @@ TEST(ServerKeys, values_out_of_their_rule_are_refused) {
               HasSubstr("at most 107 bytes"));
 }
 
+TEST(ServerKeys, memory_has_to_cover_the_most_that_its_consumers_may_take) {
+  Service service;
+  EXPECT_THAT(service.problems("server.memory_bytes = \"64MiB\""),
+              AllOf(HasSubstr("must be at least 94MiB"), HasSubstr("server.max_inflight")));
+  EXPECT_EQ(service.problems("server.memory_bytes = \"94MiB\""), "");
+  // One more consumer, of the service's own.
+  const auto cache = service.schema.add<Bytes>({.name = "cache", .default_value = "1MiB", .doc = "A cache."});
+  service.schema.add_memory("cache", [cache](const Snapshot& s) { return s.get(cache).count; });
+  EXPECT_THAT(service.problems("server.memory_bytes = \"94MiB\""), HasSubstr("at least 95MiB"));
+  EXPECT_THAT(service.problems("cache = \"8GiB\""), HasSubstr("must be at least 8286MiB"));
+}
+
 TEST(ServerKeys, reload_classes_are_those_of_the_specification) {
   Service service;
   std::vector<std::string> restart;
@@ -152,6 +164,14 @@ TEST(ServerKeys, reload_classes_are_those_of_the_specification) {
     if (entry.spec.reload == Reload::restart) restart.push_back(entry.spec.name);
   EXPECT_THAT(restart, ElementsAre("server.metrics_addr", "server.shards", "server.memory_bytes", "uds.path",
                                    "queues.work", "log.format", "amnesia.enabled"));
+}
+
+TEST(ServerKeys, who_is_trusted_is_a_network_or_the_socket) {
+  Service service;
+  EXPECT_EQ(service.problems("server.trusted = [\"10.0.0.0/8\", \"2001:db8::/32\", \"unix\"]"), "");
+  for (const char* wrong : {"10.0.0.1", "10.0.0.1/8", "10.0.0.0/33", "example.org", ""})
+    EXPECT_THAT(service.problems(std::string("server.trusted = [\"") + wrong + "\"]"), HasSubstr("networks"))
+        << wrong;
 }
 
 TEST(ServerKeys, services_of_one_process_share_its_shards_and_its_log) {

@@ -1,17 +1,13 @@
 #include "crypto/caveat.h"
 
-#include <arpa/inet.h>
-
 #include <algorithm>
 #include <charconv>
-#include <cstring>
 
+#include "base/network.h"
 #include "base/utf8.h"
 
 namespace cairn::crypto {
 namespace {
-
-using IpBytes = std::array<std::uint8_t, 16>;
 
 // What a request is to a caveat's value. One function for both uses keeps one grammar: a check needs `holds`,
 // a validation needs `malformed`.
@@ -98,55 +94,16 @@ Ruling rule_max_bytes(std::string_view value, const CapabilityRequest& request) 
   return {request.bytes && *request.bytes <= *most};
 }
 
-struct Network {
-  IpBytes bytes{};
-  unsigned bits = 0;
-
-  bool contains(const IpBytes& ip) const noexcept {
-    for (unsigned bit = 0; bit < bits; bit += 8) {
-      const unsigned mask = bits - bit >= 8 ? 0xffu : 0xff00u >> (bits - bit) & 0xffu;
-      if (((ip[bit / 8] ^ bytes[bit / 8]) & mask) != 0) return false;
-    }
-    return true;
-  }
-};
-
 constexpr IpBytes mapped(std::uint8_t a, std::uint8_t b, std::uint8_t c, std::uint8_t d) {
   return {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, a, b, c, d};
 }
 constexpr IpBytes loopback_v4 = mapped(127, 0, 0, 1);
 constexpr IpBytes loopback_v6 = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1};
 
-// An IPv4 network becomes the network of its mapped addresses, so that there is one way to compare.
-std::optional<Network> parse_network(std::string_view text) noexcept {
-  const std::size_t slash = text.find('/');
-  char host[INET6_ADDRSTRLEN] = {};
-  if (slash == std::string_view::npos || slash >= sizeof host || text.find('\0') != std::string_view::npos)
-    return std::nullopt;
-  std::memcpy(host, text.data(), slash);
-  const auto bits = parse_decimal<std::uint8_t>(text.substr(slash + 1));
-  std::array<std::uint8_t, 4> v4;
-  Network network;
-  if (inet_pton(AF_INET, host, v4.data()) == 1) {
-    if (!bits || *bits > 32) return std::nullopt;
-    network = {mapped(v4[0], v4[1], v4[2], v4[3]), 96u + *bits};
-  } else {
-    if (inet_pton(AF_INET6, host, network.bytes.data()) != 1 || !bits || *bits > 128) return std::nullopt;
-    network.bits = *bits;
-  }
-  return network;
-}
-
-bool has_host_bits(const Network& network) noexcept {
-  for (unsigned bit = network.bits; bit < 128; ++bit)
-    if ((network.bytes[bit / 8] & (0x80u >> bit % 8)) != 0) return true;
-  return false;
-}
-
 Ruling rule_ip(std::string_view value, const CapabilityRequest& request) noexcept {
   const auto network = parse_network(value);
   if (!network) return malformed("ip: expected a network, as in `ip = 10.0.0.0/8` or `ip = 2001:db8::/32`");
-  if (has_host_bits(*network)) return malformed("ip: the address has bits set beyond its prefix length");
+  if (network->has_host_bits()) return malformed("ip: the address has bits set beyond its prefix length");
   if (request.ip) return {network->contains(*request.ip)};
   return {request.local && (network->contains(loopback_v4) || network->contains(loopback_v6))};
 }

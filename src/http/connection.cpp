@@ -16,12 +16,14 @@ constexpr Duration fresh_grace = Duration::millis(250);
 }  // namespace
 
 Connection::Connection(Server& server, std::unique_ptr<io::Stream> stream, Handler::Admission admission,
-                       bool health_only) noexcept
+                       bool health_only, bool attends)
     : server_(server),
       stream_(std::move(stream)),
       admission_(admission),
       health_only_(health_only),
+      attends_(attends),
       pace_(stream_->peer().local) {
+  if (!attends_ && admission_ != Handler::Admission::refused) inside_ = server_.handler_.enter();
   ++server_.standing_[static_cast<std::size_t>(admission_)];
   if (admission_ == Handler::Admission::extra)
     extra_until_ = server_.machine_.shard.now() + server_.options_.timeouts.extra;
@@ -37,6 +39,13 @@ void Connection::stand(Handler::Admission admission) noexcept {
   --server_.standing_[static_cast<std::size_t>(admission_)];
   admission_ = admission;
   ++server_.standing_[static_cast<std::size_t>(admission_)];
+  if (admission_ == Handler::Admission::refused) inside_ = DrainGuard();
+}
+
+void Connection::attend() noexcept {
+  attends_ = true;
+  is_kept_ = false;
+  inside_ = DrainGuard();
 }
 
 void Connection::give_way() noexcept {
@@ -52,7 +61,7 @@ void Connection::start_waiting() noexcept {
   waits_since_ = server_.machine_.shard.now();
   if (admission_ == Handler::Admission::extra)
     server_.unread_.push_back(*this);
-  else if (admission_ == Handler::Admission::welcome && input_.empty())
+  else if (admission_ == Handler::Admission::welcome && input_.empty() && !attends_)
     server_.idlers_.push_back(*this);
 }
 
@@ -88,6 +97,11 @@ Task<> Connection::run(Call call, std::unique_ptr<Connection> self) {
       co_await self->turn_away(call);
     else
       co_await self->serve(call);
+    if (self->is_kept_) {
+      Server& server = self->server_;
+      server.keep(std::move(self));
+      co_return;
+    }
     self->stream_->close();
   } catch (const std::exception& problem) {  // the connection boundary
     self->break_off(problem.what());
@@ -107,7 +121,7 @@ void Connection::break_off(const char* what) noexcept {
 
 Task<> Connection::turn_away(Call call) {
   exchange_ = server_.borrow();
-  server_.handler_.refuse(*exchange_, {ErrorCode::busy, "too many connections", Side::client});
+  server_.handler_.refuse(*exchange_, server_.handler_.refusal());
   exchange_->response.close = true;
   if (append_small_answer() && co_await flush(call, {})) co_await linger(call);
 }
@@ -119,9 +133,9 @@ Task<> Connection::serve(Call call) {
     while (input_.empty()) {
       if (!stream_->readable.ready()) input_.reset();
       // Awaited even when ready: now and then it gives the turn to others.
-      const bool last_chance = server_.draining_;
-      const Call idle =
-          last_chance ? call.within(fresh_ ? fresh_grace : Duration{}) : call.under(*server_.idle_);
+      const bool last_chance = server_.is_over(attends_);
+      const Call idle = last_chance ? call.within(fresh_ && !attends_ ? fresh_grace : Duration{})
+                                    : call.under(attends_ ? *server_.attended_ : *server_.idle_);
       start_waiting();
       auto waited = co_await stream_->readable.wait(head_wait(idle.within(server_.options_.timeouts.idle)));
       if (!stop_waiting(waited)) co_return;
@@ -132,8 +146,10 @@ Task<> Connection::serve(Call call) {
       const io::Io got = stream_->try_read(input_.room());
       if (got.status == io::IoStatus::done)
         input_.fill(got.count);
-      else if (got.status != io::IoStatus::would_block || last_chance)
+      else if (got.status != io::IoStatus::would_block || last_chance) {
+        is_kept_ = got.status == io::IoStatus::would_block && may_be_kept();
         co_return;
+      }
     }
     fresh_ = false;
 
@@ -173,6 +189,7 @@ Task<> Connection::serve(Call call) {
     }
     exchange.reserved = admission_ != Handler::Admission::welcome;
     exchange.without_place = admission_ == Handler::Admission::refused;
+    exchange.attends = attends_ && !health_only_;
     exchange.started = server_.machine_.shard.now();
     answering_ = true;
     if (parsed.progress == Progress::failed) {
@@ -198,7 +215,8 @@ Task<> Connection::serve(Call call) {
     if (!failed) input_.consume(exchange.head_bytes);
     if (chunks_) input_ = std::exchange(chunks_, Buffer());
     const bool unread = failed || !skip_body();
-    if (unread || server_.draining_ || !exchange.request().keep_alive) response.close = true;
+    const bool last = server_.is_over(attends_) && !(exchange.is_health && may_be_kept());
+    if (unread || last || !exchange.request().keep_alive) response.close = true;
 
     bool complete = !response.abandoned;
     if (response.abandoned) {

@@ -12,8 +12,9 @@ namespace cairn::http {
 // Linked into one of its server's lists while it waits for a head.
 class Connection : public Link {
  public:
+  // `attends`: draining does not wait for it.
   Connection(Server& server, std::unique_ptr<io::Stream> stream, Handler::Admission admission,
-             bool health_only) noexcept;
+             bool health_only, bool attends);
   ~Connection();
 
   // Serves requests until the connection ends. Cancel: partial — the connection is broken.
@@ -23,6 +24,8 @@ class Connection : public Link {
   Instant waits_since() const noexcept { return waits_since_; }
   // Ends its wait for a head, and with it the connection. What it held is free at once.
   void give_way() noexcept;
+  // From now on draining does not wait for it.
+  void attend() noexcept;
 
  private:
   friend class RequestBody;
@@ -30,6 +33,10 @@ class Connection : public Link {
 
   Task<> serve(Call call);
   void stand(Handler::Admission admission) noexcept;
+  // Draining has begun, or its end has come, and this connection is idle: it may be kept to attend.
+  bool may_be_kept() const noexcept {
+    return !attends_ && server_.attending_ != nullptr && admission_ != Handler::Admission::extra;
+  }
   // Around every wait for bytes of a head. After it: false when this connection has given way, or should
   // have.
   void start_waiting() noexcept;
@@ -101,7 +108,10 @@ class Connection : public Link {
   Server& server_;
   std::unique_ptr<io::Stream> stream_;
   Handler::Admission admission_;
-  bool health_only_;            // came in by a door that serves health only
+  bool health_only_;  // came in by a door that serves health only
+  bool attends_;
+  bool is_kept_ = false;        // its task ends, and one that attends follows
+  DrainGuard inside_;           // unless it attends, or was refused
   bool gave_way_ = false;       // and is to end without another word
   PermitHold place_;            // of a reserved one
   Instant waits_since_{};       // for a head

@@ -54,7 +54,7 @@ void Exchange::clear() noexcept {
   taking_body = false;
   stays_open = false;
   parser.reset();
-  reserved = without_place = false;
+  reserved = without_place = attends = is_health = false;
   route.outcome = RouteMatch::Outcome::not_found;
   body.clear();
   response.clear();

@@ -22,6 +22,7 @@
 #include "io/file.h"
 #include "io/stream.h"
 #include "runtime/call.h"
+#include "runtime/drain.h"
 #include "runtime/permits.h"
 
 namespace cairn::http {
@@ -141,6 +142,7 @@ struct Exchange {
   io::PeerAddress peer;
   bool reserved = false;       // on a connection beyond the caps: health only
   bool without_place = false;  // not even that
+  bool attends = false;        // on a connection that was idle when draining began: health only
   std::size_t head_bytes = 0;  // of the input, from its front
   Instant started{};           // the head was complete
   Instant deadline{};          // of the response head
@@ -164,8 +166,12 @@ struct Exchange {
   // has begun (`cancelled`, StopReason::draining), and a stream ends there as if its source had. Set at
   // begin.
   bool stays_open = false;
+  // Set at begin: what was asked is answered until the process leaves, and draining does not end its
+  // connection.
+  bool is_health = false;
   // For the layer above, from begin to finished: what it has counted for this request.
   std::uint32_t counted = 0;
+  std::uint32_t share = 0;  // and where it counted what its address has under way
 
   void clear() noexcept;
 };
@@ -196,14 +202,18 @@ class Handler {
     (void)exchange, (void)health_only, (void)hold;
     return Place::none;
   }
+  // What a connection holds for as long as draining is to wait for it.
+  virtual DrainGuard enter() { return {}; }
   // An extra connection was closed before its head was complete.
   virtual void closed_unread() {}
+  // What a refused connection is told, through refuse().
+  virtual Error refusal() const { return {ErrorCode::busy, "too many connections", Side::client}; }
   // What it held is free again. A refused connection is told so through refuse() and leaves too, if there was
   // time to tell it.
   virtual void left(const io::PeerAddress& peer, Admission admission) = 0;
   // A connection's task ended with an exception, which is a bug or want of memory: the connection is closed.
   virtual void broke(const char* what) noexcept { (void)what; }
-  // Draining: the last listener was closed after its queue was taken in.
+  // Draining: the last listener for work was closed after its queue was taken in.
   virtual void doors_closed() {}
   // The peer was too slow to send or to take.
   enum class Slow : std::uint8_t { read, write };

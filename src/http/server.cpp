@@ -78,9 +78,10 @@ Result<> Server::rebind(const io::Endpoint& endpoint) {
 }
 
 void Server::start_accepting(Door& door) {
-  ++open_doors_;
-  door.accepting = std::make_unique<CancelSource>(machine_.shard, &scope_->source());
-  scope_->spawn("listener", accept(scope_->call(), door));
+  Scope& scope = attends(door) ? *attending_ : *scope_;
+  if (!attends(door)) ++open_doors_;
+  door.accepting = std::make_unique<CancelSource>(machine_.shard, &scope.source());
+  scope.spawn("listener", accept(scope.call(), door));
 }
 
 void Server::forget(Door& door) noexcept {
@@ -93,24 +94,33 @@ std::vector<std::string> Server::addresses() const {
   return all;
 }
 
-void Server::start(Scope& scope) {
+void Server::start(Scope& scope, Scope* attending) {
   scope_ = &scope;
+  attending_ = attending;
   idle_ = std::make_unique<CancelSource>(machine_.shard, &scope.source());
+  if (attending != nullptr) attended_ = std::make_unique<CancelSource>(machine_.shard, &attending->source());
   for (const auto& door : doors_) start_accepting(*door);
 }
 
 void Server::drain() noexcept {
   draining_ = true;
   for (const auto& door : doors_)
-    if (door->accepting) door->accepting->cancel(StopReason::draining);
+    if (door->accepting && !attends(*door)) door->accepting->cancel(StopReason::draining);
   if (idle_) idle_->cancel(StopReason::draining);
+}
+
+void Server::leave() noexcept {
+  left_ = true;
+  for (const auto& door : doors_)
+    if (door->accepting && attends(*door)) door->accepting->cancel(StopReason::draining);
+  if (attended_) attended_->cancel(StopReason::draining);
 }
 
 // NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): only this task forgets it
 Task<> Server::accept(Call call, Door& door) {
   io::Listener& listener = *door.listener;
   const Call waits = call.under(*door.accepting);
-  while (!draining_ && !door.retired) {
+  while (!is_over(door)) {
     if (!co_await listener.acceptable.wait(waits)) break;
     unsigned taken = 0;
     while (taken < accepts_per_turn && take_one(call, door)) ++taken;
@@ -122,11 +132,12 @@ Task<> Server::accept(Call call, Door& door) {
     if (listener.acceptable.ready() && !co_await sleep_for(waits, accept_pause)) break;
   }
   // What has already connected is served before the door closes.
-  if (draining_ || door.retired) {
+  if (is_over(door)) {
     for (unsigned taken = 1; taken <= accepts_at_the_end && take_one(call, door); ++taken)
       if (taken % accepts_per_turn == 0) co_await yield(call);
   }
   listener.close();
+  if (attends(door)) co_return;
   if (door.retired) forget(door);
   if (--open_doors_ == 0) handler_.doors_closed();
 }
@@ -136,7 +147,7 @@ bool Server::take_one(Call call, Door& door) {
   io::Listener::Accepted accepted = door.listener->try_accept();
   if (accepted.status != io::IoStatus::done) return false;
   try {
-    welcome(call, std::move(accepted.stream), door.health_only);
+    welcome(call, std::move(accepted.stream), door);
   } catch (...) {  // no memory: the connection is gone, the next may have more luck after a pause
     handler_.broke("a connection that could not be taken in");
     return false;
@@ -144,9 +155,9 @@ bool Server::take_one(Call call, Door& door) {
   return true;
 }
 
-void Server::welcome(Call call, std::unique_ptr<io::Stream> stream, bool health_only) {
+void Server::welcome(Call call, std::unique_ptr<io::Stream> stream, const Door& door) {
   const io::PeerAddress peer = stream->peer();
-  const Handler::Admission admission = handler_.admit(peer, health_only);
+  const Handler::Admission admission = handler_.admit(peer, door.health_only);
   if (admission == Handler::Admission::refused && !may_tell()) {
     stream->close(true);
     return;
@@ -162,12 +173,24 @@ void Server::welcome(Call call, std::unique_ptr<io::Stream> stream, bool health_
   }
   std::unique_ptr<Connection> connection;
   try {
-    connection = std::make_unique<Connection>(*this, std::move(stream), admission, health_only);
+    connection =
+        std::make_unique<Connection>(*this, std::move(stream), admission, door.health_only, attends(door));
   } catch (...) {
     handler_.left(peer, admission);
     throw;
   }
-  scope_->spawn("connection", Connection::run(call, std::move(connection)), Waits::bounded);
+  (attends(door) ? attending_ : scope_)
+      ->spawn("connection", Connection::run(call, std::move(connection)), Waits::bounded);
+}
+
+void Server::keep(std::unique_ptr<Connection> connection) noexcept {
+  connection->attend();
+  try {
+    attending_->spawn("connection", Connection::run(attending_->call(), std::move(connection)),
+                      Waits::bounded);
+  } catch (...) {  // no memory: the connection is gone
+    handler_.broke("a connection that could not be kept");
+  }
 }
 
 Exchange* Server::borrow() {

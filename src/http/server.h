@@ -12,6 +12,8 @@
 //   the
 //         caps, who has waited longest for the rest of its head.
 //   [H-8] Connections without a place are bounded: so many unread ones, so many being told.
+//   [H-9] Draining does not wait for who only attends: health-only doors with what came in by them, and
+//         connections that were idle when it began. They are told of health until leave().
 #pragma once
 
 #include <array>
@@ -66,11 +68,14 @@ class Server {
   // While running: opens a door there and retires the present ones (not health-only or Unix ones): each takes
   // in what is queued on it and closes. On failure nothing changes.
   Result<> rebind(const io::Endpoint& endpoint);
-  // Starts accepting; every task belongs to `scope`.
-  void start(Scope& scope);
-  // Accepts what is queued on the listeners, closes them, ends idle connections; the rest answer what they
-  // have begun with `Connection: close`. The scope is empty when all have ended.
+  // Starts accepting; every task belongs to `scope`, but for those that attend (H-9): to `attending`. Without
+  // that nobody does, and draining ends them all.
+  void start(Scope& scope, Scope* attending = nullptr);
+  // Accepts what is queued on the listeners, closes them, lets idle connections attend or end; the rest
+  // answer what they have begun with `Connection: close`. The scope is empty when all have ended.
   void drain() noexcept;
+  // After drain(): ends those that attend in the same way. Their scope is empty when all have ended.
+  void leave() noexcept;
   bool draining() const noexcept { return draining_; }
   std::size_t connections() const noexcept {
     std::size_t all = 0;
@@ -107,11 +112,16 @@ class Server {
     std::unique_ptr<CancelSource> accepting;  // stopped when it is to close
   };
   Door& open(std::unique_ptr<io::Listener> listener, bool health_only);
+  bool attends(const Door& door) const noexcept { return door.health_only && attending_ != nullptr; }
+  bool is_over(bool attends) const noexcept { return attends ? left_ : draining_; }
+  bool is_over(const Door& door) const noexcept { return door.retired || is_over(attends(door)); }
   void start_accepting(Door& door);
   void forget(Door& door) noexcept;
   Task<> accept(Call call, Door& door);
   bool take_one(Call call, Door& door);
-  void welcome(Call call, std::unique_ptr<io::Stream> stream, bool health_only);
+  void welcome(Call call, std::unique_ptr<io::Stream> stream, const Door& door);
+  // It was idle when draining began, and attends from now on.
+  void keep(std::unique_ptr<Connection> connection) noexcept;
 
   Exchange* borrow();
   void give_back(Exchange* exchange) noexcept;
@@ -121,13 +131,15 @@ class Server {
   Handler& handler_;
   ServerOptions options_;
   Scope* scope_ = nullptr;
-  bool draining_ = false;
+  Scope* attending_ = nullptr;
+  bool draining_ = false, left_ = false;
   std::array<std::size_t, 4> standing_{};  // connections by their admission
-  List<Connection> idlers_;  // who waits for a head's first byte and has a place, the longest first
-  List<Connection> unread_;  // who has none and waits for its head
-  std::size_t open_doors_ = 0;
+  List<Connection> idlers_;     // who waits for a head's first byte and has a place, the longest first
+  List<Connection> unread_;     // who has none and waits for its head
+  std::size_t open_doors_ = 0;  // for work
   std::vector<std::unique_ptr<Door>> doors_;
-  std::unique_ptr<CancelSource> idle_;  // stopped when draining begins; idle waits answer to it
+  std::unique_ptr<CancelSource> idle_;      // stopped when draining begins; idle waits answer to it
+  std::unique_ptr<CancelSource> attended_;  // stopped by leave(); the waits of those that attend do
   std::vector<std::unique_ptr<Exchange>> spare_;
   std::int64_t date_second_ = -1;
   std::array<char, 80> date_line_;

@@ -24,6 +24,17 @@ namespace cairn {
 template <class T>
 class ErrandHome;
 
+namespace errand_words {
+inline constexpr char wait[] = "answer";
+inline constexpr char too_late[] = "the deadline passed before it was begun";
+}  // namespace errand_words
+
+// Whether this error says that an errand was not answered in time, begun or not.
+inline bool is_late_errand(const Error& error) noexcept {
+  return error.code == ErrorCode::timeout &&
+         (error.context == errand_words::wait || error.context == errand_words::too_late);
+}
+
 struct ErrandLink : Link {};
 
 // T derives from it and is what is asked; A is what comes back. Recycled as frames are: every change has one.
@@ -94,7 +105,7 @@ class ErrandHome {
     T& sent = *errand;
     CO_TRY_VOID(send(sent, from, places, call.deadline()));
     if (!sent.done_) {
-      const Result<> waited = co_await ListWait(call, sent.waiting_, "answer");
+      const Result<> waited = co_await ListWait(call, sent.waiting_, errand_words::wait);
       sent.touch();
       if (!sent.done_) {
         // It goes on without us, or not at all; whoever brings the answer drops it. Home may be gone.
@@ -127,7 +138,7 @@ class ErrandHome {
       if (!errand.withdrawn_.load(std::memory_order_relaxed) && errand.deadline_ > shard_.now())
         return &errand;
       take(errand);
-      refuse(errand, {ErrorCode::timeout, "the deadline passed before it was begun"});
+      refuse(errand, {ErrorCode::timeout, errand_words::too_late});
     }
     return nullptr;
   }

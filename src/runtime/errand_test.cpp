@@ -208,6 +208,7 @@ TEST_F(ErrandTest, one_whose_deadline_passed_is_never_begun) {
   answer(*job);
   away.take_mail();
   EXPECT_EQ(asked.code(), ErrorCode::timeout);
+  EXPECT_TRUE(is_late_errand(asked.answer->error()));
   EXPECT_EQ(later.answer, Result<int>(20));
 }
 

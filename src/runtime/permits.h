@@ -1,5 +1,5 @@
 // Permits: a process-wide count of things that may exist at once (connections, requests in flight).
-//   [N-1] taken() rises only while it is below the limit of that moment.
+//   [N-1] taken() rises only while it is below the limit of that moment, or `beyond` more for who may.
 //   [N-2] Each take is given back exactly once; taken() never falls below zero (CHECKed).
 // The limit may change at any time. Lowered below what is taken, nobody is evicted: no take succeeds until
 // enough came back.
@@ -45,11 +45,11 @@ class Permits {
   Permits(const Permits&) = delete;
   Permits& operator=(const Permits&) = delete;
 
-  bool try_take() noexcept {
+  bool try_take(std::uint64_t beyond = 0) noexcept {
     touch();
     std::uint64_t taken = taken_.load(std::memory_order_relaxed);
     do {
-      if (taken >= limit_.load(std::memory_order_relaxed)) return false;
+      if (taken >= limit_.load(std::memory_order_relaxed) + beyond) return false;
     } while (!taken_.compare_exchange_weak(taken, taken + 1, std::memory_order_relaxed));
     return true;
   }

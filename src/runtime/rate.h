@@ -1,5 +1,6 @@
 // RateLimiter: at most `rate` takes a second, process-wide, by the generic cell rate algorithm.
-//   In any span of length s at most rate + rate * s takes succeed (burst = rate).
+//   In any span of length s at most rate + rate * s takes succeed (burst = rate), and at most `beyond`
+//         more of those that may reach so far.
 //   A refused take changes nothing; retry_after is the exact time after which it would succeed if
 //         nobody else took in between.
 // The whole state is one number: the time at which everything taken so far will have been paid for.
@@ -33,12 +34,13 @@ class RateLimiter {
   RateLimiter(const RateLimiter&) = delete;
   RateLimiter& operator=(const RateLimiter&) = delete;
 
-  RateVerdict try_take(Instant now) noexcept {
+  // Over time `beyond` takes nothing more: what is taken ahead is paid for by all.
+  RateVerdict try_take(Instant now, std::uint64_t beyond = 0) noexcept {
     touch();
     const auto rate = static_cast<std::int64_t>(rate_.load(std::memory_order_relaxed));
     // Rounded up, so that rounding never allows more than the rate.
     const std::int64_t interval = (second + rate - 1) / rate;
-    const std::int64_t horizon = now.ns + interval * rate;
+    const std::int64_t horizon = now.ns + interval * (rate + static_cast<std::int64_t>(beyond));
     std::int64_t paid_until = paid_until_.load(std::memory_order_relaxed);
     for (;;) {
       const std::int64_t next = std::max(paid_until, now.ns) + interval;

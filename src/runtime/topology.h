@@ -36,6 +36,7 @@ struct QueueDeclaration {
   NameList consumers{};
   OverflowPolicy policy = OverflowPolicy::refuse;
   std::string_view metric;
+  std::string_view refusal = {};  // what those are told whom it refuses, where that is an answer's
 };
 
 struct TaskDeclaration {

@@ -42,9 +42,10 @@ Admission::AddressKey Admission::key_of(const io::PeerAddress& peer) noexcept {
   return key;
 }
 
-bool Admission::count_address(const io::PeerAddress& peer) {
+bool Admission::count_address(const io::PeerAddress& peer, bool has_share) {
   const AddressKey key = key_of(peer);
-  const std::uint64_t most = peer.local ? ~std::uint64_t{0} : per_address_.load(std::memory_order_relaxed);
+  const bool capped = has_share && !peer.local;
+  const std::uint64_t most = capped ? per_address_.load(std::memory_order_relaxed) : ~std::uint64_t{0};
   return addresses_[AddressHash()(key) % stripes].with([&](Counts& counts) {
     std::uint64_t& count = counts[key];
     if (count >= most) {
@@ -65,9 +66,9 @@ void Admission::uncount_address(const io::PeerAddress& peer) {
   });
 }
 
-bool Admission::try_connect(const io::PeerAddress& peer) {
+bool Admission::try_connect(const io::PeerAddress& peer, bool has_share) {
   if (!connections_.try_take()) return false;
-  if (count_address(peer)) return true;
+  if (count_address(peer, has_share)) return true;
   connections_.give();
   return false;
 }

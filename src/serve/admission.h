@@ -1,11 +1,15 @@
 // Admission: the process-wide limits, asked by every shard before any work is done.
 //   Never more than max_conns connections have a place, and never more than max_conns_per_ip from one
 //         address (IPv6: from one /64), beyond the 16 of each door that are kept for health.
-//   Never more than max_inflight requests between admission and their answer.
+//   Never more than max_inflight requests between admission and their answer, and the eighth beyond it
+//         that Shares keeps for who has little.
 //   A Unix peer is of our own user or of one that uds.allow_uids names.
 //   A place kept for health is taken by a head that names a health route, never by silence.
 //   At the cap, who gives way is of the address that has the most; at the cap of an address, of this
 //   one.
+//   While another asks, an address has half of the requests in flight and of the rate (Shares). A peer
+//   of
+//         server.trusted is held to no share of one address.
 // Work is shard-local; what counts across shards is one atomic each, and per-address counts sit in striped
 // tables that are touched when a connection comes and goes, not per request.
 #pragma once
@@ -19,6 +23,7 @@
 #include "runtime/permits.h"
 #include "runtime/rate.h"
 #include "serve/settings.h"
+#include "serve/shares.h"
 
 namespace cairn::serve {
 
@@ -32,8 +37,8 @@ class Admission {
 
   // May this peer connect at all?
   bool is_allowed(const io::PeerAddress& peer);
-  // A place within the caps, until disconnect().
-  bool try_connect(const io::PeerAddress& peer);
+  // A place within the caps, until disconnect(). `has_share`: within that of one address, too.
+  bool try_connect(const io::PeerAddress& peer, bool has_share = true);
   void disconnect(const io::PeerAddress& peer);
   // One of the places that are kept for health at this door.
   enum class Door : std::uint8_t { open, health, local };
@@ -50,6 +55,18 @@ class Admission {
   // Of which address a connection is to give way, so that `peer` can connect.
   AddressKey who_gives_way(const io::PeerAddress& peer);
 
+  // A request of this peer. Where it stands is kept until leave(). `has_share`: it is not trusted.
+  Shares::Asker ask(const io::PeerAddress& peer, bool has_share, Instant now) noexcept {
+    return has_share ? shares_.ask(key_of(peer).words, now) : Shares::Asker{};
+  }
+  bool try_enter(const Shares::Asker& asker) noexcept { return shares_.try_enter(asker, inflight); }
+  void leave(std::uint32_t slot) noexcept { shares_.leave(slot, inflight); }
+  RateVerdict try_take(const Shares::Asker& asker, Instant now) noexcept {
+    return shares_.try_take(asker, rate, now);
+  }
+  // Before anybody asks.
+  void set_seed(std::uint64_t seed) noexcept { shares_.set_seed(seed); }
+
   Permits inflight;
   RateLimiter rate;
   const Permits& connections() const noexcept { return connections_; }
@@ -62,9 +79,10 @@ class Admission {
   static constexpr unsigned rank = 10;
   static constexpr std::size_t stripes = 16;
 
-  bool count_address(const io::PeerAddress& peer);
+  bool count_address(const io::PeerAddress& peer, bool has_share);
   void uncount_address(const io::PeerAddress& peer);
 
+  Shares shares_;
   Permits connections_;
   std::array<Permits, 3> reserved_;  // by door
   std::atomic<std::uint64_t> per_address_;

@@ -146,6 +146,16 @@ TEST(Admission, who_gives_way_is_of_the_address_with_the_most_or_of_the_full_one
   for (int i = 0; i < 3; ++i) admission.disconnect(peer(2));
 }
 
+TEST(Admission, a_trusted_address_has_as_many_connections_as_all) {
+  Admission admission(limits(3, 1));
+  EXPECT_TRUE(admission.try_connect(peer(1)));
+  EXPECT_FALSE(admission.try_connect(peer(1)));
+  EXPECT_TRUE(admission.try_connect(peer(1), false));
+  EXPECT_TRUE(admission.try_connect(peer(1), false));
+  EXPECT_FALSE(admission.try_connect(peer(1), false)) << "the cap of all holds";
+  for (int i = 0; i < 3; ++i) admission.disconnect(peer(1));
+}
+
 TEST(Admission, new_limits_hold_at_once_and_evict_nobody) {
   Admission admission(limits(2, 2));
   EXPECT_TRUE(admission.try_connect(peer(1)));

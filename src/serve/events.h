@@ -19,6 +19,8 @@ struct Event {
 };
 
 inline constexpr std::size_t events_capacity = 1024;
+// Of `cfg_reload`: signals that ask for the configuration to be read again, collapsed into one reading.
+inline constexpr std::size_t reloads_capacity = 16;
 
 // A shard's copy of what every service has: the watches `shutdown` and `config` and the broadcast `events`.
 struct Bus {

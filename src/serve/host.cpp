@@ -9,6 +9,7 @@
 #include "config/reload.h"
 #include "io/process.h"
 #include "observe/log_writer.h"
+#include "runtime/mpsc.h"
 #include "runtime/wait.h"
 #include "serve/lifecycle.h"
 
@@ -30,6 +31,11 @@ struct Hosted {
 struct Loaded {
   config::SnapshotPtr process;  // of a service alone: its own
   std::vector<config::SnapshotPtr> services;
+};
+
+// What came of reading it, on its way from the pool.
+struct Reading {
+  std::expected<Loaded, std::string> outcome;
 };
 
 // The sections of a configuration, and which snapshot is whose.
@@ -74,6 +80,7 @@ class Host {
         last_words_(log_, process_.shards(), "host"),
         events_(*this),
         control_(process_.machine(0).shard),
+        reloads_(process_.machine(0).shard, reloads_capacity),
         watching_(process_.machine(0).shard, &events_) {
     for (Hosted& each : hosted_)
       each.node = std::make_unique<Node>(*each.service, each.snapshot, each.spec.keys, log_, options_.build,
@@ -81,7 +88,10 @@ class Host {
   }
 
   int run() {
-    if (!check_descriptors()) return exit_bad_config;
+    if (const auto problem = check_descriptors(snapshots())) {
+      options_.complain(*problem);
+      return exit_bad_config;
+    }
     writer_.start();
     for (Hosted& each : hosted_) {
       for (unsigned i = 0; i < process_.shards(); ++i) each.node->attach(process_.machine(i));
@@ -104,12 +114,11 @@ class Host {
                                           .drained = {}});
     note_patience();
     control_.spawn("life", live_or_leave(control_.call()));
-    if (root_keys_ != nullptr)
-      CHECK(watching_.start({"watch-keys", "host"}, [this](Call call) { return watch_keys(call); })
-                .has_value());
+    start_beside("reloader", [this](Call call) { return reload_loop(call); });
+    if (root_keys_ != nullptr) start_beside("watch-keys", [this](Call call) { return watch_keys(call); });
     if (!options_.chaos.empty()) {
       logger_.warn("tasks may be made to fail", {{"file", options_.chaos}});
-      CHECK(watching_.start({"chaos", "host"}, [this](Call call) { return watch_chaos(call); }).has_value());
+      start_beside("chaos", [this](Call call) { return watch_chaos(call); });
     }
     process_.run(
         [this](io::Signal signal, Instant came) { obey(signal, came); },
@@ -141,18 +150,30 @@ class Host {
             }};
   }
 
-  bool check_descriptors() {
+  // Before the shards run.
+  void start_beside(const char* task, Supervisor::Factory factory) {
+    CHECK(watching_.start({task, "host"}, std::move(factory)).has_value());
+  }
+
+  std::vector<config::SnapshotPtr> snapshots() const {
+    std::vector<config::SnapshotPtr> all;
+    for (const Hosted& each : hosted_) all.push_back(each.snapshot);
+    return all;
+  }
+
+  // What is wrong with these, one for each service: at start and at every reload.
+  std::optional<std::string> check_descriptors(std::span<const config::SnapshotPtr> snapshots) const {
     const std::uint64_t limit = io::Process::descriptor_limit();
     std::uint64_t wanted = 0;
     std::string keys;
-    for (const Hosted& each : hosted_) {
-      wanted += static_cast<std::uint64_t>(each.snapshot->get(each.spec.keys.max_conns));
-      keys += (keys.empty() ? "" : " + ") + config::full_name(each.spec.prefix, "server.max_conns");
+    for (std::size_t i = 0; i < hosted_.size(); ++i) {
+      const HostedService& spec = hosted_[i].spec;
+      wanted += static_cast<std::uint64_t>(snapshots[i]->get(spec.keys.max_conns));
+      keys += (keys.empty() ? "" : " + ") + config::full_name(spec.prefix, "server.max_conns");
     }
-    if (wanted <= limit / 2) return true;
-    options_.complain(fmt::format("{} = {}: must be at most half of this system's limit of open files ({})",
-                                  keys, wanted, limit));
-    return false;
+    if (wanted <= limit / 2) return std::nullopt;
+    return fmt::format("{} = {}: must be at most half of this system's limit of open files ({})", keys,
+                       wanted, limit);
   }
 
   // Shard 0 learns the port when 0 was asked; the others share it by SO_REUSEPORT.
@@ -219,14 +240,24 @@ class Host {
   class Events : public TaskEvents {
    public:
     explicit Events(Host& host) noexcept : host_(host) {}
-    void panicked(const char*, const char* name, const char* what) noexcept override {
+    void spawned(const char* kind, const char*) noexcept override { count(&Metrics::tasks_spawned, kind); }
+    void cancelled(const char* kind, const char*) noexcept override { count(&Metrics::tasks_canceled, kind); }
+    void aborted(const char* kind, const char*) noexcept override { count(&Metrics::tasks_aborted, kind); }
+    void panicked(const char* kind, const char* name, const char* what) noexcept override {
       host_.logger_.error("a task ended with an exception", {{"task", name}, {"what", what}});
+      count(&Metrics::tasks_panicked, kind);
     }
     void unhealthy(const char*, const char*) noexcept override {
       for (Hosted& each : host_.hosted_) each.node->health().set("tasks", false);
     }
 
    private:
+    void count(observe::CounterFamily Metrics::* family, const char* kind) noexcept {
+      for (Hosted& each : host_.hosted_) {
+        Metrics& metrics = each.node->metrics();
+        (metrics.*family).at(metrics.kind_index(kind)).add(0);
+      }
+    }
     Host& host_;
   };
 
@@ -234,7 +265,7 @@ class Host {
 
   void obey(io::Signal signal, Instant came) {
     try {
-      signal == io::Signal::reload ? reload() : terminate(came);
+      signal == io::Signal::reload ? ask_reload() : terminate(came);
     } catch (const std::exception& problem) {
       lose("a signal", problem.what());
     }
@@ -365,8 +396,34 @@ class Host {
 
   // --- reload
 
-  void reload() {
-    auto loaded = sections_.load(options_, snapshot_->version() + 1);
+  // A full queue drops nothing that counts: the reloader reads what there is then, for all that are queued.
+  void ask_reload() {
+    const bool queued = reloads_.try_send({}).has_value();
+    for (Hosted& each : hosted_)
+      if (!queued) each.node->metrics().count_dropped("cfg_reload", 0);
+    show_reloads();
+  }
+  void show_reloads() {
+    for (Hosted& each : hosted_) each.node->metrics().show_depth("cfg_reload", 0, reloads_.depth());
+  }
+
+  // A file may take long to be read: not on a shard.
+  Task<> reload_loop(Call call) {
+    while (co_await reloads_.recv(call)) {
+      while (reloads_.try_recv()) {
+      }
+      show_reloads();
+      auto loaded = co_await cairn::run(
+          process_.pool(0), call, Lane::upkeep,
+          [this, version = snapshot_->version() + 1] { return Reading{sections_.load(options_, version)}; });
+      if (loaded)
+        reload(loaded->outcome);
+      else if (!call.stopped())
+        refuse_reload(loaded.error().context);
+    }
+  }
+
+  void reload(const std::expected<Loaded, std::string>& loaded) {
     if (!loaded) return refuse_reload(loaded.error());
     auto process = config::reload(*snapshot_, *loaded->process);
     if (!process) return refuse_reload(config::format_problems(process.error()));
@@ -380,6 +437,9 @@ class Host {
         return refuse_reload("cannot listen on " + asked);
       merged.push_back(std::move(*next));
     }
+    std::vector<config::SnapshotPtr> next;
+    for (const config::Reloaded& each : merged) next.push_back(each.snapshot);
+    if (const auto problem = check_descriptors(next)) return refuse_reload(*problem);
     snapshot_ = process->snapshot;
     log_.set_level(log_level());
     for (std::size_t i = 0; i < hosted_.size(); ++i) apply(hosted_[i], merged[i]);
@@ -451,6 +511,8 @@ class Host {
   std::unique_ptr<Lifecycle> lifecycle_;
   Events events_;
   Scope control_;
+  struct ReloadAsked {};
+  Mpsc<ReloadAsked> reloads_;
   Supervisor watching_;                       // what runs beside the services
   std::atomic<std::int64_t> patience_ns_{0};  // publishes nothing else
   int exit_ = exit_ok;

@@ -48,6 +48,25 @@ struct Hosting {
 
 TEST(Host, a_signal_ends_it_with_0) { EXPECT_EXIT(Hosting().run(), testing::ExitedWithCode(exit_ok), ""); }
 
+// The second reading is that of a SIGHUP, sent while the services run.
+TEST(Host, a_reload_is_not_read_on_a_shard) {
+  const auto reload = [] {
+    Hosting hosting;
+    const auto read = hosting.options.sources;
+    int readings = 0;
+    hosting.options.sources = [&readings, read] {
+      if (++readings == 2) {
+        if (current_shard() != nullptr) ::_exit(3);
+        ::kill(::getpid(), SIGTERM);
+      }
+      return read();
+    };
+    hosting.options.ready = [](std::span<const Served>) { ::kill(::getpid(), SIGHUP); };
+    hosting.run();
+  };
+  EXPECT_EXIT(reload(), testing::ExitedWithCode(exit_ok), "");
+}
+
 TEST(Host, a_lost_host_task_ends_the_process_with_a_code) {
   const auto lose = [] {
     Hosting hosting;

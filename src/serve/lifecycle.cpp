@@ -46,6 +46,9 @@ struct Lifecycle::Leg {
       case Step::stop:
         node->stop_service(shard, deadline, ended);
         break;
+      case Step::leave:
+        node->leave(shard, aborted, ended);
+        break;
     }
   }
   void cancel_starts() {
@@ -63,6 +66,7 @@ struct Lifecycle::Leg {
   Step step = Step::start;
   Node* node = nullptr;
   Instant deadline{};
+  bool aborted = false;  // something was, until now
   Result<> started;
   DrainResult result;
 };
@@ -95,6 +99,7 @@ Task<Result<>> Lifecycle::order(Call call, Step step, Node& node, unsigned first
     leg.step = step;
     leg.node = &node;
     leg.deadline = step == Step::stop ? deadline_ + stop_grace : deadline_;
+    leg.aborted = outcome_.aborted > 0;
     leg.there().post(leg.the_order);
   }
   while (awaited_ > 0) CO_TRY_VOID(co_await ListWait(call, waiters_, "the shards"));
@@ -129,15 +134,23 @@ Task<Result<>> Lifecycle::start_all(Call call) {
   co_return Result<>{};
 }
 
+void Lifecycle::gather(unsigned first, unsigned last) {
+  for (unsigned i = first; i < last; ++i) {
+    const DrainResult& result = legs_[i]->result;
+    outcome_.aborted += result.aborted;
+    for (const std::string& task : result.still_alive) outcome_.still_alive.push_back(task);
+  }
+}
+
+// NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): nodes outlive this
+Task<Result<>> Lifecycle::leave_one(Call call, Node& node) {
+  CO_TRY_VOID(co_await order(call, Step::leave, node, 0, shards()));
+  gather(0, shards());
+  co_return Result<>{};
+}
+
 // NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): nodes outlive this
 Task<Result<>> Lifecycle::end_one(Call call, Node& node) {
-  const auto gather = [&](unsigned first, unsigned last) {
-    for (unsigned i = first; i < last; ++i) {
-      const DrainResult& result = legs_[i]->result;
-      outcome_.aborted += result.aborted;
-      for (const std::string& task : result.still_alive) outcome_.still_alive.push_back(task);
-    }
-  };
   CO_TRY_VOID(co_await order(call, Step::drain, node, 0, shards()));
   gather(0, shards());
   for (unsigned i = 0; events_.drained && i < shards(); ++i) events_.drained(node, i, legs_[i]->result);
@@ -155,6 +168,7 @@ Task<Result<LifecycleOutcome>> Lifecycle::run(Call call) {
   while (!ending_) CO_TRY_VOID(co_await ListWait(call, waiters_, "the end"));
   for (auto node = nodes_.rbegin(); node != nodes_.rend(); ++node)
     CO_TRY_VOID(co_await end_one(call, **node));
+  for (Node* node : nodes_) CO_TRY_VOID(co_await leave_one(call, *node));
   co_return outcome_;
 }
 

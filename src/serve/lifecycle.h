@@ -4,6 +4,7 @@
 //   [L-2] The end goes through the list backwards under one deadline: a service drains on every shard, then
 //         it stops, on shard 0 last.
 //   [L-3] A service stops exactly where it had started, once, and not while something of it still lives.
+//   [L-4] Health is told until the last service has stopped.
 // It lives on shard 0 and reaches the others by mail that is part of it, which no full mailbox refuses.
 #pragma once
 
@@ -55,13 +56,15 @@ class Lifecycle {
   Duration drain_timeout() const noexcept;
 
  private:
-  enum class Step : std::uint8_t { start, drain, stop };
+  enum class Step : std::uint8_t { start, drain, stop, leave };
   struct Leg;
 
   unsigned shards() const noexcept { return static_cast<unsigned>(legs_.size()); }
   Task<Result<>> start_all(Call call);
   Task<Result<>> start_one(Call call, Node& node);
   Task<Result<>> end_one(Call call, Node& node);
+  Task<Result<>> leave_one(Call call, Node& node);
+  void gather(unsigned first, unsigned last);
   // Has the shards [first, last) do a step, and waits for all of them.
   Task<Result<>> order(Call call, Step step, Node& node, unsigned first, unsigned last);
   void reported();

@@ -65,6 +65,7 @@ Metrics::Metrics(observe::Registry& registry, std::span<const std::string_view> 
   unmatched = patterns.size();
   patterns.emplace_back("other");
   queues_ = queue_names(declaration);
+  for (const QueueDeclaration& queue : declaration.queues) refusals_.push_back(queue.refusal);
   for (const QueueDeclaration& queue : declaration.queues) {
     if (queue.kind != QueueKind::broadcast) continue;
     topics_.emplace_back(queue.name);
@@ -131,6 +132,11 @@ void Metrics::show_depth(std::string_view queue, observe::Slot slot, std::uint64
 
 void Metrics::count_dropped(std::string_view queue, observe::Slot slot) const noexcept {
   queue_dropped.at(index_in(queues_, queue)).add(slot);
+}
+
+void Metrics::count_refusal(const Error& error, observe::Slot slot) const noexcept {
+  for (std::size_t i = 0; i < refusals_.size(); ++i)
+    if (!refusals_[i].empty() && refusals_[i] == error.context) queue_dropped.at(i).add(slot);
 }
 
 void Metrics::count_lag(std::string_view topic, std::string_view consumer, observe::Slot slot,

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/error.h"
 #include "http/method.h"
 #include "observe/metric.h"
 #include "runtime/topology.h"
@@ -54,6 +55,8 @@ struct Metrics {
   // Of a declared queue.
   void show_depth(std::string_view queue, observe::Slot slot, std::uint64_t depth) const noexcept;
   void count_dropped(std::string_view queue, observe::Slot slot) const noexcept;
+  // The same, when this error is the refusal of a declared queue.
+  void count_refusal(const Error& error, observe::Slot slot) const noexcept;
   // A declared consumer of a declared broadcast missed so many.
   void count_lag(std::string_view topic, std::string_view consumer, observe::Slot slot,
                  std::uint64_t missed) const noexcept;
@@ -61,6 +64,7 @@ struct Metrics {
  private:
   std::vector<std::size_t> labels_;  // by RouteId
   std::vector<std::string> kinds_, queues_, topics_, consumers_;
+  std::vector<std::string_view> refusals_;  // by queue; empty: it refuses nobody
 };
 
 }  // namespace cairn::serve

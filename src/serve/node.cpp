@@ -56,6 +56,8 @@ std::vector<GateDeclaration> all_gates(const Service& service) {
 
 constexpr Duration lag_warning_period = Duration::seconds(5);
 constexpr Duration task_patience = Duration::seconds(1);
+// For what those that attend have asked when the process leaves, and for a look at what was aborted.
+constexpr Duration last_look = Duration::millis(100);
 
 void log_event(const observe::Logger& log, const Event& event) {
   switch (event.kind) {
@@ -123,6 +125,7 @@ struct Node::ShardPart {
         tasks(m.shard, &events),
         pipeline(shared, m, bus, settings, l, tasks, workers),
         connections(m.shard),
+        attending(m.shard),
         server(machine, pipeline, settings.server),
         background(m.shard, &events),
         starting(m.shard),
@@ -136,7 +139,7 @@ struct Node::ShardPart {
   Bus bus;
   Supervisor tasks;  // the service's own
   Pipeline pipeline;
-  Scope connections;
+  Scope connections, attending;
   http::Server server;
   Supervisor background;  // workers and what every service has
   Scope starting, stopping;
@@ -198,6 +201,11 @@ void Node::attach(io::Machine& machine) {
   ShardScope here(machine.shard);
   observe::Logger log(log_, machine.shard.index(), service_.declaration().name);
   CHECK(parts_.size() == machine.shard.index());
+  if (parts_.empty()) {
+    std::uint64_t seed = 0;
+    machine.entropy.fill(std::as_writable_bytes(std::span(&seed, 1)));
+    admission_.set_seed(seed);
+  }
   parts_.push_back(std::make_unique<ShardPart>(shared_, machine, snapshot_, settings_, log, workers_));
   ShardPart& part = *parts_.back();
   part.pipeline.give_way().attach(part.server);
@@ -221,7 +229,7 @@ void Node::start(unsigned shard) {
   CHECK(part.background
             .start({"event-log", "observer"}, [this, &part](Call call) { return log_events(call, part); })
             .has_value());
-  part.server.start(part.connections);
+  part.server.start(part.connections, &part.attending);
   health_.set("tasks", true);
 }
 
@@ -297,12 +305,18 @@ void Node::stop_service(unsigned shard, Instant deadline, std::function<void(Dra
   part.control.spawn("stop", stop_shard(part.control.call().by(deadline), part, std::move(done)));
 }
 
+void Node::leave(unsigned shard, bool aborted, std::function<void(DrainResult)> done) {
+  ShardPart& part = *parts_[shard];
+  part.control.spawn("leave", leave_shard(part.control.call(), part, aborted, std::move(done)));
+}
+
 void Node::abort(unsigned shard) noexcept {
   ShardPart& part = *parts_[shard];
   part.bus.drain.abort_now();
   part.starting.abort();
   part.tasks.abort();
   part.stopping.abort();
+  part.attending.abort();
 }
 
 void Node::fail_task(unsigned shard, std::string_view name) noexcept {
@@ -346,6 +360,28 @@ Task<> Node::drain_shard(Call call, ShardPart& part, std::function<void(DrainRes
   part.pipeline.close();
   part.bus.events.close();
   co_await end_tasks(call, part.bus.drain, part.background, result);
+  done(std::move(result));
+}
+
+// NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): parts outlive their tasks
+Task<> Node::leave_shard(Call call, ShardPart& part, bool aborted, std::function<void(DrainResult)> done) {
+  DrainResult result;
+  Scope& attending = part.attending;
+  const Drain& drain = part.bus.drain;
+  try {
+    if (aborted && part.server.connections() > 0)
+      (void)co_await attending.join(call.within(last_look).by(drain.orderly_until()));
+    part.server.leave();
+    if (!co_await attending.join(call.within(last_look).by(drain.orderly_until()))) {
+      attending.abort();
+      if (!co_await attending.join(call.by(drain.abandoned_at())))
+        attending.for_each_task([&](const TaskInfo& task) { result.still_alive.emplace_back(task.name); });
+    }
+  } catch (const std::exception& problem) {
+    part.pipeline.broke(problem.what());
+  } catch (...) {
+    part.pipeline.broke("not a std::exception");
+  }
   done(std::move(result));
 }
 

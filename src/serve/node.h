@@ -46,6 +46,9 @@ class Node {
   // After drain, where start_service succeeded: runs the service's own stop(), until `deadline`; then as
   // above.
   void stop_service(unsigned shard, Instant deadline, std::function<void(DrainResult)> done);
+  // After that, and when every service of the process has come so far: ends who was told of health until
+  // now. `aborted`: something was, and whoever asks gets a moment to see it.
+  void leave(unsigned shard, bool aborted, std::function<void(DrainResult)> done);
   void abort(unsigned shard) noexcept;  // the second signal
   // Ends a shard's background tasks of that name as if by an exception. For tests of whole processes.
   void fail_task(unsigned shard, std::string_view name) noexcept;
@@ -77,6 +80,7 @@ class Node {
   Task<> start_shard(Call call, ShardPart& part, std::function<void(Result<>)> done);
   Task<> drain_shard(Call call, ShardPart& part, std::function<void(DrainResult)> done);
   Task<> stop_shard(Call call, ShardPart& part, std::function<void(DrainResult)> done);
+  static Task<> leave_shard(Call call, ShardPart& part, bool aborted, std::function<void(DrainResult)> done);
   static Task<> run_stop(Call call, ShardPart& part);
 
   Service& service_;

@@ -200,6 +200,90 @@ TEST(Node, a_health_listener_serves_health_only) {
   EXPECT_EQ(sample.connect().ask(get("/now/x")).status, 200);
 }
 
+// --- the end, as seen from outside
+
+// A node of two shards with work that lasts, and whoever looks at it.
+struct Watched {
+  explicit Watched(std::uint64_t job_ms) {
+    for (Guest* each : {&open, &open_too}) EXPECT_EQ(each->ask(get("/now/x")).status, 200);
+    work.send(get(fmt::format("/job/{}", job_ms)));
+    EXPECT_TRUE(work.until([&] { return sample.service.state.started == 1; }));
+    sample.drain(Duration::seconds(3));
+    work.run_for(Duration::millis(300));  // more than a connection that asked nothing may stay idle
+  }
+  static void expect_health(Guest& guest) {
+    const Answer ready = guest.ask(get("/readyz"));
+    EXPECT_EQ(ready.status, 503);
+    EXPECT_THAT(ready.body, HasSubstr(R"("missing":["draining"])"));
+    const Answer alive = guest.ask(get("/healthz"));
+    EXPECT_EQ(alive.status, 200);
+    EXPECT_NE(alive.field("Connection"), "close");
+    EXPECT_EQ(guest.ask(get("/metrics")).status, 200);
+  }
+
+  SimulatedNode sample{{{"timeouts.request", "50s"}},
+                       {.shards = 2, .workers = 2, .seed = 3, .health_port = 81}};
+  Guest open = sample.connect(), open_too = sample.connect(), silent = sample.connect();
+  Guest work = sample.connect();
+};
+
+TEST(Node, while_draining_health_is_told_on_open_connections_and_at_its_own_door) {
+  Watched watched(2000);
+  SimulatedNode& sample = watched.sample;
+  for (Guest* each : {&watched.open, &watched.open_too, &watched.silent}) Watched::expect_health(*each);
+  for (int i = 0; i < 4; ++i) {  // on either shard
+    Guest fresh(sample.world, sample.away, {"host", 81, {}});
+    ASSERT_TRUE(fresh.connected());
+    Watched::expect_health(fresh);
+  }
+  EXPECT_FALSE(sample.connect().connected());
+  EXPECT_EQ(watched.work.answer().status, 200);
+}
+
+TEST(Node, who_only_attends_does_not_hold_the_drain_up_and_is_closed_behind_it) {
+  Watched watched(400);
+  Guest fresh(watched.sample.world, watched.sample.away, {"host", 81, {}});
+  Watched::expect_health(fresh);
+  const Instant before = watched.sample.world.now();
+  EXPECT_EQ(watched.work.answer().status, 200);
+  ASSERT_TRUE(watched.sample.world.run_until([&] { return watched.sample.outcome.has_value(); }));
+  EXPECT_LT(watched.sample.world.now() - before, Duration::millis(300));
+  EXPECT_EQ(watched.sample.outcome->aborted, 0u);
+  for (Guest* each : {&watched.open, &watched.silent, &fresh})
+    EXPECT_TRUE(each->until([&] { return each->ended() || each->broken(); }, Duration::seconds(1)));
+}
+
+TEST(Node, work_on_a_connection_that_was_idle_is_told_that_it_drains) {
+  Watched watched(1000);
+  const Answer late = watched.open.ask(get("/now/x"));
+  EXPECT_EQ(late.status, 503);
+  EXPECT_THAT(late.body, HasSubstr(R"("code":"draining")"));
+  EXPECT_EQ(late.field("Connection"), "close");
+  EXPECT_EQ(watched.sample.metric(R"(rejected_total{reason="draining"})"), 1);
+  EXPECT_EQ(watched.work.answer().status, 200);
+}
+
+TEST(Node, the_last_scrape_shows_what_was_aborted) {
+  Watched watched(40000);
+  std::string last;
+  for (;;) {
+    watched.open.send(get("/metrics"));
+    if (!watched.open.until(
+            [&] {
+              return watched.open.ended() || watched.open.broken() ||
+                     watched.open.got().find("log_dropped_total") != std::string::npos;
+            },
+            Duration::seconds(20)) ||
+        watched.open.got().empty())
+      break;
+    last = watched.open.answer().body;
+    watched.open.run_for(Duration::millis(10));
+  }
+  ASSERT_TRUE(watched.sample.world.run_until([&] { return watched.sample.outcome.has_value(); }));
+  EXPECT_EQ(watched.sample.outcome->aborted, 1u);
+  EXPECT_THAT(last, HasSubstr("tasks_aborted_total{kind=\"connection\"} 1\n"));
+}
+
 TEST(Node, a_moved_listener_keeps_the_connections_it_had) {
   SimulatedNode sample;
   Guest old = sample.connect();

@@ -5,6 +5,7 @@
 #include "base/ulid.h"
 #include "http/path.h"
 #include "observe/exposition.h"
+#include "runtime/errand.h"
 #include "runtime/wait.h"
 #include "serve/answer.h"
 #include "serve/deadline.h"
@@ -106,11 +107,9 @@ http::Handler::Admission Pipeline::admit(const io::PeerAddress& peer, bool healt
     shared_.metrics.rejected.at(Rejected::connections).add(slot_);
     return Admission::refused;
   }
-  const bool welcome =
-      !health_only && (shared_.admission.try_connect(peer) ||
-                       (give_way_.ask(peer) == GiveWay::Found::now && shared_.admission.try_connect(peer)));
+  const bool welcome = !health_only && (try_connect(peer) ||
+                                        (give_way_.ask(peer) == GiveWay::Found::now && try_connect(peer)));
   shared_.metrics.tasks_spawned.at(connection_kind_).add(slot_);
-  inside_.push_back(drain_.enter(door_));
   return welcome ? Admission::welcome : Admission::extra;
 }
 
@@ -125,14 +124,14 @@ http::Handler::Place Pipeline::place(http::Exchange& exchange, bool health_only,
     }
   }
   if (health_only) return Place::none;
-  if (shared_.admission.try_connect(exchange.peer)) return Place::welcome;
+  if (try_connect(exchange.peer)) return Place::welcome;
   switch (give_way_.ask(exchange.peer)) {
     case GiveWay::Found::none:
       break;
     case GiveWay::Found::soon:
       return Place::soon;
     case GiveWay::Found::now:
-      if (shared_.admission.try_connect(exchange.peer)) return Place::welcome;
+      if (try_connect(exchange.peer)) return Place::welcome;
   }
   return Place::none;
 }
@@ -144,9 +143,7 @@ bool Pipeline::is_health(const http::Exchange& exchange) const noexcept {
 }
 
 void Pipeline::left(const io::PeerAddress& peer, Admission admission) {
-  if (admission == Admission::refused) return;
   if (admission == Admission::welcome) shared_.admission.disconnect(peer);
-  inside_.pop_back();
 }
 
 void Pipeline::timed_out(Slow what) {
@@ -227,7 +224,13 @@ http::Handler::Next Pipeline::begin(http::Exchange& exchange) {
   const bool matched = unmatched.code == ErrorCode::ok;
   const std::size_t own = shared_.own;
   if (matched && is_health(exchange) && !exchange.without_place) {
+    exchange.is_health = true;
     answer_shared(exchange, exchange.route.id - own);
+    return Next::answered;
+  }
+  if (exchange.attends) {
+    exchange.response.close = true;
+    reject(exchange, Rejected::draining, {ErrorCode::draining, "shutting down"});
     return Next::answered;
   }
   if (exchange.reserved) {
@@ -243,12 +246,15 @@ http::Handler::Next Pipeline::begin(http::Exchange& exchange) {
     reject(exchange, Rejected::not_ready, {ErrorCode::not_ready, "still starting"});
     return Next::answered;
   }
-  if (!shared_.admission.inflight.try_take()) {
+  const Shares::Asker asker =
+      shared_.admission.ask(exchange.peer, !settings_.trusts(exchange.peer), exchange.started);
+  if (!shared_.admission.try_enter(asker)) {
     reject(exchange, Rejected::inflight, {ErrorCode::busy, "too many requests in flight", Side::client});
     return Next::answered;
   }
   exchange.counted |= counted_inflight;
-  if (const RateVerdict rate = shared_.admission.rate.try_take(exchange.started); !rate) {
+  exchange.share = asker.slot;
+  if (const RateVerdict rate = shared_.admission.try_take(asker, exchange.started); !rate) {
     reject(exchange, Rejected::rate, {ErrorCode::quota, "request rate over its limit", Side::client},
            whole_seconds(rate.retry_after));
     return Next::answered;
@@ -274,8 +280,7 @@ http::Handler::Next Pipeline::begin(http::Exchange& exchange) {
 
 // Admitted: from here on it counts as a connection only.
 http::Handler::Next Pipeline::begin_open(http::Exchange& exchange) {
-  shared_.admission.inflight.give();
-  exchange.counted &= ~counted_inflight;
+  leave_flight(exchange);
   exchange.stays_open = true;
   exchange.deadline =
       request_deadline(exchange.request().fields, exchange.started, machine_.shard.wall(), open_timeout);
@@ -292,10 +297,7 @@ Task<> Pipeline::answer_open(Call call, http::Exchange& exchange) {
     log_exception(exchange);
     outcome = fail(ErrorCode::internal, "internal error");
   }
-  if (!outcome) {
-    exchange.response.clear();
-    answer_error(exchange, outcome.error());
-  }
+  if (!outcome) answer_outcome(exchange, outcome.error());
   count_open_stream(exchange);
 }
 
@@ -400,8 +402,7 @@ Task<bool> Pipeline::stage(Call call, http::Exchange& exchange) {
   }
   exchange.taking_body = false;
   if (outcome) co_return true;
-  exchange.response.clear();
-  answer_error(exchange, outcome.error());
+  answer_outcome(exchange, outcome.error());
   co_return false;
 }
 
@@ -450,10 +451,29 @@ Task<> Pipeline::run_job(Job& job) {
     log_exception(exchange);
     outcome = fail(ErrorCode::internal, "internal error");
   }
-  if (!outcome) {
-    exchange.response.clear();
-    answer_error(exchange, outcome.error());
+  if (!outcome) answer_outcome(exchange, outcome.error());
+}
+
+// What the service itself refused counts where the pipeline's own refusals do.
+void Pipeline::answer_outcome(http::Exchange& exchange, const Error& error) {
+  exchange.response.clear();
+  const Metrics& metrics = shared_.metrics;
+  switch (error.code) {
+    case ErrorCode::body_cap:
+      metrics.rejected.at(Rejected::body_cap).add(slot_);
+      break;
+    case ErrorCode::decoded_cap:
+    case ErrorCode::decoded_ratio:
+      metrics.rejected.at(Rejected::decode).add(slot_);
+      break;
+    case ErrorCode::busy:
+      metrics.busy.at(route_of(exchange)).add(slot_);
+      metrics.count_refusal(error, slot_);
+      break;
+    default:
+      if (is_late_errand(error)) metrics.io_timeouts.at(IoOp::commit).add(slot_);
   }
+  answer_error(exchange, error);
 }
 
 void Pipeline::refuse(http::Exchange& exchange, Error error) {
@@ -461,14 +481,20 @@ void Pipeline::refuse(http::Exchange& exchange, Error error) {
   if (error.code == ErrorCode::internal)
     log_.error("a request failed beside its handler",
                {{"corr_id", exchange.corr()}, {"what", error.context}});
-  if (status_of(error.code) < 500 && error.code != ErrorCode::busy)
+  // Who was refused at the door was counted there.
+  if (error.code != ErrorCode::internal && error.code != ErrorCode::forbidden)
     shared_.metrics.rejected.at(Rejected::head).add(slot_);
   exchange.response.close = true;
   answer_error(exchange, error);
 }
 
+void Pipeline::leave_flight(http::Exchange& exchange) noexcept {
+  if ((exchange.counted & counted_inflight) != 0) shared_.admission.leave(exchange.share);
+  exchange.counted &= ~counted_inflight;
+}
+
 void Pipeline::finished(http::Exchange& exchange, bool complete) {
-  if ((exchange.counted & counted_inflight) != 0) shared_.admission.inflight.give();
+  leave_flight(exchange);
   if ((exchange.counted & counted_route) != 0) shared_.metrics.inflight.at(route_of(exchange)).add(slot_, -1);
   // 499: the connection broke before the answer was out; nobody saw that status.
   if ((exchange.counted & counted_answer) == 0)

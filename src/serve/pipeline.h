@@ -90,7 +90,12 @@ class Pipeline final : public http::Handler {
   void finished(http::Exchange& exchange, bool complete) override;
   Admission admit(const io::PeerAddress& peer, bool health_only) override;
   Place place(http::Exchange& exchange, bool health_only, PermitHold& hold) override;
+  DrainGuard enter() override { return drain_.enter(door_); }
   void closed_unread() override;
+  // Only a user who may not connect at all is refused at the door.
+  Error refusal() const override {
+    return {ErrorCode::forbidden, "this user may not connect; uds.allow_uids says who may", Side::client};
+  }
   void left(const io::PeerAddress& peer, Admission admission) override;
   void timed_out(Slow what) override;
   void broke(const char* what) noexcept override;
@@ -101,6 +106,10 @@ class Pipeline final : public http::Handler {
 
   Next begin_open(http::Exchange& exchange);
   Task<> answer_open(Call call, http::Exchange& exchange);
+  bool try_connect(const io::PeerAddress& peer) {
+    return shared_.admission.try_connect(peer, !settings_.trusts(peer));
+  }
+  void leave_flight(http::Exchange& exchange) noexcept;
   void count_answer(const http::Exchange& exchange, int status) noexcept;
   void count_open_stream(http::Exchange& exchange) noexcept;
   void take_corr_id(http::Exchange& exchange) noexcept;
@@ -112,6 +121,7 @@ class Pipeline final : public http::Handler {
   Result<> authorize(http::Exchange& exchange, const RouteSpec& spec);
   void answer_shared(http::Exchange& exchange, std::size_t which);
   void answer_undone(http::Exchange& exchange, const Error& why);
+  void answer_outcome(http::Exchange& exchange, const Error& error);
   void answer_metrics(http::Exchange& exchange);
   void reject(http::Exchange& exchange, Rejected why, const Error& error, unsigned retry_after = 1);
   Task<> worker(Call call);
@@ -125,10 +135,9 @@ class Pipeline final : public http::Handler {
   Shared& shared_;
   io::Machine& machine_;
   Drain& drain_;
-  // Draining waits for whoever is inside: the open door, and each connection that came through it.
+  // Draining waits for whoever is inside: the open door, and each connection that came through it for work.
   DrainGuard door_;
   GiveWay give_way_;
-  std::vector<DrainGuard> inside_;
   Settings settings_;
   observe::Logger log_;
   std::unique_ptr<ServiceShard> service_;

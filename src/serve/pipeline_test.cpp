@@ -679,6 +679,34 @@ TEST(Pipeline, every_refused_head_is_counted) {
   EXPECT_EQ(sample.metric(R"(rejected_total{reason="head"})"), 2);
 }
 
+TEST(Pipeline, methods_and_versions_that_are_not_served_are_counted_as_refused_heads) {
+  SimulatedNode sample;
+  EXPECT_EQ(sample.connect().ask("BREW / HTTP/1.1\r\nHost: h\r\n\r\n").status, 501);
+  EXPECT_EQ(sample.connect().ask("GET / HTTP/2.0\r\nHost: h\r\n\r\n").status, 505);
+  EXPECT_EQ(sample.metric(R"(rejected_total{reason="head"})"), 2);
+}
+
+TEST(Pipeline, a_body_that_turns_out_too_large_is_counted_as_refused) {
+  SimulatedNode sample({{"limits.max_body_bytes", "1000B"}, {"limits.decoded_bytes", "10KB"}});
+  const std::string chunked = "POST /echo HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n7d0\r\n" +
+                              std::string(2000, 'x') + "\r\n0\r\n\r\n";
+  EXPECT_EQ(sample.connect().ask(chunked).status, 413);
+  EXPECT_EQ(sample.metric(R"(rejected_total{reason="body_cap"})"), 1);
+  const std::string bomb = gzip(std::string(90'000, 'x'));
+  for (const char* target : {"/echo", "/staged"})
+    EXPECT_EQ(sample.connect().ask(post(target, bomb, "Content-Encoding: gzip\r\n")).status, 413);
+  EXPECT_EQ(sample.metric(R"(rejected_total{reason="decode"})"), 2);
+}
+
+TEST(Pipeline, what_a_handler_or_its_queue_refuses_is_counted) {
+  SimulatedNode sample;
+  EXPECT_EQ(sample.connect().ask(get("/fail/busy")).status, 429);
+  EXPECT_EQ(sample.metric(R"(busy_rejections_total{endpoint="/fail/{code:Name}"})"), 1);
+  // The sample's words are those of its queue `jobs`, and of no other.
+  EXPECT_EQ(sample.metric(R"(queue_dropped_total{queue="jobs"})"), 1);
+  EXPECT_EQ(sample.metric(R"(queue_dropped_total{queue="work"})"), 0);
+}
+
 TEST(Pipeline, an_answer_nobody_received_is_counted_as_499) {
   SimulatedNode sample;
   Guest guest = sample.connect();
@@ -702,6 +730,62 @@ TEST(Pipeline, the_limits_hold_over_all_shards) {
   for (auto& guest : guests) ++(guest->answer().status == 200 ? served : busy);
   EXPECT_EQ(served, 2);
   EXPECT_EQ(busy, 10);
+}
+
+// --- the shares of addresses
+
+// One address floods, another asks now and then.
+struct Crowd {
+  explicit Crowd(SettingTexts settings)
+      : sample(std::move(settings), {.shards = 2, .workers = 8, .seed = 5}) {}
+  std::unique_ptr<Guest> connect(io::sim::Node& from) {
+    return std::make_unique<Guest>(sample.world, from, Endpoint{"host", SimulatedNode::port, {}});
+  }
+  SimulatedNode sample;
+  io::sim::Node& other = sample.world.add_node("other");
+};
+
+TEST(Pipeline, bodies_that_trickle_from_one_address_leave_places_for_others) {
+  Crowd crowd({{"server.max_inflight", "16"}, {"queues.work", "100"}});
+  std::vector<std::unique_ptr<Guest>> flood;
+  for (int i = 0; i < 20; ++i) {
+    flood.push_back(crowd.connect(crowd.sample.away));
+    flood.back()->send("POST /staged HTTP/1.1\r\nHost: h\r\nContent-Length: 100\r\n\r\nx");
+  }
+  ASSERT_TRUE(flood[0]->until([&] { return crowd.sample.service.state.staging == 16; }));
+  auto quiet = crowd.connect(crowd.other);
+  EXPECT_EQ(quiet->ask(get("/job/1")).status, 200);
+  EXPECT_EQ(quiet->ask(post("/staged", "abc")).status, 200);
+  EXPECT_EQ(crowd.connect(crowd.sample.away)->ask(get("/now/x")).status, 429);
+}
+
+TEST(Pipeline, a_flood_of_requests_from_one_address_leaves_half_of_the_rate_to_others) {
+  Crowd crowd({{"server.max_rps", "80"}});
+  auto flood = crowd.connect(crowd.sample.away), quiet = crowd.connect(crowd.other);
+  std::string many;
+  for (int i = 0; i < 400; ++i) many += get("/now/x");
+  int served = 0;
+  for (int i = 0; i < 50; ++i) {
+    if (i % 10 == 0) flood->send(many);
+    flood->run_for(Duration::millis(50));
+    served += quiet->ask(get("/now/y")).status == 200 ? 1 : 0;
+  }
+  EXPECT_EQ(served, 50);
+}
+
+TEST(Pipeline, a_trusted_address_is_held_to_no_share) {
+  Crowd crowd({{"server.max_inflight", "16"}, {"queues.work", "100"}, {"server.trusted", "::/0"}});
+  auto quiet = crowd.connect(crowd.other);
+  EXPECT_EQ(quiet->ask(get("/now/x")).status, 200);
+  std::vector<std::unique_ptr<Guest>> many;
+  for (int i = 0; i < 16; ++i) {
+    many.push_back(crowd.connect(crowd.sample.away));
+    many.back()->send(get("/job/500"));
+  }
+  ASSERT_TRUE(
+      quiet->until([&] { return crowd.sample.metric("inflight_requests{route=\"/job/{ms:Int}\"}") == 16; }));
+  EXPECT_EQ(quiet->ask(get("/now/x")).status, 429);
+  for (auto& each : many) EXPECT_EQ(each->answer().status, 200);
 }
 
 }  // namespace

@@ -1,10 +1,18 @@
 #include "serve/settings.h"
 
+#include <algorithm>
+#include <array>
 #include <string>
 
 #include "base/endpoint.h"
 
 namespace cairn::serve {
+
+bool Settings::trusts(const io::PeerAddress& peer) const noexcept {
+  if (peer.local) return trust_local;
+  return std::ranges::any_of(
+      trusted, [ip = std::to_array(peer.bytes)](const IpNetwork& network) { return network.contains(ip); });
+}
 
 Settings read_settings(const config::Snapshot& snapshot, const config::ServerKeys& keys) {
   Settings settings{};
@@ -14,7 +22,7 @@ Settings read_settings(const config::Snapshot& snapshot, const config::ServerKey
   settings.max_rps = static_cast<std::uint64_t>(snapshot.get(keys.max_rps));
   settings.max_body = snapshot.get(keys.max_body_bytes).count;
   settings.reads_need_capability = snapshot.get(keys.auth_reads) == config::ReadAccess::required;
-  settings.decode.ratio = static_cast<std::uint64_t>(snapshot.get(keys.decoded_ratio));
+  settings.decode.ratio = snapshot.get(keys.decoded_ratio);
   settings.decode.bytes = snapshot.get(keys.decoded_bytes).count;
   settings.request_timeout = snapshot.get(keys.request_timeout);
   settings.drain_timeout = snapshot.get(keys.drain_timeout);
@@ -25,6 +33,10 @@ Settings read_settings(const config::Snapshot& snapshot, const config::ServerKey
   settings.server.head.head_bytes = static_cast<std::uint32_t>(snapshot.get(keys.max_header_bytes).count);
   for (const std::string& uid : snapshot.get(keys.uds_allow_uids))
     settings.allow_uids.push_back(static_cast<std::uint32_t>(std::stoul(uid)));
+  for (const std::string& peer : snapshot.get(keys.trusted)) {
+    if (const auto network = parse_network(peer)) settings.trusted.push_back(*network);
+    settings.trust_local = settings.trust_local || peer == "unix";
+  }
   settings.names = snapshot.get(keys.names);
   if (const auto bound = parse_endpoint(snapshot.get(keys.bind))) settings.bound = bound->host;
   settings.origins = snapshot.get(keys.cors_origins);

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "base/network.h"
 #include "codec/decode_guard.h"
 #include "config/server_keys.h"
 #include "config/snapshot.h"
@@ -17,12 +18,16 @@ struct Settings {
   std::uint64_t max_body;
   bool reads_need_capability;
   std::vector<std::uint32_t> allow_uids;  // of Unix peers, beside our own
+  std::vector<IpNetwork> trusted;         // whose peers have no share of one address
+  bool trust_local;                       // Unix peers are such
   std::vector<std::string> names;         // that it answers to
   std::string bound;                      // the host of server.bind
   std::vector<std::string> origins;       // whose pages may change something
   codec::DecodeGuard decode;
   Duration request_timeout, drain_timeout;
   http::ServerOptions server;
+
+  bool trusts(const io::PeerAddress& peer) const noexcept;
 };
 
 Settings read_settings(const config::Snapshot& snapshot, const config::ServerKeys& keys);

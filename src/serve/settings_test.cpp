@@ -31,7 +31,7 @@ TEST(Settings, the_defaults_are_those_of_the_specification) {
   EXPECT_EQ(settings.max_inflight, 512u);
   EXPECT_EQ(settings.max_rps, 500u);
   EXPECT_EQ(settings.max_body, 1u << 20);
-  EXPECT_EQ(settings.decode.ratio, 10u);
+  EXPECT_EQ(settings.decode.ratio, 10);
   EXPECT_EQ(settings.decode.bytes, 8u << 20);
   EXPECT_EQ(settings.request_timeout, Duration::seconds(5));
   EXPECT_EQ(settings.drain_timeout, Duration::seconds(3));
@@ -49,13 +49,28 @@ TEST(Settings, the_defaults_are_those_of_the_specification) {
   EXPECT_THAT(settings.origins, IsEmpty());
 }
 
+TEST(Settings, peers_are_trusted_by_network_or_for_their_socket) {
+  const Settings none = Loaded({}).value;
+  const Settings some = Loaded({{"server.trusted", "10.0.0.0/8,2001:db8::/32"}}).value;
+  const Settings local = Loaded({{"server.trusted", "unix"}}).value;
+  const io::PeerAddress near{.bytes = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 1, 2, 3}};
+  const io::PeerAddress far{.bytes = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 11, 1, 2, 3}};
+  const io::PeerAddress six{.bytes = {0x20, 0x01, 0x0d, 0xb8, 1}};
+  const io::PeerAddress socket{.local = true};
+  for (const io::PeerAddress& peer : {near, far, six, socket}) EXPECT_FALSE(none.trusts(peer));
+  EXPECT_TRUE(some.trusts(near) && some.trusts(six));
+  EXPECT_FALSE(some.trusts(far) || some.trusts(socket));
+  EXPECT_TRUE(local.trusts(socket));
+  EXPECT_FALSE(local.trusts(near));
+}
+
 TEST(Settings, every_key_reaches_its_setting) {
   const Settings settings = Loaded({{"server.max_conns", "11"},
                                     {"server.max_conns_per_ip", "12"},
                                     {"server.max_inflight", "13"},
                                     {"server.max_rps", "14"},
                                     {"limits.max_body_bytes", "15B"},
-                                    {"limits.decoded_ratio", "6"},
+                                    {"limits.decoded_ratio", "6.5"},
                                     {"limits.decoded_bytes", "17B"},
                                     {"limits.max_header_bytes", "2KiB"},
                                     {"timeouts.read", "18ms"},
@@ -70,7 +85,7 @@ TEST(Settings, every_key_reaches_its_setting) {
   EXPECT_EQ(settings.max_inflight, 13u);
   EXPECT_EQ(settings.max_rps, 14u);
   EXPECT_EQ(settings.max_body, 15u);
-  EXPECT_EQ(settings.decode.ratio, 6u);
+  EXPECT_EQ(settings.decode.ratio, 6.5);
   EXPECT_EQ(settings.decode.bytes, 17u);
   EXPECT_EQ(settings.server.head.head_bytes, 2048u);
   EXPECT_EQ(settings.server.timeouts.head, Duration::millis(18));

@@ -102,14 +102,24 @@ inline constexpr RouteSpec sample_routes[] = {
 };
 
 inline constexpr TaskDeclaration sample_tasks[] = {
+    {"reloader", "host", "one per process", Criticality::degrading, "reloads", "the process"},
     {"listener", "listener", "one per shard", Criticality::essential, "accepts", "the shard"},
     {"connection", "connection", "one per connection", Criticality::essential, "answers", "the shard"},
     {"worker", "worker", "one per shard", Criticality::essential, "runs what was queued", "the supervisor"},
     {"event-log", "observer", "one per shard", Criticality::degrading, "logs events", "the supervisor"},
     {"sweeper", "sweeper", "one per shard", Criticality::degrading, "sweeps", "the supervisor"},
 };
+inline constexpr char sample_refusal[] = "asked for";
 inline constexpr QueueDeclaration sample_queues[] = {
     {"work", QueueKind::mpsc, 512, {"connection"}, {"worker"}, OverflowPolicy::refuse, "queue_depth"},
+    {"jobs", QueueKind::mpsc, 1, {"worker"}, {}, OverflowPolicy::refuse, "queue_depth", sample_refusal},
+    {"cfg_reload",
+     QueueKind::mpsc,
+     reloads_capacity,
+     {"supervisor"},
+     {"reloader"},
+     OverflowPolicy::keep_latest,
+     "queue_depth"},
     {"events",
      QueueKind::broadcast,
      events_capacity,
@@ -210,7 +220,7 @@ class SampleShard final : public ServiceShard {
       case route_throw:
         throw std::runtime_error("the handler's reason");
       case route_fail:
-        co_return fail(*find_error_code(exchange.route.at[0].text), "asked for");
+        co_return fail(*find_error_code(exchange.route.at[0].text), sample_refusal);
       case route_job: {
         const auto ms = static_cast<std::int64_t>(exchange.route.at[0].number);
         if (auto slept = co_await sleep_for(call, Duration::millis(ms)); !slept) {

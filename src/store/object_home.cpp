@@ -42,7 +42,7 @@ ObjectHome::ObjectHome(ObjectStore& store, io::Machine& machine, observe::Logger
     : store_(store),
       machine_(machine),
       log_(log),
-      errands_(machine.shard, machine.mailbox, {"too many changes wait for the disk", "the store is closed"}),
+      errands_(machine.shard, machine.mailbox, {changes_full, "the store is closed"}),
       scrub_pace_(machine.shard, store.options().scrub_rate, Bytes{1u << 20}) {}
 
 // --- opening

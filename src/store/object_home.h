@@ -38,6 +38,9 @@
 
 namespace cairn::store {
 
+// What a change is told that finds no place.
+inline constexpr char changes_full[] = "too many changes wait for the disk";
+
 class ObjectHome final : public Replay {
  public:
   // All outlive it.

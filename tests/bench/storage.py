@@ -169,7 +169,7 @@ def get_1m_disk(bench, home):
 def range_64k(bench, home):
     """256 of the groups of one large object, all in our cache and in nginx's page cache."""
     root = home / "root"
-    with bench.storage(home, {"storage.cache_bytes": "2GiB"}) as ours:
+    with bench.storage(home, {"storage.cache_bytes": "2GiB", "server.memory_bytes": "3GiB"}) as ours:
         path = stock.upload(ours, root, bench.range_object)
         firsts = random.Random(1).sample(range(0, bench.range_object, GROUP), 256)
         ranges = [(first, first + GROUP - 1) for first in firsts]

@@ -44,6 +44,7 @@ CHECKS = {
     "aborts": sources.aborts,
     "format": sources.format,
     "symbols": symbols.symbols,
+    "paths": symbols.paths,
     "docs": generated.docs,
     "headers": compiled.headers,
     "must-fail": compiled.must_fail,

@@ -228,6 +228,26 @@ class Format(Fixture):
         self.refused(sources.format, "src/base/a.cpp:2:", "clang-format-19 -i src/base/a.cpp")
 
 
+class Paths(Fixture):
+    def program(self, *flags):
+        """Compiles a program that tells the file it was made of, as both programs of the build."""
+        source = self.write("src/cairn/main.cpp", "#include <cstdio>\nint main() { return std::puts(__FILE__); }\n")
+        (self.root / "build").mkdir(exist_ok=True)
+        for name in ("cairn", "cairn-demo"):
+            subprocess.run(["clang++-19", "-g1", *flags, source, "-o", self.root / "build" / name], check=True)
+
+    def test_a_path_of_the_building_machine_is_refused(self):
+        self.program()
+        self.refused(symbols.paths, "build/cairn:1:", f"carries {self.root}/src/cairn/main.cpp")
+
+    def test_a_path_of_the_source_tree_is_fine(self):
+        self.program(f"-fmacro-prefix-map={self.root}/=")
+        self.accepted(symbols.paths)
+
+    def test_a_program_that_is_not_built_is_no_proof(self):
+        self.refused(symbols.paths, "build/cairn:1:", "is not built")
+
+
 class Symbols(Fixture):
     def archive(self, layer, code):
         """Compiles the code as the one source of a layer's library."""

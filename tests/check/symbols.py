@@ -1,12 +1,15 @@
-"""The check that reads the compiled libraries: what they take from the world and what state they keep.
+"""The checks that read what was compiled: what libraries take from the world and what state they keep, and whether the
+program tells where it was built.
 
 Service code runs in the simulator because it takes time, randomness, files, sockets and threads from
 interfaces only. The source could hide a call behind a macro or a header; the undefined symbols of the
 compiled library cannot. What libc exports is refused unless it is known to compute only.
 """
 
+import pathlib
 import re
 import subprocess
+import tempfile
 
 from tree import Problem
 
@@ -66,6 +69,32 @@ def symbols(tree):
         if newest.stat().st_mtime > archive.stat().st_mtime:
             yield Problem(tree.rel(newest), 1, f"is newer than {archive.name}", "build it first")
         yield from problems_of(tree, archive, short_name(library), sources, libc)
+
+
+# A NUL-terminated text of the program that is the path of a source file, from the root of some machine on.
+SOURCE_PATH = re.compile(rb"(?:^|(?<=\0))(/[\x21-\x7e]+\.(?:cpp|cc|c|h|hpp|S|inc))(?=\0)")
+
+
+def paths(tree):
+    """The program's messages carry no path of the machine that built it."""
+    for program in ("cairn", "cairn-demo"):
+        binary = tree.build / program
+        if not binary.exists():
+            yield Problem(tree.rel(binary), 1, "is not built", "build it first")
+            continue
+        loaded = loaded_bytes(binary)
+        found = {match[1].decode() for match in SOURCE_PATH.finditer(loaded)}
+        if str(tree.root).encode() in loaded:
+            found.add(str(tree.root))
+        for path in sorted(found):
+            yield Problem(tree.rel(binary), 1, f"carries {path}", "map it in CMakeLists.txt (-fmacro-prefix-map)")
+
+
+def loaded_bytes(binary):
+    """What of the program is loaded when it runs: without what a debugger reads beside it."""
+    with tempfile.NamedTemporaryFile() as kept:
+        subprocess.run(["llvm-objcopy-19", "--strip-all", str(binary), kept.name], check=True)
+        return pathlib.Path(kept.name).read_bytes()
 
 
 def libraries(tree):

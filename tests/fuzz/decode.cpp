@@ -92,7 +92,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   static constexpr int bits[] = {31, 15, -15, 0, 0, 0};
   // The top bit of the level chooses among the codings that came later.
   unsigned which = (data[3] & 128) != 0 ? 4 + (data[0] & 1) : data[0] & 3;
-  DecodeGuard guard{.ratio = 1u + data[1] % 64, .bytes = std::uint64_t{data[2]} << (data[0] >> 4 & 7)};
+  DecodeGuard guard{.ratio = 1 + (data[1] % 256) / 4.0,
+                    .bytes = std::uint64_t{data[2]} << (data[0] >> 4 & 7)};
 
   std::string text;
   bool made = which != 3 && which != 5 && (data[0] & 4) != 0;

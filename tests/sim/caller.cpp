@@ -224,7 +224,8 @@ bool Caller::judge(std::uint32_t id, Result<Answer>& answer, Method method, cons
     if (request.once && request.started > 0) complain(id, "still starting, but it was started");
     return false;
   }
-  if (status == 503 && expected.queued && server.last_drain() >= Instant{0}) {
+  // Whatever is asked on a connection that was idle when draining began, but for health.
+  if (status == 503 && expected.admitted && server.last_drain() >= Instant{0}) {
     hit("sim.503_draining");
     return false;
   }

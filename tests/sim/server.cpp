@@ -334,8 +334,10 @@ void Server::check_bounds() {
     scenario_.violate(
         fmt::format("{}: {} connections, {} + 16 a door allowed", name_, connections, limits_.conns));
   const std::int64_t running = life.inflight();
-  if (!life.inflight_bound.holds(running, limits_.inflight))
-    scenario_.violate(fmt::format("{}: {} in flight, {} allowed", name_, running, limits_.inflight));
+  const auto beyond = limits_.inflight / static_cast<std::int64_t>(serve::Shares::beyond_part);
+  if (!life.inflight_bound.holds(running, limits_.inflight + beyond))
+    scenario_.violate(
+        fmt::format("{}: {} in flight, {} + {} allowed", name_, running, limits_.inflight, beyond));
   const std::int64_t depth = life.node.metrics().queue_depth.at(0).value();
   if (depth > limits_.work)
     scenario_.violate(fmt::format("{}: {} queued, {} allowed", name_, depth, limits_.work));

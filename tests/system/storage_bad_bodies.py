@@ -96,7 +96,7 @@ class BadBodies(StorageTest):
     def test_encoded_bodies_are_decoded_before_they_are_hashed(self):
         content = b"".join(b"%d %d\n" % (i, CHANCE.randrange(10**6)) for i in range(20000))
         [address] = b3sum(content)
-        for coding, raw in (("gzip", gzip.compress(content)), ("br", packed(["brotli", "-c", "-q", "4"], content)),
+        for coding, raw in (("gzip", gzip.compress(content)), ("br", packed(["brotli", "-c", "-q", "4", "--lgwin=23"], content)),
                             ("zstd", packed(["zstd", "-c", "-q"], content))):
             with self.subTest(coding):
                 answer = self.storage.ask("PUT", f"/o/{address}", raw, Content_Encoding=coding)
@@ -107,7 +107,7 @@ class BadBodies(StorageTest):
 
     def test_a_truncated_encoded_body_is_400_and_nothing_is_kept(self):
         content = CHANCE.randbytes(100000)
-        for coding, raw in (("gzip", gzip.compress(content)), ("br", packed(["brotli", "-c", "-q", "1"], content)),
+        for coding, raw in (("gzip", gzip.compress(content)), ("br", packed(["brotli", "-c", "-q", "1", "--lgwin=23"], content)),
                             ("zstd", packed(["zstd", "-c", "-q"], content))):
             for cut in (1, len(raw) // 2):
                 with self.subTest(coding=coding, cut=cut):
@@ -117,7 +117,7 @@ class BadBodies(StorageTest):
 
     def test_a_zip_bomb_is_413_within_the_caps_memory(self):
         zeros = bytes(200 * MIB)
-        bombs = {"gzip": gzip.compress(zeros), "br": packed(["brotli", "-c", "-q", "4"], zeros), "zstd": packed(["zstd", "-c", "-q"], zeros)}
+        bombs = {"gzip": gzip.compress(zeros), "br": packed(["brotli", "-c", "-q", "4", "--lgwin=23"], zeros), "zstd": packed(["zstd", "-c", "-q"], zeros)}
         rejected = lambda: sum(value for name, value in self.storage.metrics().items() if name.startswith("decompress_reject_total"))
         before, counted = peak(self.storage.pid), rejected()
         for coding, raw in bombs.items():

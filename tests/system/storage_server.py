@@ -19,7 +19,7 @@ PART, GROUP, CHUNK = MIB, 1 << 16, 1 << 10
 
 # No limit of these gets into the way of a test that is about something else.
 ROOMY = {"server.shards": 2, "safety.danger_ok": "true", "server.max_rps": 1000000, "server.max_conns_per_ip": 1024,
-         "server.max_inflight": 4096}
+         "server.max_inflight": 4096, "server.memory_bytes": "4GiB"}
 
 
 def binary():

@@ -42,7 +42,7 @@ def fail_and_await(server, chaos, service, task, kind):
     """Makes it fail, and waits until that was counted and the task runs again."""
     panicked, spawned = f'tasks_panicked_total{{kind="{kind}"}}', f'tasks_spawned_total{{kind="{kind}"}}'
     before = server.metrics()
-    chaos.fail(service, task)
+    chaos.fail("host" if kind == "host" else service, task)
 
     def restarted():
         now = server.metrics()
@@ -58,7 +58,7 @@ class StorageTasks(unittest.TestCase):
             storage = stack.enter_context(Storage({"storage.segment_size": "16MiB", "storage.cache_bytes": "4MiB"},
                                                   environment=chaos.environment))
             tasks = declared(storage)
-            self.assertTrue({"worker", "event-log", "committer", "compactor", "scrubber", "sweeper", "gates"} <= set(tasks), tasks)
+            self.assertTrue({"worker", "event-log", "committer", "compactor", "scrubber", "sweeper", "gates", "reloader"} <= set(tasks), tasks)
             gate = threading.Event()
             gate.set()
             clients = [Client(storage, number, gate) for number in range(4)]

@@ -193,6 +193,40 @@ class Reload(unittest.TestCase):
                     return connection.send(request("GET", "/mem/x", **big)).read().status == 431
             wire.poll(lambda: all(refused() for _ in range(20)), "the head limit is in force on every shard", patience=5)
 
+    def test_more_connections_than_descriptors_are_refused_at_reload_too(self):
+        with Demo({"server.memory_bytes": "64GiB"}, config="[server]\nmax_conns = 50\n") as demo:
+            self.assertEqual(demo.reload("[server]\nmax_conns = 1048576\n"), "rejected")
+            self.assertIn("open files", demo.log())
+            self.assertEqual(demo.reload("[server]\nmax_conns = 60\n"), "applied")
+
+    def test_a_file_that_cannot_be_read_for_long_holds_nobody_up(self):
+        with Demo(config="[server]\nmax_conns = 50\n") as demo, contextlib.ExitStack() as stack:
+            connections = [stack.enter_context(demo.connect()) for _ in range(16)]  # on every shard
+            os.unlink(demo.config_path)
+            os.mkfifo(demo.config_path)
+            demo.signal(signal.SIGHUP)
+            # When somebody reads there, the reloader waits for what is not written yet.
+            def opened():
+                try:
+                    return os.open(demo.config_path, os.O_WRONLY | os.O_NONBLOCK)
+                except OSError:
+                    return None
+            end = wire.poll(opened, "the file is being read")
+            try:
+                for connection in connections:
+                    self.assertEqual(connection.ask("GET", "/mem/x").status, 200)
+                demo.signal(signal.SIGHUP)  # asked again while it reads: read again, once
+                wire.poll(lambda: demo.metric('queue_depth{queue="cfg_reload"}') == 1, "the signal waits")
+                os.write(end, b"[server]\nmax_conns = 70\n")
+                again = demo.config_path + ".new"
+                with open(again, "w") as file:
+                    file.write("[server]\nmax_conns = 80\n")
+                os.replace(again, demo.config_path)
+            finally:
+                os.close(end)
+            wire.poll(lambda: demo.reloads()["applied"] == 2, "both were applied")
+            self.assertEqual(demo.metric('queue_depth{queue="cfg_reload"}'), 0)
+
     def test_unchanged_file(self):
         with Demo(config="[server]\nmax_conns = 50\n") as demo:
             self.assertEqual(demo.reload("[server]\nmax_conns = 50\n"), "unchanged")

@@ -116,7 +116,7 @@ class InTime(unittest.TestCase):
                        fresh[5].ask("GET", "/nothing"), half.send(b"st: demo\r\n\r\n").read(), body.send(b"def").read(), job.read()]
             self.assertEqual([answer.status for answer in answers], [503, 200, 200, 200, 200, 404, 200, 200, 200])
             self.assertEqual(answers[7].body, b"abcdef")
-            for answer in answers:
+            for answer in answers[2:]:  # whoever asks for health may ask again
                 self.assertTrue(answer.closes(), answer)
             self.assertEqual(demo.wait(), 0)
 
@@ -200,13 +200,61 @@ class TooLate(unittest.TestCase):
                 self.assertIn("second signal", demo.log())
 
 
+class FromOutside(unittest.TestCase):
+    """A probe and a scraper, while it drains."""
+
+    def setUp(self):
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.health = ("127.0.0.1", free.getsockname()[1])
+        self.settings = {"timeouts.request": "50s", "server.metrics_addr": "%s:%d" % self.health}
+
+    def expect_health(self, connection):
+        ready = connection.ask("GET", "/readyz")
+        self.assertEqual((ready.status, ready.json()["ready"], ready.json()["missing"]), (503, False, ["draining"]))
+        alive = connection.ask("GET", "/healthz")
+        self.assertEqual((alive.status, alive.body, alive.closes()), (200, b"ok\n", False))
+
+    def test_readiness_is_503_and_health_200_until_the_end(self):
+        with Demo(self.settings) as demo, contextlib.ExitStack() as stack:
+            idle = [stack.enter_context(demo.connect()) for _ in range(8)]
+            for connection in idle:
+                connection.ask("GET", "/mem/x")
+            job = busy_jobs(stack, demo, 1, 1500)[0]
+            demo.signal(signal.SIGTERM)
+            doors_closed(demo)
+            for connection in idle:
+                self.expect_health(connection)
+            for _ in range(3):
+                with wire.Connection(self.health) as probe:
+                    self.expect_health(probe)
+            late = idle[0].ask("GET", "/mem/x")
+            self.assertEqual((late.status, late.error()["code"], late.closes()), (503, "draining", True))
+            self.assertEqual(job.read().status, 200)
+            self.assertEqual(demo.wait(), 0)
+            for connection in idle[1:]:
+                connection.expect_end()
+
+    def test_the_last_scrape_shows_what_was_aborted(self):
+        with Demo({**self.settings, "timeouts.drain": "1s"}) as demo, contextlib.ExitStack() as stack:
+            scraper = stack.enter_context(wire.Connection(self.health))
+            busy_jobs(stack, demo, 3, 40000)
+            demo.signal(signal.SIGTERM)
+            last = b""
+            with contextlib.suppress(wire.Broken, wire.NoAnswer, ConnectionResetError, BrokenPipeError):
+                while True:
+                    last = scraper.ask("GET", "/metrics").body
+            self.assertEqual(demo.wait(), ABORTED)
+            self.assertIn(b'tasks_aborted_total{kind="connection"} 3\n', last)
+
+
 class Load:
     """One client thread: keeps asking, and remembers what became of every request."""
 
     MIX = [("GET", "/mem/x", None), ("GET", "/job/3", None), ("POST", "/echo", b"e" * 3000), ("GET", "/stream/2", None), ("GET", "/healthz", None)]
 
-    def __init__(self, demo, seed, reuse):
-        self.demo, self.random, self.reuse = demo, random.Random(seed), reuse
+    def __init__(self, demo, seed, reuse, ending):
+        self.demo, self.random, self.reuse, self.ending = demo, random.Random(seed), reuse, ending
         self.complete, self.problems, self.lost = 0, [], []  # lost: when a request was sent that got no byte back
         self.closing_answers = 0
         self.thread = threading.Thread(target=self.run)
@@ -240,6 +288,10 @@ class Load:
                 except wire.Broken as problem:
                     self.problems.append(f"{target}: {problem!r}")
                     return True
+                # Work on a connection that was idle when the end began is told so.
+                late = answer.status == 503 and answer.closes() and answer.error()["code"] == "draining"
+                if late and self.ending.is_set():
+                    return True
                 if answer.status != 200:
                     self.problems.append(f"{target}: {answer!r}")
                 self.complete += 1
@@ -253,12 +305,14 @@ class UnderLoad(unittest.TestCase):
     def check(self, number, rounds):
         for turn in range(rounds):
             with self.subTest(turn=turn), Demo({"server.max_conns": 2000, "server.max_inflight": 2000, "timeouts.drain": "5s", "timeouts.request": "20s"}) as demo:
-                clients = [Load(demo, turn * 100 + i, reuse=i % 4 != 0) for i in range(24)]
+                ending = threading.Event()
+                clients = [Load(demo, turn * 100 + i, reuse=i % 4 != 0, ending=ending) for i in range(24)]
                 for client in clients:
                     client.thread.start()
                 try:
                     wire.poll(lambda: sum(client.complete for client in clients) > 300 + turn * 37, "the load runs")
                     killed = time.monotonic()
+                    ending.set()
                     demo.signal(number)
                 finally:
                     if not any(client.complete for client in clients):

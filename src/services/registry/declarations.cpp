@@ -1,5 +1,6 @@
 #include "services/registry/declarations.h"
 
+#include "config/snapshot.h"
 #include "services/registry/port.h"
 
 namespace cairn::registry {
@@ -8,6 +9,10 @@ namespace {
 constexpr TaskDeclaration tasks[] = {
     {"supervisor", "supervisor", "one per shard", Criticality::essential,
      "starts tasks, restarts them, ends them in order", "the process"},
+    {"reloader", "host", "one per process", Criticality::degrading,
+     "reads the configuration again after SIGHUP, off the shards, and applies it", "the process"},
+    {"watch-keys", "host", "one per process", Criticality::degrading,
+     "reads the root keys of capabilities again when their file has changed", "the process"},
     {"listener", "listener", "one per shard", Criticality::essential, "accepts connections within the caps",
      "the shard's connection scope"},
     {"connection", "connection", "one per connection", Criticality::essential,
@@ -82,6 +87,13 @@ constexpr QueueDeclaration queues[] = {
      {"pruner"},
      OverflowPolicy::refuse,
      "registry_prunes_skipped_total"},
+    {"cfg_reload",
+     QueueKind::mpsc,
+     serve::reloads_capacity,
+     {"supervisor"},
+     {"reloader"},
+     OverflowPolicy::keep_latest,
+     "queue_depth"},
     {"events",
      QueueKind::broadcast,
      serve::events_capacity,
@@ -231,6 +243,8 @@ Keys declare_keys(config::Schema& schema, const Defaults& where) {
                                                  .reload = Reload::restart,
                                                  .min = "1",
                                                  .max = "65536"});
+  schema.add_memory("32 MiB for bodies on their way in",
+                    [](const config::Snapshot&) { return ingest_bytes; });
   return keys;
 }
 

@@ -40,6 +40,7 @@ bool Registry::writable(Instant now) const noexcept {
 std::uint64_t Registry::queue_depth(std::string_view queue) const noexcept {
   if (queue == "proposals") return proposals_.taken();
   if (queue == "approvals") return approvals_.taken();
+  if (queue == "chores") return chores_.taken();
   return commits_.taken();
 }
 

@@ -11,7 +11,7 @@ Task<> RegistryShard::watch_gates(Call call) {
     context_.health.set("writes", shared_.registry->writable(machine_.shard.now()));
     if (const auto at = status.checkpoint_at.load(); at != 0)
       status.checkpoint_age = std::max<std::int64_t>(0, machine_.shard.wall().ms - at);
-    for (const char* queue : {"proposals", "approvals", "commits"})
+    for (const char* queue : {"proposals", "approvals", "commits", "chores"})
       context_.metrics.show_depth(queue, slot_, shared_.registry->queue_depth(queue));
   } while (co_await sleep_for(call, Duration::millis(100)));
 }

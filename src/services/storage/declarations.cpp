@@ -1,11 +1,18 @@
 #include "services/storage/declarations.h"
 
+#include "config/snapshot.h"
+#include "store/object_home.h"
+
 namespace cairn::storage {
 namespace {
 
 constexpr TaskDeclaration tasks[] = {
     {"supervisor", "supervisor", "one per shard", Criticality::essential,
      "starts tasks, restarts them, ends them in order", "the process"},
+    {"reloader", "host", "one per process", Criticality::degrading,
+     "reads the configuration again after SIGHUP, off the shards, and applies it", "the process"},
+    {"watch-keys", "host", "one per process", Criticality::degrading,
+     "reads the root keys of capabilities again when their file has changed", "the process"},
     {"listener", "listener", "one per shard", Criticality::essential, "accepts connections within the caps",
      "the shard's connection scope"},
     {"connection", "connection", "one per connection", Criticality::essential,
@@ -44,6 +51,14 @@ constexpr QueueDeclaration queues[] = {
      {"worker", "connection", "compactor", "scrubber", "sweeper", "indexer"},
      {"committer"},
      OverflowPolicy::refuse,
+     "queue_depth",
+     store::changes_full},
+    {"cfg_reload",
+     QueueKind::mpsc,
+     serve::reloads_capacity,
+     {"supervisor"},
+     {"reloader"},
+     OverflowPolicy::keep_latest,
      "queue_depth"},
     {"events",
      QueueKind::broadcast,
@@ -154,6 +169,12 @@ Keys declare_keys(config::Schema& schema, const Defaults& where) {
        .reload = Reload::restart,
        .min = "1m",
        .max = "30d"});
+  schema.add_memory("storage.cache_bytes", [keys](const config::Snapshot& snapshot) {
+    const std::uint64_t cache = snapshot.get(keys.cache_bytes).count;
+    return snapshot.get(keys.server.amnesia) ? cache + cache / 16 : cache;
+  });
+  schema.add_memory("32 MiB for bodies on their way in",
+                    [](const config::Snapshot&) { return ingest_bytes; });
   return keys;
 }
 

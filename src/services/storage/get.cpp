@@ -91,6 +91,7 @@ bool StorageShard::try_answer(Exchange& exchange) {
       const auto wanted = answer_head(exchange, facts);
       if (!wanted) return true;
       shared_.metrics.hits.at().add(slot_);
+      count_latency(exchange, *wanted);
       shared_.metrics.bytes_out.at().add(slot_, facts.size);
       const std::string_view type = facts.media_type;
       if (const auto offset = first.file_offset()) {
@@ -117,9 +118,20 @@ bool StorageShard::try_answer(Exchange& exchange) {
   if (!first.bytes.ref) return false;
   if (const auto wanted = answer_head(exchange, *facts)) {
     shared_.metrics.hits.at().add(slot_);
+    count_latency(exchange, *wanted);
     answer_body(exchange, *wanted, address, std::move(facts), {}, std::move(first));
   }
   return true;
+}
+
+// Until the first bytes are there, from memory or from the disk.
+void StorageShard::count_latency(const Exchange& exchange, const Wanted& wanted) noexcept {
+  const bool ranged = wanted.ranges.kind == http::RangeSet::Kind::ranges;
+  shared_.metrics.get_latency
+      .at(0, !ranged                    ? RangeLabel::whole
+             : wanted.ranges.count == 1 ? RangeLabel::single
+                                        : RangeLabel::multi)
+      .observe(slot_, machine_.shard.precise_now() - exchange.started);
 }
 
 void StorageShard::answer_body(Exchange& exchange, const Wanted& wanted, Address address,
@@ -190,11 +202,7 @@ Task<Result<>> StorageShard::get(Call call, Exchange& exchange) {
     }
     first->bytes = std::move(*read);
   }
-  shared_.metrics.get_latency
-      .at(0, multi    ? RangeLabel::multi
-             : single ? RangeLabel::single
-                      : RangeLabel::whole)
-      .observe(slot_, machine_.shard.now() - exchange.started);
+  count_latency(exchange, *wanted);
   answer_body(exchange, *wanted, address, std::move(facts), std::move(found), std::move(first));
   co_return Result<>{};
 }

@@ -15,7 +15,7 @@ using http::Exchange;
 void Metrics::declare(observe::Registry& registry) {
   using observe::Buckets;
   get_latency = registry.histograms({"storage_get_latency_seconds",
-                                     "Until the head of an answer that was not in memory.",
+                                     "Until the head of an answer, from memory or from the disk.",
                                      {{"route", {"/o/{address}"}}, {"range", {"whole", "single", "multi"}}}},
                                     Buckets::latency());
   put_latency = registry.histograms({"storage_put_latency_seconds", "Until a stored object was durable."},

@@ -190,8 +190,8 @@ TEST(Storage, a_drain_answers_what_was_begun) {
   EXPECT_EQ(sample_node.inflight(), 1);
   sample_node.drain(Duration::seconds(3));
   EXPECT_EQ(guest.answer().status, 201);
-  EXPECT_TRUE(idle.until_ended(Duration::seconds(1)));
   EXPECT_TRUE(sample_node.world.run_until([&] { return sample_node.outcome.has_value(); }));
+  EXPECT_TRUE(idle.until_ended(Duration::seconds(1)));
   EXPECT_EQ(sample_node.outcome->aborted, 0u);
   EXPECT_TRUE(sample_node.outcome->still_alive.empty());
   sample_node.crash();

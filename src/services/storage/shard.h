@@ -57,6 +57,7 @@ class StorageShard final : public serve::ServiceShard {
   };
   std::optional<Wanted> answer_head(http::Exchange& exchange, const store::ObjectFacts& facts);
   Task<Result<>> get(Call call, http::Exchange& exchange);
+  void count_latency(const http::Exchange& exchange, const Wanted& wanted) noexcept;
   void answer_body(http::Exchange& exchange, const Wanted& wanted, Address address,
                    std::shared_ptr<const store::ObjectFacts> facts, store::SetPort::Found found,
                    std::optional<ObjectSource::First> first);
