@@ -153,6 +153,7 @@ Task<Result<>> Home::on_damage(Call, store::Damage damage) {
 Task<Result<>> Home::import_genesis(Call call) {
   const client::Genesis& genesis = registry_.options().genesis;
   CO_TRY(client::DescriptorSet set, client::decode_descriptor_set(as_bytes(genesis.payload)));
+  CO_TRY_VOID(client::check_next_items(set.items));
   ProposalRecord proposal;
   proposal.id = new_id();
   proposal.at = set.created_at;

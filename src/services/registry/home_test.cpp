@@ -65,6 +65,22 @@ TEST(Home, a_signature_over_other_bytes_or_by_another_key_is_invalid) {
   EXPECT_EQ(code_of(place.commit(proposed->id)), ErrorCode::quorum_failed);
 }
 
+TEST(Home, a_genesis_with_a_key_that_verifies_nothing_begins_no_registry) {
+  Founding founding(1, {1});
+  client::DescriptorSet set = client::decode_descriptor_set(as_bytes(founding.genesis.payload)).value();
+  std::string neutral(client::approving_key_size, '\0');
+  neutral[0] = 1;
+  set.items = {
+      client::encode_signer_set(
+          1, std::vector{client::sample_signer(1),
+                         client::Signer{"z", std::nullopt, std::string(client::approving_algo), neutral}})
+          .value()};
+  founding.genesis = {client::encode(set), client::encode(client::SampleRegistry::commit_of(set, {1}))};
+  ASSERT_TRUE(client::check_genesis(founding.genesis));
+  SimulatedRegistry place(founding);
+  EXPECT_EQ(code_of(place.open()), ErrorCode::malformed);
+}
+
 // [H-2]
 TEST(Home, of_two_commits_that_race_one_wins) {
   for (std::uint64_t seed = 1; seed < 20; ++seed) {
