@@ -47,10 +47,8 @@ Port::~Port() {
 
 void Port::push(const Head& head, Mailbox& to) {
   const bool post = feed_->state.with([&](Feed::State& state) {
-    if (state.heads.size() >= registry_.options().channel_bound) {
-      state.heads.erase(state.heads.begin());
-      ++state.dropped;
-    }
+    // Whoever reads them sees the gap.
+    if (state.heads.size() >= registry_.options().channel_bound) state.heads.erase(state.heads.begin());
     state.heads.push_back(head);
     return !std::exchange(state.posted, feed_);
   });
@@ -66,7 +64,6 @@ void Port::push_gone(std::uint32_t segment, Mailbox& to) {
 }
 
 void Port::take_news(Feed::State news) {
-  registry_.status().lagged += news.dropped;
   for (const std::uint32_t segment : news.gone) files_.forget(segment);
   for (const Head& head : news.heads) {
     told_ = head;

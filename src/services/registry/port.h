@@ -46,7 +46,8 @@ class Port {
     const std::uint64_t end = told_.version + 1;
     return end - std::min(next, end);
   }
-  // Every head since it was made, in order; a slow receiver misses some and is told.
+  // Heads since it was made, in order. A slow receiver misses some and is told; those that a busy shard missed
+  // are a gap in their versions.
   Broadcast<Head>& committed() noexcept { return committed_; }
   // Waits until the head is past `version`. Cancel: clean.
   Task<Result<Head>> wait_past(Call call, std::uint64_t version);
@@ -81,7 +82,6 @@ class Port {
       std::vector<Head> heads;
       std::vector<std::uint32_t> gone;  // segments
       std::shared_ptr<Feed> posted;     // itself
-      std::uint64_t dropped = 0;
     };
     Guarded<State, feed_rank> state;
   };

@@ -64,7 +64,7 @@ struct Status {
   std::atomic<std::int64_t> append_since{0};  // instant ns of the append under way; 0: none
   std::atomic<std::int64_t> append_ended{0};  // instant ns of the last one
   std::atomic<std::int64_t> append_took{0};   // ns, the last one
-  std::atomic<std::uint64_t> committed{0}, refused{0}, cas_failed{0}, lagged{0}, backoffs{0};
+  std::atomic<std::uint64_t> committed{0}, refused{0}, cas_failed{0}, backoffs{0};
   std::atomic<std::uint64_t> prunes_skipped{0};
   std::atomic<bool> open{false}, fenced{false}, full{false};
 };

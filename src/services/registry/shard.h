@@ -6,11 +6,10 @@
 #include <string>
 
 #include "http/query.h"
-#include "http/sse.h"
 #include "io/ram_disk.h"
 #include "observe/metric.h"
 #include "serve/service.h"
-#include "services/registry/port.h"
+#include "services/registry/head_feed.h"
 #include "services/registry/service.h"
 #include "store/budget.h"
 
@@ -35,12 +34,6 @@ struct Shared {
   // The same for /metrics, which any shard may be asked for while shard 0 still makes it: whoever sees the
   // pointer (acquire) sees what it leads to whole (release), and that stays until the service goes.
   std::atomic<Registry*> made_registry{nullptr};
-};
-
-// The newest head as an event.
-struct EventText {
-  std::uint64_t version = 0;
-  std::string text;
 };
 
 class RegistryShard final : public serve::ServiceShard {
