@@ -21,8 +21,7 @@ HeadFeed::HeadFeed(Port& port, EventText& text, std::function<void(std::uint64_t
 }
 
 HeadFeed::~HeadFeed() {
-  if (const std::uint64_t missed = port_.told_since(next_);
-      missed > port_.registry().options().channel_bound)
+  if (const std::uint64_t missed = port_.told_since(next_); missed > port_.registry().options().channel_bound)
     lagged_(missed);
 }
 

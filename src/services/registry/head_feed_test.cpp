@@ -21,7 +21,10 @@ struct Told {
 // A subscriber on a machine of its own, which can be made to stand still.
 struct Subscriber {
   explicit Subscriber(SimulatedRegistry& at)
-      : place(at), node(at.world.add_node("far", 1)), machine(node.machine(0)), scope(node.shard(), node.scope().call()) {
+      : place(at),
+        node(at.world.add_node("far", 1)),
+        machine(node.machine(0)),
+        scope(node.shard(), node.scope().call()) {
     port = place.registry->make_port(machine);
   }
   ~Subscriber() {
@@ -126,7 +129,8 @@ TEST(HeadFeed, a_head_says_what_it_follows_and_what_the_tree_is_with_it) {
   ASSERT_EQ(far.told.size(), 4u);
   place.ledger([&](Ledger& ledger) {
     for (const Told& one : far.told) {
-      EXPECT_EQ(one.prev, format_address(one.version > 0 ? ledger.version(one.version - 1).commit_b3 : Address{}));
+      EXPECT_EQ(one.prev,
+                format_address(one.version > 0 ? ledger.version(one.version - 1).commit_b3 : Address{}));
       EXPECT_EQ(one.size, one.version + 1);
       EXPECT_EQ(one.root, codec::encode_base64(ledger.tree().root_at(one.version + 1)));
     }

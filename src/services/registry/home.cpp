@@ -52,6 +52,7 @@ Task<Result<>> Home::open(Call call) {
   }
   port_ = registry_.make_port(machine_);
   CO_TRY_VOID(co_await heed_checkpoint(call));
+  CO_TRY_VOID(heed_snapshot());
   // One that is version 0 already was checked when it was taken in.
   const Address payload_b3 = crypto::hash_object(as_bytes(options.genesis.payload));
   const Address commit_b3 = client::commit_b3(as_bytes(options.genesis.commit));
@@ -93,6 +94,8 @@ Task<Result<>> Home::open_log(Call call, bool with_snapshot, bool& again) {
       if (auto decoded = Ledger::decode(as_bytes(*bytes))) {
         replaying_ = std::move(decoded->first);
         from = decoded->second;
+        if (!replaying_->empty())
+          witness_ = HeadMark{replaying_->head().version, replaying_->head().commit_b3};
       } else {
         log_.warn("the snapshot is damaged: the state is made anew from the log");
       }
@@ -211,6 +214,26 @@ Task<Result<>> Home::heed_checkpoint(Call call) {
   co_return Result<>{};
 }
 
+// So is a snapshot: it was made of what was durable. One that is newer than the log knows what is lost.
+Result<> Home::heed_snapshot() {
+  if (!witness_) return {};
+  const HeadMark seen = *std::exchange(witness_, {});
+  struct Known {
+    std::uint64_t size = 0;
+    bool same = true;
+  };
+  const Known known = registry_.ledger().with([&](Ledger& ledger) {
+    const bool comparable = seen.version < ledger.size() && seen.version >= ledger.first_kept() &&
+                            !ledger.bad().contains(seen.version);
+    return Known{ledger.size(), !comparable || ledger.version(seen.version).commit_b3 == seen.commit_b3};
+  });
+  if (known.size == 0)
+    return fail(ErrorCode::integrity, "the log is gone, and its snapshot is not: restore the segments");
+  if (known.size <= seen.version) fence("the log has lost versions that its snapshot knows");
+  if (!known.same) fence("the log does not fit its snapshot");
+  return {};
+}
+
 // Leaf hashes that the log lost may be in the tiles; the last checkpoint says whether they are right.
 Task<Result<>> Home::heal_leaves(Call call) {
   struct Broken {
@@ -295,7 +318,7 @@ Task<Result<>> Home::close(Call call) {
   registry_.status_.open = false;
   errands_.close();
   if (!backend_) co_return Result<>{};
-  if (!backend_->fenced())
+  if (!backend_->fenced() && !registry_.status_.fenced)
     if (auto written = co_await write_snapshot(call); !written)
       log_.warn("the snapshot was not written: the next start reads more of the log",
                 {{"why", written.error().context}});

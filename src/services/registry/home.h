@@ -76,6 +76,7 @@ class Home final : public store::Replay {
   Task<Result<>> validate_tail(Call call);
   Task<Result<>> heal_leaves(Call call);
   Task<Result<>> heed_checkpoint(Call call);
+  Result<> heed_snapshot();
   void publish_status();
   void fence(const char* why) noexcept;
   Task<Result<Outcome>> submit(Call call, std::unique_ptr<Mutation> mutation);
@@ -129,6 +130,7 @@ class Home final : public store::Replay {
   ErrandHome<Mutation> errands_;
   WaitList committed_;
   std::optional<Ledger> replaying_;
+  MaybeHead witness_;  // the head that the snapshot knew
   std::vector<store::Damage> damage_;
   std::unique_ptr<Mpsc<std::uint64_t>> retention_commands_;
   Instant last_commit_{};

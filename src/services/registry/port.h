@@ -46,8 +46,8 @@ class Port {
     const std::uint64_t end = told_.version + 1;
     return end - std::min(next, end);
   }
-  // Heads since it was made, in order. A slow receiver misses some and is told; those that a busy shard missed
-  // are a gap in their versions.
+  // Heads since it was made, in order. A slow receiver misses some and is told; those that a busy shard
+  // missed are a gap in their versions.
   Broadcast<Head>& committed() noexcept { return committed_; }
   // Waits until the head is past `version`. Cancel: clean.
   Task<Result<Head>> wait_past(Call call, std::uint64_t version);

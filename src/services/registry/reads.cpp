@@ -158,8 +158,7 @@ bool RegistryShard::try_head(Exchange& exchange) {
     serve::answer_error(exchange, {ErrorCode::malformed, "ask with ?after=VERSION&wait=30s", Side::client});
     return true;
   }
-  // Whoever has seen a version above the head learns at once that it is not there any more.
-  if (after && wait && port_->head().version == *version) return false;
+  if (after && wait && port_->head().version <= *version) return false;
   answer_head(exchange);
   return true;
 }
