@@ -32,6 +32,9 @@ struct Made {
 };
 
 bool has_registry(const std::string& data);
+// There was one: the data directory has the mark of it, which is made after genesis. None is made in its
+// place.
+bool lost_registry(const std::string& data);
 std::string trust_roots_path(const std::string& data);
 
 // Refused where there is one already. Key files that are there are used. Errors are text for people.
