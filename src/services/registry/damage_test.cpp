@@ -182,6 +182,34 @@ TEST(Damage, a_proposal_that_lost_an_item_is_not_committed) {
   EXPECT_TRUE(place.read(1));
 }
 
+TEST(Damage, verifying_files_finds_damage_at_the_very_end_where_the_snapshot_knows_of_it) {
+  Sample place;
+  ASSERT_TRUE(place.checkpoint());
+  ASSERT_TRUE(place.advance(place.with_regions({60})));
+  const Place commit = place.ledger([](Ledger& ledger) { return ledger.version(ledger.size() - 1).commit; });
+  const std::uint64_t version = place.head().version;
+  const std::string path = store::segment_path("registry/segments", commit.at.segment);
+  const std::uint64_t at = commit.at.offset + store::record_header_size + 10;
+  place.stop();
+  // Nobody can tell it from a record that a crash cut off: it is the last, and no proof is above it.
+  const io::sim::Image before = place.disk().view();
+  ASSERT_TRUE(place.disk().rot(path, at));
+  auto report = place.verify_files();
+  ASSERT_TRUE(report);
+  EXPECT_EQ(report->versions, version);
+  EXPECT_EQ(report->why, "");
+  place.disk().load(before);
+  ASSERT_TRUE(place.open());
+  ASSERT_TRUE(place.close());
+  report = place.verify_files();
+  ASSERT_TRUE(report && report->why.empty());
+  ASSERT_TRUE(place.disk().rot(path, at));
+  report = place.verify_files();
+  ASSERT_TRUE(report);
+  EXPECT_EQ(report->bad_version, version);
+  EXPECT_EQ(report->why, "the log after the last version is damaged");
+}
+
 TEST(Damage, a_damaged_snapshot_is_made_anew) {
   Sample place;
   const Head head = place.head();

@@ -11,7 +11,6 @@
 namespace cairn::registry {
 namespace {
 
-constexpr std::uint64_t snapshot_max = std::uint64_t{4} << 30;
 constexpr std::size_t retention_commands_capacity = 8;
 
 }  // namespace
@@ -89,7 +88,7 @@ Task<Result<>> Home::open_log(Call call, bool with_snapshot, bool& again) {
   damage_.clear();
   store::LogPoint from;
   if (with_snapshot) {
-    auto bytes = co_await read_file(call, machine_, asked.directory + "/state", snapshot_max);
+    auto bytes = co_await read_file(call, machine_, asked.directory + "/state", snapshot_size_max);
     if (bytes) {
       if (auto decoded = Ledger::decode(as_bytes(*bytes))) {
         replaying_ = std::move(decoded->first);
@@ -132,6 +131,10 @@ Task<Result<>> Home::open_log(Call call, bool with_snapshot, bool& again) {
   if (!replaying_->empty()) head = HeadMark{replaying_->head().version, replaying_->head().commit_b3};
   for (const auto& [version, why] : replaying_->bad())
     log_.error("a version is damaged", {{"version", version}, {"why", why}});
+  for (const auto& [id, pending] : replaying_->pending())
+    if (!replaying_->is_whole(pending))
+      log_.error("a pending proposal is damaged: it cannot be committed",
+                 {{"proposal_id", format_ulid(id)}, {"version", pending.set.version}});
   registry_.ledger().with([&](Ledger& ledger) { ledger = std::move(*replaying_); });
   replaying_.reset();
   backend_ = std::make_unique<EmbeddedBackend>(std::move(*log), head);
