@@ -103,12 +103,14 @@ TEST(HeadFeed, a_publisher_on_a_busy_shard_counts_what_never_came_to_it) {
   Subscriber far(place);
   std::vector<std::uint64_t> told;
   std::uint64_t missed = 0;
+  PublisherState state;
   const Publish note = [&told](Call, Head head) -> Task<Result<>> {
     told.push_back(head.version);
     return [] -> Task<Result<>> { co_return Result<>{}; }();
   };
-  far.scope.spawn("publisher", publish_heads(far.scope.call(), far.port.get(), note,
-                                             [&missed](std::uint64_t count) { missed += count; }));
+  far.scope.spawn("publisher", publish_heads(
+                                   far.scope.call(), far.port.get(), note,
+                                   [&missed](std::uint64_t count) { missed += count; }, &state));
   ASSERT_TRUE(place.advance(place.with_regions({1})));
   ASSERT_TRUE(place.world.run_until([&] { return told.size() == 1; }));
   place.world.pause(far.node);

@@ -21,8 +21,7 @@ Home::Home(Registry& registry, io::Machine& machine, observe::Logger log)
       log_(log),
       retention_(registry.options().retention),
       checkpoint_interval_(registry.options().checkpoint_interval),
-      errands_(machine.shard, machine.mailbox,
-               {"too many changes wait for the disk", "the registry is closed"}),
+      errands_(machine.shard, machine.mailbox, {queue_is_full, "the registry is closed"}),
       retention_commands_(std::make_unique<Mpsc<std::uint64_t>>(machine.shard, retention_commands_capacity)) {
   const RegistryOptions& options = registry.options();
   verifier_.name = format_address(crypto::hash_object(as_bytes(options.genesis.payload)));
@@ -70,6 +69,7 @@ Task<Result<>> Home::open(Call call) {
   CO_TRY_VOID(co_await heal_leaves(call));
   CO_TRY_VOID(co_await validate_tail(call));
   publish_status();
+  (void)co_await look_for_room(call);
   registry_.status_.open = true;
   co_return Result<>{};
 }
@@ -340,6 +340,25 @@ Task<Result<>> Home::write_snapshot(Call call) {
       co_await replace_file(call, machine_, registry_.options().directory + "/state", std::move(*bytes)));
   snapshot_at_ = point.sequence;
   co_return Result<>{};
+}
+
+// Room is bytes and the right to make a file: a disk that is out of inodes has the first and not the second.
+Task<bool> Home::look_for_room(Call call) {
+  const RegistryOptions& options = registry_.options();
+  const auto room = co_await machine_.disk.free_space(call, options.directory);
+  if (!room) co_return !registry_.status_.full;
+  bool full = *room < options.reserve / 8;
+  // Only where it is in doubt: a file for nothing every second would be too much.
+  if (!full && (registry_.status_.full || !looked_for_room_)) {
+    const std::string probe = options.directory + "/room";
+    const auto made = co_await machine_.disk.open(call, probe, io::OpenMode::create_new);
+    full = !made && made.error().code == ErrorCode::storage_full;
+    (void)co_await machine_.disk.unlink(call, probe);
+  }
+  looked_for_room_ = true;
+  if (registry_.status_.full.exchange(full) != full)
+    full ? log_.warn("the disk is full: changes are refused") : log_.info("there is room for changes again");
+  co_return !full;
 }
 
 void Home::publish_status() {

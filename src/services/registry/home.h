@@ -55,6 +55,9 @@ class Home final : public store::Replay {
   // Goes on for at most `most` versions; whether it came to the head.
   Task<Result<bool>> verify_some(Call call, std::uint64_t most);
   Task<Result<>> write_snapshot(Call call);
+  // Whether a change, and the checkpoint over it, would find room, which Status::full says from then on.
+  // Cancel: clean.
+  Task<bool> look_for_room(Call call);
 
   ErrandHome<Mutation>& errands() noexcept { return errands_; }
   io::Machine& machine() noexcept { return machine_; }
@@ -134,6 +137,7 @@ class Home final : public store::Replay {
   std::vector<store::Damage> damage_;
   std::unique_ptr<Mpsc<std::uint64_t>> retention_commands_;
   Instant last_commit_{};
+  bool looked_for_room_ = false;
   store::LogPoint applied_;                    // what the ledger stands for
   std::uint64_t snapshot_at_ = 0;              // sequence of the last snapshot
   std::set<std::string> durable_directories_;  // of tiles

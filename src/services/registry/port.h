@@ -62,6 +62,8 @@ class Port {
   // The bytes of a pending proposal's payload.
   Task<Result<std::string>> read_payload(Call call, client::DescriptorSet set, std::vector<Hash> items,
                                          Address payload_b3);
+  // Whether the disk can be read: asked of the head after a read failed.
+  Task<bool> can_read(Call call);
   // The commit's bytes alone, checked.
   Task<Result<std::string>> read_commit(Call call, std::uint64_t version);
 
@@ -94,6 +96,7 @@ class Port {
   Task<Result<std::string>> read_item(Call call, Hash hash);
   Task<Result<std::vector<Hash>>> read_list(Call call, std::uint64_t version, Address payload_b3);
   std::unexpected<Error> rotten(std::uint64_t version, const char* why);
+  std::unexpected<Error> note_failure(const Error& error);
 
   static constexpr std::uint64_t kept_bytes = 8u << 20;
 

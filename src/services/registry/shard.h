@@ -16,7 +16,6 @@
 namespace cairn::registry {
 
 struct Metrics {
-  observe::CounterFamily updates;  // result
   observe::CounterFamily integrity;
   observe::ObservedFamily reload_success, reload_fail;  // source; reason
   void declare(observe::Registry& registry);
@@ -76,6 +75,7 @@ class RegistryShard final : public serve::ServiceShard {
   Task<Result<>> commit(Call call, http::Exchange& exchange);
   Task<Result<>> supersede(Call call, http::Exchange& exchange);
   void answer_committed(http::Exchange& exchange, const Outcome& outcome);
+  std::unexpected<Error> refused(const Error& error, std::string_view queue);
 
   // --- tasks.cpp
   Task<> watch_gates(Call call);
@@ -94,6 +94,8 @@ class RegistryShard final : public serve::ServiceShard {
   };
   std::shared_ptr<const Rendered> head_;
   EventText event_;
+  PublisherState publisher_;
+  Instant looked_for_room_{};
 };
 
 }  // namespace cairn::registry
