@@ -31,18 +31,14 @@ Outcome<std::string> revoke_in_file(const Invocation& invocation, const std::str
   const std::string path = root_key_path(invocation);
   auto keys = serve::RootKeys::open(path);
   if (!keys) return fail(Failure(keys.error().code, fmt::format("{}: {}", path, keys.error().context)));
-  auto left = (*keys)->revoke(key_id);
+  crypto::RootKey instead = new_root_key();
+  const std::string fresh = instead.id;
+  const auto left = (*keys)->revoke(key_id, std::move(instead));
   if (!left && left.error().code == ErrorCode::not_found)
     return fail(Failure(ErrorCode::not_found, fmt::format("no key {} in {}", key_id, path)));
-  std::string made;
-  if (left && (*left)->ring.find_minting() == nullptr) {
-    crypto::RootKey key = new_root_key();
-    made = key.id;
-    left = (*keys)->rotate(std::move(key));
-  }
   if (!left) return fail(Failure(left.error().code, fmt::format("{}: {}", path, left.error().context)));
   TRY_VOID(renew_admin(invocation, key_id, (*left)->ring));
-  return made;
+  return (*left)->ring.find(fresh) != nullptr ? fresh : std::string();
 }
 
 Outcome<std::string> key_to_revoke(const std::string& word) {

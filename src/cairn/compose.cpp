@@ -140,7 +140,7 @@ class Composition {
     if (up_ && !has_registry(data_))
       if (auto made = make_registry(data_, 1, {std::string(operator_name)}); !made)
         return std::unexpected(made.error());
-    return load_registry(data_);
+    return load_registry(data_, !ram);
   }
 
   static std::expected<void, std::string> check_trust_roots(const config::Snapshot& snapshot,

@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "cairn/key_file.h"
 #include "crypto/secret_bytes.h"
 #include "io/entropy.h"
 #include "io/process.h"
@@ -90,6 +91,7 @@ std::expected<Prepared, std::string> prepare_data_directory(const std::string& d
   const auto alone = io::LockFile::wait_for(directory + "/keys.lock");
   if (!alone) return std::unexpected(fmt::format("{}/keys.lock: {}", directory, alone.error().context));
   if (auto made = make_private(keys); !made) return std::unexpected(made.error());
+  if (auto ours = check_key_directory(directory); !ours) return std::unexpected(ours.error().message);
   if (auto secret = check_private(root); !secret) return std::unexpected(secret.error());
   if (auto secret = check_private(admin); !secret) return std::unexpected(secret.error());
   if (!io::mark_file(root)) {

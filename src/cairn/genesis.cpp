@@ -17,6 +17,31 @@ constexpr std::size_t genesis_max = 4 << 20, roots_max = 64 << 10;
 
 std::string genesis_path(const std::string& data) { return data + "/registry/genesis.cbor"; }
 
+// In the data directory, not in the registry's: it tells a registry that is lost from one that never was.
+std::string marker_path(const std::string& data) { return data + "/registry.genesis"; }
+
+std::expected<void, std::string> write_marker(const std::string& data, const client::TrustRoots& roots) {
+  const std::string path = marker_path(data);
+  if (const auto written = io::replace_file(path, format_address(roots.genesis_payload_b3) + "\n"); !written)
+    return std::unexpected(fmt::format("{} {}", path, written.error().context));
+  return {};
+}
+
+// A registry that was made before there were markers gets its own.
+std::expected<void, std::string> check_marker(const std::string& data, const client::TrustRoots& roots,
+                                              bool may_write) {
+  const std::string path = marker_path(data);
+  const auto text = io::read_small_file(path, 1024);
+  if (!text && text.error().code == ErrorCode::not_found)
+    return may_write ? write_marker(data, roots) : std::expected<void, std::string>();
+  if (!text) return std::unexpected(fmt::format("{} {}", path, text.error().context));
+  if (*text == format_address(roots.genesis_payload_b3) + "\n") return {};
+  return std::unexpected(fmt::format(
+      "{}/registry is not the registry that was made here: {} names another genesis; put the right "
+      "one back, or remove that file to keep this one",
+      data, path));
+}
+
 client::TrustRoots roots_of(const client::Genesis& genesis, const crypto::Ed25519Key& log_key) {
   client::TrustRoots roots;
   roots.genesis_payload_b3 = crypto::hash_object(as_bytes(genesis.payload));
@@ -56,11 +81,20 @@ std::expected<void, std::string> write_files(const std::string& data, const Load
 
 bool has_registry(const std::string& data) { return io::mark_file(genesis_path(data)).has_value(); }
 
+bool lost_registry(const std::string& data) {
+  return !has_registry(data) && io::mark_file(marker_path(data)).has_value();
+}
+
 std::string trust_roots_path(const std::string& data) { return data + "/registry/trust-roots.json"; }
 
 std::expected<Made, std::string> make_registry(const std::string& data, unsigned m,
                                                std::vector<std::string> signers) {
   if (has_registry(data)) return std::unexpected(fmt::format("{} is there already", genesis_path(data)));
+  if (lost_registry(data))
+    return std::unexpected(
+        fmt::format("{0} says that there was a registry here, and {1}/registry is gone: restore it, "
+                    "or remove {0} to begin a new one",
+                    marker_path(data), data));
   if (std::string problem = signers_problem(m, signers); !problem.empty()) return std::unexpected(problem);
   std::vector<KeptKey> keys;
   for (const std::string& name : signers) {
@@ -78,14 +112,18 @@ std::expected<Made, std::string> make_registry(const std::string& data, unsigned
   Made made{.loaded = {std::move(*genesis), {}, log_key->key}, .signers = {}};
   made.loaded.roots = roots_of(made.loaded.genesis, made.loaded.log_key);
   if (auto written = write_files(data, made.loaded); !written) return std::unexpected(written.error());
+  if (auto marked = write_marker(data, made.loaded.roots); !marked) return std::unexpected(marked.error());
   for (std::size_t i = 0; i < signers.size(); ++i)
     made.signers.push_back({signers[i], keys[i].key.public_key(), key_path(data, signers[i]), keys[i].made});
   return made;
 }
 
-std::expected<LoadedGenesis, std::string> load_registry(const std::string& data) {
+std::expected<LoadedGenesis, std::string> load_registry(const std::string& data, bool may_write) {
   const std::string path = genesis_path(data), beside = trust_roots_path(data);
   const auto bytes = io::read_small_file(path, genesis_max);
+  if (!bytes && lost_registry(data))
+    return std::unexpected(fmt::format("{} {}, and {} says that there was one: restore {}/registry", path,
+                                       bytes.error().context, marker_path(data), data));
   if (!bytes)
     return std::unexpected(fmt::format("{} {}; make a registry first: cairn registry init --data {}", path,
                                        bytes.error().context, data));
@@ -107,6 +145,7 @@ std::expected<LoadedGenesis, std::string> load_registry(const std::string& data)
   if (roots->log_key != expected.log_key)
     return std::unexpected(
         fmt::format("{} names another log key than {}", beside, key_path(data, log_key_name)));
+  if (auto marked = check_marker(data, *roots, may_write); !marked) return std::unexpected(marked.error());
   return LoadedGenesis{std::move(*genesis), std::move(*roots), std::move(*log_key)};
 }
 

@@ -40,9 +40,14 @@ Outcome<> check_private(const std::string& path) {
   return {};
 }
 
-Outcome<> write_key(const std::string& data, std::string_view name, const crypto::Ed25519Key& key) {
+Outcome<> make_key_directory(const std::string& data) {
   TRY_VOID(make_private_directory(data));
   TRY_VOID(make_private_directory(data + "/keys"));
+  return check_key_directory(data);
+}
+
+Outcome<> write_key(const std::string& data, std::string_view name, const crypto::Ed25519Key& key) {
+  TRY_VOID(make_key_directory(data));
   std::string pem = crypto::format_private_pem(key);
   const std::string path = key_path(data, name);
   const Result<> written = io::replace_file(path, pem);
@@ -83,6 +88,7 @@ crypto::Ed25519Key new_signing_key() {
 
 Outcome<crypto::Ed25519Key> load_key(const std::string& data, std::string_view name) {
   const std::string path = key_path(data, name);
+  TRY_VOID(check_key_directory(data));
   TRY_VOID(check_private(path));
   auto text = io::read_small_file(path, pem_max);
   if (!text) return fail(broken(path, text.error()));
@@ -146,6 +152,22 @@ Outcome<std::vector<PublicKey>> list_keys(const std::string& data) {
   for (const std::string& name : names)
     if (auto key = find_public_key(data, name)) keys.push_back(std::move(*key));
   return keys;
+}
+
+Outcome<> check_key_directory(const std::string& data) {
+  const std::string keys = data + "/keys";
+  struct stat is{}, around{};
+  if (::stat(keys.c_str(), &is) != 0 || ::stat(data.c_str(), &around) != 0) return {};
+  if (is.st_uid != around.st_uid && is.st_uid != 0)
+    return fail(Failure(ErrorCode::not_allowed,
+                        fmt::format("{} belongs to another user ({}) than {} ({}): its keys are not taken",
+                                    keys, is.st_uid, data, around.st_uid)));
+  if ((is.st_mode & 022) != 0)
+    return fail(
+        Failure(ErrorCode::not_allowed,
+                fmt::format("{} can be written to by others (mode {:04o}); make it private: chmod 700 {}",
+                            keys, static_cast<unsigned>(is.st_mode & 07777), keys)));
+  return {};
 }
 
 Outcome<> make_private_directory(const std::string& path) {

@@ -2,6 +2,7 @@
 //
 //   [K-1] A private key that others could read is not used.
 //   [K-2] A key file that is there is never overwritten.
+//   [K-3] Keys are not taken from a directory in which somebody else could put his own.
 // Everything here blocks: never on a shard that serves.
 #pragma once
 
@@ -41,6 +42,10 @@ struct PublicKey {
 client::Outcome<PublicKey> find_public_key(const std::string& data, std::string_view name);
 // By name. Files that are no such keys are left out.
 client::Outcome<std::vector<PublicKey>> list_keys(const std::string& data);
+
+// [K-3] of `data`/keys, where it is there: its owner is the data directory's or root, and nobody else may
+// write to it.
+client::Outcome<> check_key_directory(const std::string& data);
 
 // 0700; its parent must be there.
 client::Outcome<> make_private_directory(const std::string& path);

@@ -26,7 +26,8 @@ constexpr Example init_examples[] = {"cairn registry init --data /srv/cairn --m 
 // --- reading
 constexpr Flag head_flags[] = {
     {"wait", 0, "", "Wait for the next one."},
-    {"after", 0, "VERSION", "With --wait: for one later than this, which may be there already."},
+    {"after", 0, "VERSION",
+     "With --wait: for one later than this, which was seen; exit 4 when it is not there."},
 };
 constexpr Example head_examples[] = {"cairn registry head -q", "cairn registry head --wait --after 17"};
 constexpr Flag log_flags[] = {

@@ -116,7 +116,7 @@ Outcome<ProposalDraft> make_draft(const Wish& wish, const RegistryVersion& head)
   if (wish.reason) draft.reason = wish.reason;
   if (draft.supersede_of.has_value() != draft.reason.has_value())
     return fail(Failure(ErrorCode::invalid, "superseding needs a version and a reason, both"));
-  if (const auto right = client::check_items(draft.items); !right)
+  if (const auto right = client::check_next_items(draft.items); !right)
     return fail(Failure(ErrorCode::malformed, right.error().context));
   return draft;
 }

@@ -24,6 +24,16 @@ using client::RegistryVersion;
 
 constexpr std::uint64_t log_page = 1000;
 
+// Whoever names a version as seen, and there is none.
+Failure went_back(std::uint64_t seen, std::uint64_t head) {
+  return Failure(
+      ErrorCode::integrity,
+      fmt::format("version {} is not there: the head is version {}. If it was there, the registry was "
+                  "rolled back",
+                  seen, head),
+      Side::upstream);
+}
+
 Task<Exit> tell_head(Call call, Session* session) {
   const Terminal& terminal = session->terminal;
   const auto after = read_number(session->invocation, "after", 0);
@@ -31,10 +41,14 @@ Task<Exit> tell_head(Call call, Session* session) {
   if (!head) co_return complain(terminal, head.error());
   if (session->invocation.has("wait")) {
     const std::uint64_t than = session->invocation.has("after") ? *after : head->version;
+    if (head->version < than) co_return complain(terminal, went_back(than, head->version));
     while (head->version <= than) {
       auto next = co_await session->registry->head_after(call, than, Duration::seconds(25));
       if (!next) co_return complain(terminal, next.error());
-      if (*next) head = **next;
+      if (!*next) continue;
+      const auto grown = co_await session->registry->check_grown(call, *head, **next);
+      if (!grown) co_return complain(terminal, grown.error());
+      head = **next;
     }
   }
   print_head(terminal, *head);
@@ -43,7 +57,7 @@ Task<Exit> tell_head(Call call, Session* session) {
 
 // Every head from `from` on, at most `limit`, page by page.
 Task<Outcome<bool>> print_log(Call call, Session* session, std::uint64_t from, std::uint64_t limit,
-                              std::optional<std::uint64_t>* last) {
+                              std::optional<RegistryHead>* last) {
   while (limit > 0) {
     CO_TRY(const std::vector<RegistryHead> heads,
            co_await session->registry->log(call, from, std::min(limit, log_page)));
@@ -51,7 +65,7 @@ Task<Outcome<bool>> print_log(Call call, Session* session, std::uint64_t from, s
     for (const RegistryHead& head : heads) {
       if (limit == 0) break;
       if (!print_head(session->terminal, head)) co_return false;
-      *last = head.version;
+      *last = head;
       --limit;
     }
     from = heads.back().version + 1;
@@ -129,7 +143,7 @@ Task<Exit> tell_log(Call call, Session* session) {
       from = *kept;
     }
   }
-  std::optional<std::uint64_t> last;
+  std::optional<RegistryHead> last;
   const auto printed = co_await print_log(call, session, from, limit, &last);
   if (!printed) co_return complain(terminal, printed.error());
   co_return Exit::ok;
@@ -226,18 +240,23 @@ bool take_event(const Terminal& terminal, const FollowEvent& event, bool& lost) 
 
 Task<Exit> follow(Call call, Session* session) {
   const Terminal& terminal = session->terminal;
-  std::optional<std::uint64_t> last;
+  std::optional<RegistryHead> last;
   if (session->invocation.has("from")) {
     const std::uint64_t from = *read_number(session->invocation, "from", 0);
     const auto printed = co_await print_log(call, session, from, ~std::uint64_t{0}, &last);
     if (!printed) co_return complain(terminal, printed.error());
     if (!*printed) co_return Exit::ok;
-    if (!last && from > 0) last = from - 1;
+    if (!last) {
+      const auto head = co_await session->registry->head(call);
+      if (!head) co_return complain(terminal, head.error());
+      if (head->version + 1 < from) co_return complain(terminal, went_back(from - 1, head->version));
+      last = *head;
+    }
   } else {
     const auto head = co_await session->registry->head(call);
     if (!head) co_return complain(terminal, head.error());
     print_head(terminal, *head);
-    last = head->version;
+    last = *head;
   }
   if (!flush_result()) co_return Exit::ok;
   bool lost = false;

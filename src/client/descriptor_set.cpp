@@ -8,6 +8,7 @@
 #include "client/registry_field.h"
 #include "codec/cbor.h"
 #include "codec/json_reader.h"
+#include "crypto/ed25519.h"
 
 namespace cairn::client {
 namespace {
@@ -163,7 +164,7 @@ Result<DescriptorSet> decode_document(ByteView bytes, Document document) {
     if (set.supersede_of && (set.version == 0 || *set.supersede_of != set.version - 1))
       return malformed_field("the supersede_of of the set");
   }
-  TRY_VOID(check_items(set.items));
+  TRY_VOID(document == Document::set ? check_items(set.items) : check_next_items(set.items));
   return set;
 }
 
@@ -189,7 +190,7 @@ Result<ProposalDraft> parse_draft(const codec::JsonValue& root) {
   TRY_VOID(object.finish());
   if (draft.reason.has_value() != draft.supersede_of.has_value())
     return object.refuse("reason", "there exactly with supersede_of");
-  if (const auto right = check_items(draft.items); !right)
+  if (const auto right = check_next_items(draft.items); !right)
     return object.refuse("items", right.error().context);
   return draft;
 }
@@ -328,6 +329,19 @@ Result<> check_items(const std::vector<std::string>& items) {
                                                        : "two items have the same type and id");
   if (!governance) return fail(governance.error());
   return check_governance(*governance);
+}
+
+Result<> check_next_items(const std::vector<std::string>& items) {
+  TRY_VOID(check_items(items));
+  TRY(const Governance governance, read_governance(items));
+  for (const Signer& signer : governance.signers) {
+    if (!signer.can_approve()) continue;
+    crypto::Ed25519PublicKey key;
+    std::ranges::copy(as_bytes(signer.key), key.begin());
+    if (!crypto::is_ed25519_key(key))
+      return malformed_field("an ed25519 key of a signer is one that no signature verifies under");
+  }
+  return {};
 }
 
 Result<Governance> read_governance(const std::vector<std::string>& items) {

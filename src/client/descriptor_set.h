@@ -57,6 +57,9 @@ void write_set_json(const DescriptorSet& set, codec::JsonWriter& json);
 // The rules between items that are each valid: names appear once; exactly one signer_set, with different ids
 // and keys, that can still be followed by another.
 Result<> check_items(const std::vector<std::string>& items);
+// The same of a set that is to come: every key that is to approve is one under which a signature can verify.
+// Sets that were committed before this was asked stay readable.
+Result<> check_next_items(const std::vector<std::string>& items);
 Result<Governance> read_governance(const std::vector<std::string>& items);
 
 // The next version as users ask for it; version, prev and created_at are the server's.

@@ -8,6 +8,7 @@
 
 #include "client/sample_registry.h"
 #include "codec/base64.h"
+#include "crypto/sample_key.h"
 
 namespace cairn::client {
 namespace {
@@ -18,9 +19,10 @@ std::string bytes_of(std::string_view hex) {
   return bytes;
 }
 
-const std::string key_text(43, 'A');
-// 32 bytes that are not another signer's.
-std::string key_json(char first) { return first + key_text.substr(1) + "="; }
+// A key that is not another signer's.
+std::string key_json(char which) {
+  return codec::encode_base64(sample_key(static_cast<unsigned char>(which)).public_key());
+}
 
 std::string signer_json(std::string_view id, char key, std::string_view algo = "ed25519") {
   return R"({"id":")" + std::string(id) + R"(","algo":")" + std::string(algo) + R"(","key":")" +
@@ -337,6 +339,31 @@ TEST(DescriptorSet, exactly_one_signer_set_that_can_be_followed) {
   EXPECT_TRUE(check_items({sample_signer_set(64, numbers)}));
   numbers.push_back(64);
   EXPECT_FALSE(check_items({sample_signer_set(1, numbers)}));
+}
+
+TEST(DescriptorSet, a_key_that_no_signature_verifies_under_is_no_signers) {
+  const std::string why = "$.items: an ed25519 key of a signer is one that no signature verifies under";
+  for (const char* hex : crypto::sample_unusable_keys) {
+    const std::string bad = bytes_of(hex);
+    const std::string signer =
+        R"({"id":"z","algo":"ed25519","key":")" + codec::encode_base64(as_bytes(bad)) + R"("})";
+    EXPECT_EQ(refusal(proposal_json(signer_set_json("1", signer))), why) << hex;
+    // Neither beside enough good ones: whoever counts on it would count wrong.
+    EXPECT_EQ(refusal(proposal_json(signer_set_json("1", signer_json("a", 'A') + "," + signer))), why) << hex;
+    const std::string item = sample_item(signer_set_json("1", signer_json("a", 'A') + "," + signer));
+    ProposalDraft draft;
+    draft.items = {item};
+    EXPECT_FALSE(decode_proposal_cbor(as_bytes(encode(draft)))) << hex;
+    // What was committed before this was asked can still be read.
+    DescriptorSet set;
+    set.items = {item};
+    EXPECT_TRUE(decode_descriptor_set(as_bytes(encode(set)))) << hex;
+    // Of another algo it is only bytes.
+    EXPECT_EQ(refusal(proposal_json(signer_set_json("1", signer_json("a", 'A') +
+                                                             R"(,{"id":"z","algo":"other","key":")" +
+                                                             codec::encode_base64(as_bytes(bad)) + R"("})"))),
+              "");
+  }
 }
 
 TEST(DescriptorSet, fields_of_a_proposal_are_held_to_their_rules) {

@@ -100,11 +100,29 @@ Result<std::optional<std::string>> find_payload(JsonObject& object) {
   return bytes;
 }
 
+Result<crypto::MerkleHash> parse_hash(const JsonValue& value) {
+  TRY(const std::string bytes, parse_bytes_field(value));
+  crypto::MerkleHash hash;
+  if (bytes.size() != hash.size()) return value.refuse("expected 32 bytes");
+  std::memcpy(hash.data(), bytes.data(), hash.size());
+  return hash;
+}
+
 }  // namespace
 
 Result<RegistryHead> parse_head(const JsonValue& value) {
   TRY(JsonObject object, value.object());
-  return parse_head_fields(object);
+  TRY(RegistryHead head, parse_head_fields(object));
+  if (const auto prev = object.find("prev")) {
+    TRY(head.prev, parse_address_field(*prev));
+  }
+  if (const auto root = object.find("root")) {
+    TRY(head.root, parse_hash(*root));
+    TRY(const std::uint64_t size, object.required_uint("size"));
+    if (size == 0 || size - 1 != head.version)
+      return object.refuse("size", "not the tree that ends with this head");
+  }
+  return head;
 }
 
 Result<std::vector<RegistryHead>> parse_heads(const JsonValue& root) {
@@ -198,10 +216,7 @@ Result<std::vector<crypto::MerkleHash>> parse_hashes(const JsonValue& root) {
   TRY(JsonObject object, root.object());
   TRY(const JsonItems items, object.required_items("hashes"));
   for (const JsonValue item : items) {
-    TRY(const std::string bytes, parse_bytes_field(item));
-    crypto::MerkleHash hash;
-    if (bytes.size() != hash.size()) return item.refuse("expected 32 bytes");
-    std::memcpy(hash.data(), bytes.data(), hash.size());
+    TRY(const crypto::MerkleHash hash, parse_hash(item));
     hashes.push_back(hash);
   }
   return hashes;

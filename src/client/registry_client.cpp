@@ -8,7 +8,6 @@
 #include "client/registry_answer.h"
 #include "codec/json_reader.h"
 #include "codec/json_writer.h"
-#include "http/sse_parser.h"
 #include "runtime/wait.h"
 
 namespace cairn::client {
@@ -68,6 +67,20 @@ std::optional<std::string> differs(const RegistryProposal& proposal, const Propo
   return std::nullopt;
 }
 
+Failure rolled_back(std::uint64_t seen) {
+  return Failure(
+      ErrorCode::integrity,
+      fmt::format("version {} was seen and is not there any more: the registry was rolled back", seen),
+      Side::upstream);
+}
+Failure forked(std::uint64_t seen) {
+  return Failure(
+      ErrorCode::integrity,
+      fmt::format("what comes does not follow version {} as it was seen: the registry has another history",
+                  seen),
+      Side::upstream);
+}
+
 Failure not_an_id() { return Failure(ErrorCode::invalid, "that is not the id of a proposal (a ULID)"); }
 
 }  // namespace
@@ -102,9 +115,7 @@ Task<Outcome<std::optional<RegistryHead>>> RegistryClient::head_after(Call call,
   if (!text && text.error().status == 304) co_return std::nullopt;
   if (!text) co_return fail(std::move(text.error()));
   if (text->empty()) co_return std::nullopt;
-  CO_TRY(const RegistryHead head, read_answer(std::move(asked), *text, parse_head, small_answer_max));
-  if (head.version <= after) co_return std::nullopt;
-  co_return head;
+  co_return read_answer(std::move(asked), *text, parse_head, small_answer_max);
 }
 
 Task<Outcome<RegistryVersion>> RegistryClient::version(Call call, std::uint64_t version) {
@@ -128,6 +139,35 @@ Task<Outcome<std::vector<RegistryHead>>> RegistryClient::log(Call call, std::uin
   if (!heads.empty() && heads.front().version < from)
     co_return about_another(std::move(asked), "the log's answer begins before what was asked for");
   co_return heads;
+}
+
+Task<Outcome<>> RegistryClient::check_kept(Call call, RegistryHead seen) {
+  const auto heads = co_await log(call, seen.version, 1);
+  // What was pruned can be compared by nobody.
+  if (!heads && heads.error().code() == ErrorCode::pruned) co_return Outcome<>{};
+  if (!heads) co_return fail(heads.error());
+  if (heads->empty()) co_return fail(rolled_back(seen.version));
+  if (heads->front().version != seen.version || heads->front().commit_b3 != seen.commit_b3)
+    co_return fail(forked(seen.version));
+  co_return Outcome<>{};
+}
+
+Task<Outcome<>> RegistryClient::check_grown(Call call, RegistryHead seen, RegistryHead now) {
+  if (now.version < seen.version) co_return fail(rolled_back(seen.version));
+  if (now.version == seen.version) {
+    if (now.commit_b3 != seen.commit_b3) co_return fail(forked(seen.version));
+    co_return Outcome<>{};
+  }
+  if (now.version == seen.version + 1 && now.prev) {
+    if (*now.prev != seen.commit_b3) co_return fail(forked(seen.version));
+    co_return Outcome<>{};
+  }
+  if (!seen.root || !now.root) co_return co_await check_kept(call, seen);
+  CO_TRY(const std::vector<crypto::MerkleHash> proof,
+         co_await consistency(call, seen.version + 1, now.version + 1));
+  if (!crypto::verify_consistency(seen.version + 1, now.version + 1, proof, *seen.root, *now.root))
+    co_return fail(forked(seen.version));
+  co_return Outcome<>{};
 }
 
 Task<Outcome<ProposalPage>> RegistryClient::proposals(Call call, std::string after) {
@@ -242,48 +282,68 @@ Task<Outcome<std::string>> RegistryClient::tile(Call call, crypto::TileId tile) 
   return transport_.send_for_text(call, {.target = "/registry/" + crypto::format_tile_path(tile)}, tile_max);
 }
 
+namespace {
+
+// `head` is the newest one, to go on from.
+Result<FollowEvent> parse_lagged(const codec::JsonValue& root) {
+  FollowEvent event{.kind = FollowEvent::Kind::lagged};
+  TRY(codec::JsonObject object, root.object());
+  TRY(event.missed, object.required_uint("missed"));
+  if (const auto head = object.find("head"); head && head->kind() == codec::JsonKind::object) {
+    TRY(event.head, parse_head(*head));
+  }
+  return event;
+}
+
+Result<std::uint64_t> parse_rollback(const codec::JsonValue& root) {
+  TRY(codec::JsonObject object, root.object());
+  return object.required_uint("last");
+}
+
+}  // namespace
+
 // What a follower keeps from one connection to the next.
 struct RegistryClient::Following {
-  std::optional<std::uint64_t> seen;
+  std::optional<RegistryHead> seen;
   std::function<bool(const FollowEvent&)> take;
   Backoff backoff{follow_backoff};
   std::optional<std::uint64_t> retry_ms = {};
-
-  // False when there is enough. An event that is not understood is an error: silence would hide it.
-  Outcome<bool> take_event(const http::SseEvent& event) {
-    backoff.reset();
-    if (event.event == "head") {
-      TRY(const RegistryHead head, read_answer({}, event.data, parse_head, small_answer_max));
-      if (seen && head.version <= *seen) return true;
-      seen = head.version;
-      return take({.kind = FollowEvent::Kind::head, .head = head});
-    }
-    if (event.event == "lagged") {
-      TRY(FollowEvent lagged, read_answer({}, event.data, parse_lagged, small_answer_max));
-      // It is not sent a second time.
-      if (lagged.head) seen = std::max(seen.value_or(0), lagged.head->version);
-      return take(lagged);
-    }
-    return true;
-  }
-
-  // `head` is the newest one, to go on from.
-  static Result<FollowEvent> parse_lagged(const codec::JsonValue& root) {
-    FollowEvent event{.kind = FollowEvent::Kind::lagged};
-    TRY(codec::JsonObject object, root.object());
-    TRY(event.missed, object.required_uint("missed"));
-    if (const auto head = object.find("head"); head && head->kind() == codec::JsonKind::object) {
-      TRY(event.head, parse_head(*head));
-    }
-    return event;
-  }
+  bool again = false;  // it was connected before
 };
+
+// False when there is enough. An event that is not understood is an error: silence would hide it.
+Task<Outcome<bool>> RegistryClient::take_event(Call call, Following* following, http::SseEvent event) {
+  following->backoff.reset();
+  std::optional<RegistryHead>& seen = following->seen;
+  FollowEvent told;
+  if (event.event == "head") {
+    CO_TRY(told.head, read_answer({}, event.data, parse_head, small_answer_max));
+  } else if (event.event == "lagged") {
+    CO_TRY(told, read_answer({}, event.data, parse_lagged, small_answer_max));
+  } else if (event.event == "rollback") {
+    CO_TRY(const std::uint64_t last, read_answer({}, event.data, parse_rollback, small_answer_max));
+    co_return fail(rolled_back(last));
+  } else {
+    co_return true;
+  }
+  if (told.head) {
+    if (seen) CO_TRY_VOID(co_await check_grown(call, *seen, *told.head));
+    const bool known = seen && told.head->version == seen->version;
+    // What was only read from the log has no root yet.
+    if (!known || !seen->root) seen = told.head;
+    if (known && told.kind == FollowEvent::Kind::head) co_return true;
+  }
+  co_return following->take(told);
+}
 
 Task<Outcome<bool>> RegistryClient::follow_once(Call call, Following* following) {
   Ask ask{.target = "/registry/stream", .patient = false};
   ask.fields.emplace_back("Accept", "text/event-stream");
-  if (following->seen) ask.fields.emplace_back("Last-Event-ID", fmt::format("{}", *following->seen));
+  if (following->seen) ask.fields.emplace_back("Last-Event-ID", fmt::format("{}", following->seen->version));
   std::string asked = transport_.describe(ask);
+  // Whoever answers now may not be who answered before.
+  if (std::exchange(following->again, true) && following->seen)
+    CO_TRY_VOID(co_await check_kept(call, *following->seen));
   CO_TRY(http::ClientResponse response, co_await transport_.send(call, std::move(ask)));
   http::SseParser parser;
   for (;;) {
@@ -300,9 +360,9 @@ Task<Outcome<bool>> RegistryClient::follow_once(Call call, Following* following)
       if (!whole) co_return fail(not_understood(std::move(asked), whole.error(), {}));
       following->retry_ms = parser.retry_ms();
       if (!*whole) break;
-      auto more = following->take_event(parser.event());
+      auto more = co_await take_event(call, following, parser.event());
       if (!more) {
-        more.error().asked = std::move(asked);
+        if (more.error().asked.empty()) more.error().asked = std::move(asked);
         co_return fail(std::move(more.error()));
       }
       if (!*more) co_return true;
@@ -310,7 +370,7 @@ Task<Outcome<bool>> RegistryClient::follow_once(Call call, Following* following)
   }
 }
 
-Task<Outcome<>> RegistryClient::follow(Call call, std::optional<std::uint64_t> after,
+Task<Outcome<>> RegistryClient::follow(Call call, std::optional<RegistryHead> after,
                                        std::function<bool(const FollowEvent&)> take) {
   Following following{.seen = after, .take = std::move(take)};
   for (;;) {

@@ -18,6 +18,7 @@
 #include "client/transport.h"
 #include "crypto/merkle.h"
 #include "crypto/tile.h"
+#include "http/sse_parser.h"
 
 namespace cairn::client {
 
@@ -26,6 +27,9 @@ struct RegistryHead {
   Address payload_b3, commit_b3;
   WallTime committed_at{};
   bool superseded = false;  // by the version after it; known in the log and in reads of a version
+  // What the stream says with it, unsigned: the commit before it, and the root of the tree that ends with it.
+  std::optional<Address> prev = {};
+  std::optional<crypto::MerkleHash> root = {};
 
   friend bool operator==(const RegistryHead&, const RegistryHead&) = default;
 };
@@ -87,11 +91,19 @@ class RegistryClient {
   Transport& transport() noexcept { return transport_; }
 
   Task<Outcome<RegistryHead>> head(Call call);
-  // A head later than `after`, waited for by the server for at most `wait`; nothing when none came.
+  // The head, when it is later than `after` or `wait` is over; nothing when the server says that it is the
+  // same.
   Task<Outcome<std::optional<RegistryHead>>> head_after(Call call, std::uint64_t after, Duration wait);
   Task<Outcome<RegistryVersion>> version(Call call, std::uint64_t version);
   // Heads from `from` on, ascending; the server may give fewer than `limit`.
   Task<Outcome<std::vector<RegistryHead>>> log(Call call, std::uint64_t from, std::uint64_t limit);
+
+  // Whether the registry still has what was seen of it, as far as its word goes: it cannot sign two histories
+  // to those who keep checkpoints (registry_audit.h), but it can be restored from an old copy. `integrity`
+  // when it was rolled back or went on differently.
+  Task<Outcome<>> check_kept(Call call, RegistryHead seen);
+  // Whether `now` follows `seen`: by its prev, by a proof of consistency, or else as check_kept().
+  Task<Outcome<>> check_grown(Call call, RegistryHead seen, RegistryHead now);
 
   // Pending ones, the oldest first, behind the one with the id `after`.
   Task<Outcome<ProposalPage>> proposals(Call call, std::string after = {});
@@ -109,8 +121,8 @@ class RegistryClient {
 
   // Tells `take` of every head later than `after` (without: from now on) until it says false: then fine.
   // A connection that ends is made again, with jittered pauses and Last-Event-ID, until the call ends or the
-  // server refuses for good. Cancel: clean.
-  Task<Outcome<>> follow(Call call, std::optional<std::uint64_t> after,
+  // server refuses for good. `integrity` when what comes does not follow what was seen. Cancel: clean.
+  Task<Outcome<>> follow(Call call, std::optional<RegistryHead> after,
                          std::function<bool(const FollowEvent&)> take);
 
  private:
@@ -118,6 +130,7 @@ class RegistryClient {
   struct Following;
   // Reads one stream to its end: true when `take` has enough.
   Task<Outcome<bool>> follow_once(Call call, Following* following);
+  Task<Outcome<bool>> take_event(Call call, Following* following, http::SseEvent event);
 
   Transport& transport_;
 };

@@ -127,6 +127,13 @@ class Desk final : public http::Handler {
       return refuse_with(exchange, at->second.first, at->second.second);
     if (const auto at = instead.find(path); at != instead.end()) return say(exchange, at->second);
     if (path == "/registry/head") return say(exchange, head_json(sample, sample.versions.size() - 1));
+    if (path == "/registry/log") {
+      std::string list;
+      for (std::uint64_t i = number("from");
+           i < std::min<std::uint64_t>(number("from") + number("limit"), sample.versions.size()); ++i)
+        list += (list.empty() ? "" : ",") + head_json(sample, i);
+      return say(exchange, fmt::format(R"({{"commits":[{}]}})", list));
+    }
     if (path == "/registry/checkpoint") return say(exchange, sample.checkpoint(covered));
     if (path == "/registry/stream") return stream(exchange);
     if (path == "/registry/proof/inclusion")
@@ -364,20 +371,50 @@ TEST(RegistryClient, the_servers_refusals_keep_their_code) {
   EXPECT_EQ(f.run(f.client().version(f.call(), 7)).error().code(), ErrorCode::pruned);
 }
 
-TEST(RegistryClient, a_long_poll_tells_only_of_later_heads) {
+TEST(RegistryClient, a_long_poll_tells_what_the_head_is) {
   Fixture f;
-  const auto same = f.run(f.client().head_after(f.call(), 2, Duration::seconds(5)));
-  ASSERT_TRUE(same);
-  EXPECT_FALSE(same->has_value());
-  const auto later = f.run(f.client().head_after(f.call(), 1, Duration::seconds(5)));
-  ASSERT_TRUE(later);
-  EXPECT_EQ((*later)->version, 2u);
+  for (const std::uint64_t after : {1u, 2u, 3u}) {
+    const auto head = f.run(f.client().head_after(f.call(), after, Duration::seconds(5)));
+    ASSERT_TRUE(head);
+    EXPECT_EQ((*head)->version, 2u);
+  }
+}
+
+// As the stream says it.
+std::string told_json(const SampleLog& sample, std::uint64_t version) {
+  std::string head = head_json(sample, version);
+  head.pop_back();
+  return fmt::format(R"({},"prev":"{}","size":{},"root":"{}"}})", head,
+                     format_address(decode_commit(as_bytes(sample.versions[version].commit))->prev),
+                     version + 1, codec::encode_base64(sample.tree.root_at(version + 1)));
+}
+RegistryHead head_of(const SampleLog& sample, std::uint64_t version, bool with_root = false) {
+  RegistryHead head;
+  head.version = version;
+  head.commit_b3 = commit_b3(as_bytes(sample.versions[version].commit));
+  if (with_root) head.root = sample.tree.root_at(version + 1);
+  return head;
 }
 
 std::string event(const SampleLog& sample, std::uint64_t version) {
   std::string out;
-  http::append_event(out, "head", fmt::format("{}", version), head_json(sample, version));
+  http::append_event(out, "head", fmt::format("{}", version), told_json(sample, version));
   return out;
+}
+std::string lagged_event(const SampleLog& sample, std::uint64_t version) {
+  std::string out;
+  http::append_event(out, "lagged", fmt::format("{}", version),
+                     fmt::format(R"({{"missed":7,"head":{}}})", told_json(sample, version)));
+  return out;
+}
+// The same up to `shared` versions, and then others.
+SampleLog fork_of(std::uint64_t shared, std::uint64_t count) {
+  SampleLog other(shared);
+  DescriptorSet set = other.next_set();
+  set.created_at.ms += 1;
+  other.add(other.sign(set, other.signer()));
+  while (other.versions.size() < count) other.grow();
+  return other;
 }
 
 TEST(RegistryClient, a_follower_comes_back_where_it_was_and_sees_each_head_once) {
@@ -385,11 +422,9 @@ TEST(RegistryClient, a_follower_comes_back_where_it_was_and_sees_each_head_once)
   const SampleLog& sample = f.sample();
   f.desk().streams.push_back({event(sample, 2) + event(sample, 3), true});
   f.desk().streams.push_back({event(sample, 3) + event(sample, 4), false});
-  std::string lagged;
-  http::append_event(lagged, "lagged", "5", fmt::format(R"({{"missed":7,"head":{}}})", head_json(sample, 5)));
-  f.desk().streams.push_back({lagged, false});
+  f.desk().streams.push_back({lagged_event(sample, 5), false});
   std::vector<std::string> told;
-  const auto ended = f.run(f.client().follow(f.call(), 1, [&](const FollowEvent& one) {
+  const auto ended = f.run(f.client().follow(f.call(), head_of(sample, 1), [&](const FollowEvent& one) {
     switch (one.kind) {
       case FollowEvent::Kind::head:
         told.push_back(fmt::format("head {}", one.head->version));
@@ -407,6 +442,61 @@ TEST(RegistryClient, a_follower_comes_back_where_it_was_and_sees_each_head_once)
   EXPECT_EQ(told,
             (std::vector<std::string>{"head 2", "head 3", "lost", "head 4", "lost", "lagged 7 5", "lost"}));
   EXPECT_EQ(f.desk().last_event_ids, (std::vector<std::string>{"1", "3", "4"}));
+}
+
+// Follows from version 2 of what `seen` has, through these streams: how it ends.
+ErrorCode follow_through(const SampleLog& seen, const SampleLog& served, std::vector<std::string> streams,
+                         std::size_t enough = ~std::size_t{0}) {
+  Fixture f(3);
+  f.desk().sample = served;
+  for (std::string& text : streams) f.desk().streams.push_back({std::move(text), false});
+  std::size_t count = 0;
+  const auto ended = f.run(f.client().follow(f.call(), head_of(seen, 2), [&](const FollowEvent& one) {
+    if (one.kind != FollowEvent::Kind::lost) ++count;
+    return count < enough;
+  }));
+  return ended ? ErrorCode::ok : ended.error().code();
+}
+
+TEST(RegistryClient, a_follower_notices_that_the_registry_was_rolled_back) {
+  const SampleLog sample(8), old(2);
+  std::string rollback;
+  http::append_event(rollback, "rollback", "1",
+                     fmt::format(R"({{"last":2,"head":{}}})", told_json(sample, 1)));
+  EXPECT_EQ(follow_through(sample, sample, {rollback}), ErrorCode::integrity);
+  // A server that says nothing of it, and one that is another when it is asked again.
+  EXPECT_EQ(follow_through(sample, sample, {event(sample, 1)}), ErrorCode::integrity);
+  EXPECT_EQ(follow_through(sample, old, {event(sample, 3), ""}), ErrorCode::integrity);
+}
+
+TEST(RegistryClient, a_follower_notices_that_the_registry_has_another_history) {
+  const SampleLog sample(8), other = fork_of(2, 8), later = fork_of(5, 8);
+  EXPECT_EQ(follow_through(sample, sample, {event(sample, 3), event(sample, 4)}, 2), ErrorCode::ok);
+  // By what the next head follows; by the head that was seen itself; by the proof over what was missed.
+  EXPECT_EQ(follow_through(sample, other, {event(other, 3)}), ErrorCode::integrity);
+  EXPECT_EQ(follow_through(sample, other, {event(other, 2)}), ErrorCode::integrity);
+  EXPECT_EQ(follow_through(sample, later, {event(later, 3) + lagged_event(later, 7)}, 2), ErrorCode::ok);
+  EXPECT_EQ(follow_through(sample, other, {event(sample, 3) + lagged_event(other, 7)}), ErrorCode::integrity);
+  EXPECT_EQ(follow_through(sample, other, {event(sample, 3) + event(other, 7)}), ErrorCode::integrity);
+  // Without a root of what was seen, by what the log has in its place.
+  EXPECT_EQ(follow_through(sample, other, {lagged_event(other, 7)}), ErrorCode::integrity);
+  EXPECT_EQ(follow_through(sample, sample, {lagged_event(sample, 7)}, 1), ErrorCode::ok);
+  // Nothing new comes, but another server answers than before.
+  EXPECT_EQ(follow_through(sample, other, {"", ""}), ErrorCode::integrity);
+}
+
+TEST(RegistryClient, a_proof_that_does_not_hold_is_no_growth) {
+  Fixture f(8);
+  const SampleLog& sample = f.sample();
+  const auto grown = [&](std::uint64_t from, std::uint64_t to) {
+    RegistryHead now = head_of(sample, to, true);
+    return f.run(f.client().check_grown(f.call(), head_of(sample, from, true), now));
+  };
+  EXPECT_TRUE(grown(1, 7));
+  EXPECT_TRUE(grown(7, 7));
+  EXPECT_EQ(grown(7, 1).error().code(), ErrorCode::integrity);
+  f.desk().instead["/registry/proof/consistency"] = hashes_json({});
+  EXPECT_EQ(grown(1, 7).error().code(), ErrorCode::integrity);
 }
 
 TEST(RegistryClient, a_follower_that_is_refused_for_good_says_so) {

@@ -292,7 +292,7 @@ Result<Genesis> make_genesis(unsigned m,
     TRY_VOID(validate_item(as_bytes(item)));
     set.items.push_back(std::move(item));
   }
-  TRY_VOID(check_items(set.items));
+  TRY_VOID(check_next_items(set.items));
   Genesis genesis{.payload = encode(set), .commit = {}};
   Commit commit;
   commit.payload_b3 = crypto::hash_object(as_bytes(genesis.payload));

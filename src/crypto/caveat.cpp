@@ -130,10 +130,11 @@ const Kind* find_kind(std::string_view caveat) noexcept {
 }
 
 constexpr std::string_view operations[] = {
-    "storage.get",     "storage.list",  "storage.put",      "storage.pin",      "storage.delete",
-    "storage.admin",   "index.read",    "index.write",      "index.pin",        "index.facets",
-    "index.admin",     "registry.read", "registry.propose", "registry.approve", "registry.commit",
-    "registry.govern", "edge.get",      "edge.admin",       "gateway.admin",    "node.peer",
+    "storage.get",     "storage.list",   "storage.put",      "storage.pin",      "storage.delete",
+    "storage.admin",   "index.read",     "index.write",      "index.pin",        "index.facets",
+    "index.admin",     "registry.read",  "registry.propose", "registry.approve", "registry.commit",
+    "registry.govern", "registry.admin", "edge.get",         "edge.admin",       "gateway.admin",
+    "node.peer",
 };
 constexpr std::string_view services[] = {"storage", "index", "registry", "edge", "gateway"};
 

@@ -27,6 +27,10 @@ Ed25519Signature Ed25519Key::sign(ByteView message) const noexcept {
   return signature;
 }
 
+bool is_ed25519_key(const Ed25519PublicKey& key) noexcept {
+  return crypto_core_ed25519_is_valid_point(raw(key)) == 1;
+}
+
 bool verify_ed25519(const Ed25519PublicKey& key, ByteView message,
                     const Ed25519Signature& signature) noexcept {
   return crypto_sign_ed25519_verify_detached(raw(signature), raw(message), message.size(), raw(key)) == 0;

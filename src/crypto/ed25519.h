@@ -28,6 +28,11 @@ class Ed25519Key {
   Ed25519PublicKey public_key_{};
 };
 
+// Whether a signature can verify under it at all: a canonical point of the group that signers' keys are in.
+// Others are of small order, not points, or spelled in two ways; one with a part of small order would be
+// accepted by some verifiers and refused by others.
+bool is_ed25519_key(const Ed25519PublicKey& key) noexcept;
+
 // Strict: a signature has one accepted form (S below the group order), and keys of small order, under which
 // anything can be made to verify, never do.
 bool verify_ed25519(const Ed25519PublicKey& key, ByteView message,

@@ -4,6 +4,8 @@
 
 #include <string>
 
+#include "crypto/sample_key.h"
+
 namespace cairn::crypto {
 namespace {
 
@@ -86,6 +88,16 @@ TEST(Ed25519, key_of_small_order_verifies_nothing) {
   Ed25519Signature signature{};
   signature[0] = std::byte{1};
   EXPECT_FALSE(verify_ed25519(neutral, as_bytes("anything"), signature));
+}
+
+TEST(Ed25519, only_keys_that_signers_have_are_keys) {
+  for (const Known& known : known_answers) EXPECT_TRUE(is_ed25519_key(from_hex<32>(known.public_key)));
+  for (unsigned i = 0; i < 256; ++i) {
+    std::array<std::byte, 32> seed{};
+    seed[0] = static_cast<std::byte>(i);
+    EXPECT_TRUE(is_ed25519_key(Ed25519Key(seed).public_key())) << i;
+  }
+  for (const char* hex : sample_unusable_keys) EXPECT_FALSE(is_ed25519_key(from_hex<32>(hex))) << hex;
 }
 
 }  // namespace

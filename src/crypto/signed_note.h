@@ -16,7 +16,9 @@
 
 namespace cairn::crypto {
 
-inline constexpr std::size_t note_size_max = 65536;
+// What C2SP asks a reader to take at least; witnesses sign with keys of other kinds, whose signatures are
+// long.
+inline constexpr std::size_t note_size_max = std::size_t{1} << 20;
 inline constexpr std::size_t note_signatures_max = 16;
 
 // A key and the name it signs under.

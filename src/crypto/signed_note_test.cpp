@@ -137,6 +137,25 @@ TEST(SignedNote, size_and_signatures_are_bounded) {
   EXPECT_FALSE(parse_note(std::string(room + 1, 'x') + "\n\n" + sign));
 }
 
+TEST(SignedNote, sixteen_long_signatures_beside_ours_do_not_hide_it) {
+  const Ed25519Key key = key_number(0);
+  const NoteVerifier verifier{.name = "log", .key = key.public_key()};
+  Note note = parse_note(sign_note("log\n5\n", verifier.name, key)).value();
+  for (std::size_t i = 1; i < note_signatures_max; ++i)
+    note.signatures.push_back(
+        {.name = "witness", .key_id = static_cast<std::uint32_t>(i), .signature = std::string(5 << 10, 'w')});
+  const auto read = parse_note(format_note(note));
+  ASSERT_TRUE(read);
+  EXPECT_EQ(*read, note);
+  EXPECT_TRUE(is_signed_by(*read, verifier));
+  // As long as a note may be.
+  std::string text(note_size_max - 200, 'x');
+  text.back() = '\n';
+  const auto long_one = parse_note(sign_note(text, verifier.name, key));
+  ASSERT_TRUE(long_one);
+  EXPECT_TRUE(is_signed_by(*long_one, verifier));
+}
+
 TEST(SignedNote, only_what_reads_as_a_note_is_signed) {
   const Ed25519Key key = key_number(0);
   EXPECT_DEATH(sign_note("no newline", "name", key), "is_note_text");

@@ -3,10 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 
 #include "config/problem.h"
 #include "config/reload.h"
+#include "crypto/secret_bytes.h"
+#include "io/entropy.h"
 #include "io/process.h"
 #include "observe/log_writer.h"
 #include "runtime/mpsc.h"
@@ -339,8 +342,13 @@ class Host {
   Task<Result<>> revoke(Call call, std::string id) {
     RootKeys* keys = root_keys_;
     const unsigned here = current_shard()->index();
-    auto revoked =
-        co_await cairn::run(process_.pool(here), call, Lane::upkeep, [keys, id] { return keys->revoke(id); });
+    auto revoked = co_await cairn::run(process_.pool(here), call, Lane::upkeep, [keys, id] {
+      std::array<std::byte, 40> entropy;
+      io::KernelEntropy().fill(entropy);
+      auto left = keys->revoke(id, crypto::make_root_key(entropy, io::wall_clock()));
+      crypto::wipe(entropy);
+      return left;
+    });
     if (!revoked) co_return fail(revoked.error());
     observe::Logger(log_, here, "host").warn("a capability key was revoked", {{"key", id}});
     for (Hosted& each : hosted_) each.node->take_keys(here, *revoked);

@@ -75,8 +75,11 @@ Result<KeySnapshotPtr> RootKeys::rewrite(Change change) {
   return hold(std::move(ring), mark);
 }
 
-Result<KeySnapshotPtr> RootKeys::revoke(std::string_view id) {
-  return rewrite([&](crypto::KeyRing& ring) { return ring.revoke(id); });
+Result<KeySnapshotPtr> RootKeys::revoke(std::string_view id, crypto::RootKey instead) {
+  return rewrite([&](crypto::KeyRing& ring) -> Result<> {
+    TRY_VOID(ring.revoke(id));
+    return ring.find_minting() != nullptr ? Result<>{} : ring.rotate(std::move(instead));
+  });
 }
 
 Result<KeySnapshotPtr> RootKeys::rotate(crypto::RootKey key) {

@@ -29,9 +29,9 @@ class RootKeys {
   KeySnapshotPtr current() const;
 
   // --- from any thread but a shard's: they block
-  // Voids every token under the id; gives what holds from now on. Errors: those of KeyRing::revoke,
-  // io_failed, malformed.
-  Result<KeySnapshotPtr> revoke(std::string_view id);
+  // Voids every token under the id; gives what holds from now on. Where it was the last one, `instead` mints
+  // from the same moment on. Errors: those of KeyRing::revoke and rotate, io_failed, malformed.
+  Result<KeySnapshotPtr> revoke(std::string_view id, crypto::RootKey instead);
   // From now on `key` mints. Errors: those of KeyRing::rotate, io_failed, malformed.
   Result<KeySnapshotPtr> rotate(crypto::RootKey key);
   // Looks whether somebody else has rewritten the file; gives what holds from now on. After an error what was

@@ -44,20 +44,20 @@ TEST_F(KeyFile, it_is_made_once_and_nobody_else_can_read_it) {
 
 TEST_F(KeyFile, a_revocation_is_in_the_file_when_it_is_answered) {
   auto keys = open();
-  auto revoked = keys->revoke(key(1).id);
+  auto revoked = keys->revoke(key(1).id, key(9));
   ASSERT_TRUE(revoked.has_value());
   EXPECT_TRUE((*revoked)->ring.find(key(1).id)->revoked);
   EXPECT_EQ((*revoked)->version, 2u);
   EXPECT_EQ(keys->current(), *revoked);
   EXPECT_TRUE(open()->current()->ring.find(key(1).id)->revoked);
-  EXPECT_EQ(keys->revoke("0123456789abcdef").error().code, ErrorCode::not_found);
+  EXPECT_EQ(keys->revoke("0123456789abcdef", key(9)).error().code, ErrorCode::not_found);
 }
 
 TEST_F(KeyFile, what_another_process_has_changed_is_taken_up_and_nothing_else) {
   auto ours = open();
   auto theirs = open();
   EXPECT_EQ((*ours->refresh())->version, 1u);
-  ASSERT_TRUE(theirs->revoke(key(1).id).has_value());
+  ASSERT_TRUE(theirs->revoke(key(1).id, key(9)).has_value());
   auto fresh = ours->refresh();
   ASSERT_TRUE(fresh.has_value());
   EXPECT_TRUE((*fresh)->ring.find(key(1).id)->revoked);
@@ -82,7 +82,7 @@ TEST_F(KeyFile, a_damaged_file_changes_nothing_and_is_an_error_at_the_start) {
   auto keys = open();
   std::ofstream(path_) << "not a key file\n";
   EXPECT_FALSE(keys->refresh().has_value());
-  EXPECT_FALSE(keys->revoke(key(1).id).has_value());
+  EXPECT_FALSE(keys->revoke(key(1).id, key(9)).has_value());
   EXPECT_FALSE(keys->current()->ring.find(key(1).id)->revoked);
   EXPECT_EQ(keys->current()->version, 1u);
   EXPECT_FALSE(RootKeys::open(path_).has_value());
@@ -91,10 +91,24 @@ TEST_F(KeyFile, a_damaged_file_changes_nothing_and_is_an_error_at_the_start) {
   EXPECT_FALSE(keys->refresh().has_value());
 }
 
+TEST(RootKeys, revoking_the_last_key_leaves_another_to_mint_with) {
+  RootKeys keys{crypto::KeyRing(key(1))};
+  const auto left = keys.revoke(key(1).id, key(2));
+  ASSERT_TRUE(left.has_value());
+  ASSERT_NE((*left)->ring.find_minting(), nullptr);
+  EXPECT_EQ((*left)->ring.find_minting()->id, key(2).id);
+  EXPECT_TRUE((*left)->ring.find(key(1).id)->revoked);
+  // One that is not the last changes nothing else.
+  ASSERT_TRUE(keys.rotate(key(3)).has_value());
+  const auto two = keys.revoke(key(2).id, key(4));
+  ASSERT_TRUE(two.has_value());
+  EXPECT_EQ((*two)->ring.find(key(4).id), nullptr);
+}
+
 TEST(RootKeys, in_memory_they_change_without_a_file) {
   RootKeys keys{crypto::KeyRing(key(1))};
   EXPECT_EQ((*keys.refresh())->version, 1u);
-  ASSERT_TRUE(keys.revoke(key(1).id).has_value());
+  ASSERT_TRUE(keys.revoke(key(1).id, key(9)).has_value());
   EXPECT_TRUE(keys.current()->ring.find(key(1).id)->revoked);
   EXPECT_EQ((*keys.refresh())->version, 2u);
 }

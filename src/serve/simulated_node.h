@@ -287,9 +287,9 @@ inline std::string post(std::string_view path, std::string_view body, std::strin
                      body);
 }
 
-inline crypto::RootKey sample_root_key() {
+inline crypto::RootKey sample_root_key(std::uint8_t fill = 7) {
   std::array<std::byte, 40> entropy{};
-  entropy.fill(std::byte{7});
+  entropy.fill(std::byte{fill});
   return crypto::make_root_key(entropy, {1'767'225'600'000});
 }
 // `Authorization: Bearer …` of a token under the sample's key, with these caveats.
@@ -417,7 +417,7 @@ class SimulatedNode {
     outcome = std::move(*ended);
   }
   Task<Result<>> revoke(Call, std::string id) {
-    auto revoked = keys_of_process.revoke(id);
+    auto revoked = keys_of_process.revoke(id, sample_root_key(8));
     if (!revoked) co_return fail(revoked.error());
     for (unsigned i = 0; i < host.shards(); ++i) node.take_keys(i, *revoked);
     co_return Result<>{};

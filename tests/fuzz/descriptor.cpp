@@ -33,7 +33,7 @@ void check_item(const std::string& item) {
 }
 
 void check_draft(const ProposalDraft& draft) {
-  CHECK(check_items(draft.items).has_value());
+  CHECK(check_next_items(draft.items).has_value());
   CHECK(decode_proposal_cbor(as_bytes(encode(draft))) == draft);
   std::string detail;
   const std::string text = written([&](codec::JsonWriter& json) { write_proposal_json(draft, json); });

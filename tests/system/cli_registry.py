@@ -123,6 +123,45 @@ class Offline(Case):
         os.chmod(self.path("keys", "a.key"), 0o644)
         self.assertIn("chmod 600", self.ask("registry", "init", "--signers", "a", code=1).stderr)
 
+    def test_keys_are_not_taken_from_a_directory_that_others_can_write_to(self):
+        self.ask("registry", "init", "--signers", "a")
+        for mode in (0o720, 0o702, 0o777):
+            os.chmod(self.path("keys"), mode)
+            with self.subTest(mode):
+                ended = self.ask("registry", "--bind", "127.0.0.1:0", code=1)
+                self.assertIn("chmod 700", ended.stderr)
+                self.assertIn("chmod 700", self.ask("key", "new", "b", code=8).stderr)
+        os.chmod(self.path("keys"), 0o755)
+        self.ask("key", "new", "b")
+
+    @unittest.skipUnless(os.getuid() == 0, "only root can give a directory away")
+    def test_keys_are_not_taken_from_a_directory_of_somebody_else(self):
+        self.ask("registry", "init", "--signers", "a")
+        os.chown(self.path("keys"), 12345, 12345)
+        self.assertIn("another user", self.ask("registry", "--bind", "127.0.0.1:0", code=1).stderr)
+        # Whoever owns the data directory owns its keys; root's are good everywhere.
+        os.chown(self.data, 12345, 12345)
+        self.ask("key", "new", "b")
+        os.chown(self.path("keys"), 0, 0)
+        self.ask("key", "new", "c")
+
+    def test_a_registry_that_is_lost_is_not_made_anew(self):
+        made = self.read_json("registry-init", "registry", "init", "--signers", "a")[0]
+        with open(self.path("registry.genesis")) as file:
+            self.assertEqual(file.read().strip(), made["genesis_payload_b3"])
+        os.rename(self.path("registry"), self.path("elsewhere"))
+        for arguments, code in ((("registry", "init"), 1), (("registry", "--bind", "127.0.0.1:0"), 1), (("up",), 1)):
+            with self.subTest(arguments):
+                self.assertIn("restore", self.ask(*arguments, code=code).stderr)
+                self.assertFalse(os.path.exists(self.path("registry", "genesis.cbor")))
+        os.remove(self.path("registry.genesis"))
+        other = self.read_json("registry-init", "registry", "init", "--signers", "a")[0]
+        self.assertNotEqual(other["genesis_payload_b3"], made["genesis_payload_b3"])
+        # Neither is another one taken for it.
+        shutil.rmtree(self.path("registry"))
+        os.rename(self.path("elsewhere"), self.path("registry"))
+        self.assertIn("another genesis", self.ask("registry", "--bind", "127.0.0.1:0", code=1).stderr)
+
     def test_nobody_there_is_69_and_says_how_to_start_it(self):
         ended = self.cairn("registry", "head", "--url", "http://127.0.0.1:1", code=69)
         self.assertIn("start it: cairn registry --data DIR", ended.stderr)

@@ -68,6 +68,13 @@ class Capabilities(RegistryTest):
         [_, _, (operation, target, body), _] = self.mutations()
         self.assertEqual(self.registry.post(target, body, self.mint("--op", operation, "--svc", "registry", "--ip", "127.0.0.0/8", "--expires", "1h")).status, 201)
 
+    def test_whoever_may_revoke_keys_can_be_given_that_alone(self):
+        token = self.mint("--op", "registry.admin")
+        target = "/admin/keys/0123456789abcdef/revoke"
+        self.assert_error(self.registry.post(target, token=self.tokens["registry.govern"]), 403, "forbidden")
+        self.assert_error(self.registry.post(target, token=token), 404, "not_found")
+        self.assert_error(self.registry.post("/registry/proposals", {}, token), 403, "forbidden")
+
     def test_reads_are_public(self):
         self.registry.covered()
         for target in ("head", "0", "log", "checkpoint", "proposals", "proof/inclusion?version=0&size=1", "proof/consistency?from=1&to=1",

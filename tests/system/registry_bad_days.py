@@ -263,6 +263,19 @@ class Damaged(unittest.TestCase):
                 self.registry.kill()
             flip(self.path, at + 100)
 
+    def test_a_pending_proposal_that_is_damaged_is_named_in_the_log(self):
+        with Registry() as registry:
+            one = registry.propose(registry.next_items(region("unlucky")))
+            registry.propose(registry.next_items(region("lucky")))
+            self.assertEqual(registry.stop(), 0)
+            os.remove(os.path.join(registry.directory, "state"))
+            path = os.path.join(registry.segments, sorted(os.listdir(registry.segments))[0])
+            [at] = [at for at, _, kind, meta in records(path) if kind == ITEM and b"unlucky" in meta]
+            flip(path, at + 64 + 5)
+            registry.start()
+            wire.poll(lambda: re.search(rf'a pending proposal is damaged[^\n]*{one["proposal_id"]}', registry.log()), "the proposal is named")
+            self.assertEqual(registry.log().count("a pending proposal is damaged"), 1)
+
     def test_a_damaged_snapshot_or_tile_or_checkpoint_file_is_made_anew(self):
         data, _ = self.copy()
         with Registry(signers=(), directory=data, started=False) as registry:
@@ -417,6 +430,23 @@ class SlowDisk(unittest.TestCase):
             registry.change(registry.next_items(region("again")))
             registry.verify()
 
+    def test_a_disk_that_can_no_longer_be_read_makes_reads_unready_until_it_can(self):
+        with Weather() as weather, Registry(environment=weather.environment) as registry:
+            registry.grow(3)
+            registry.restart()
+            self.assertEqual(registry.get("/readyz")["missing"], [])
+            weather.set(cold=1, read_fails=1_000_000)
+            self.assertGreaterEqual(registry.ask_openly("GET", "/registry/2").status, 500)
+
+            def readiness():
+                return registry.ask_openly("GET", "/readyz").json()
+            wire.poll(lambda: readiness()["ready"] is False, "reads are not ready")
+            self.assertIn("store", readiness()["missing"])
+            self.assertEqual(registry.head()["version"], 3, "what is in memory is answered all the same")
+            weather.set(cold=0, read_fails=0)
+            wire.poll(lambda: readiness()["ready"] is True, "reads are ready again")
+            self.assertEqual(registry.ask_openly("GET", "/registry/2").status, 200)
+
     def test_a_commit_that_comes_too_late_is_504_and_whole_or_absent(self):
         with Weather() as weather, Registry({"storage.slow_sync": "20s", "timeouts.request": "300ms"}, environment=weather.environment) as registry:
             one = registry.approve_all(registry.propose())
@@ -429,6 +459,8 @@ class SlowDisk(unittest.TestCase):
             weather.set(sync_delay_ms=0)
             wire.poll(lambda: registry.head()["version"] == 1, "it was finished all the same")
             self.assertEqual(registry.commit(one).status, 200)
+            self.assertEqual(registry.metric('registry_updates_total{result="committed"}'), 1, "once, though nobody waited, and no repeat")
+            self.assertEqual(registry.metric('registry_updates_total{result="rejected"}'), 0)
             self.assertEqual(registry.get("/registry/proposals")["proposals"], [], "what was still queued was never begun")
 
 

@@ -1,11 +1,13 @@
 """The stream of heads: what subscribers are told, what slow ones miss, and that nobody waits for them."""
 
+import base64
 import json
 import signal
 import threading
 import time
 import unittest
 
+import registry_verifier as verifier
 import wire
 from registry_server import Registry, RegistryTest, Weather, region
 
@@ -55,6 +57,11 @@ class Stream:
                     raise wire.Broken(f"not an event: {block!r}")
                 return found["event"], int(found["id"]), json.loads(found["data"])
 
+    def told(self):
+        """The next event without what the stream adds to a head."""
+        event, version, data = self.event()
+        return event, version, {name: value for name, value in data.items() if name not in ("prev", "size", "root")}
+
     def until(self, version):
         """Every event up to the one that tells of a version."""
         seen = []
@@ -72,19 +79,19 @@ class Told(RegistryTest):
             self.assertEqual((status, fields["content-type"].split(";")[0]), (200, "text/event-stream"))
             self.assertIn("no-", fields["cache-control"])
             head = self.registry.head()
-            self.assertEqual(stream.event(), ("head", head["version"], head))
+            self.assertEqual(stream.told(), ("head", head["version"], head))
             for i in range(5):
                 head = self.registry.change(self.registry.next_items(region("told", title=str(i))))
-                self.assertEqual(stream.event(), ("head", head["version"], head))
+                self.assertEqual(stream.told(), ("head", head["version"], head))
 
     def test_what_was_seen_last_is_where_it_goes_on(self):
         first = self.registry.head()["version"]
         heads = [self.registry.change(self.registry.next_items(region("resume", title=str(i)))) for i in range(6)]
         with Stream(self.registry, last=first + 2) as stream:
             for head in heads[2:]:
-                self.assertEqual(stream.event(), ("head", head["version"], head))
+                self.assertEqual(stream.told(), ("head", head["version"], head))
             more = self.registry.change(self.registry.next_items(region("resume", title="more")))
-            self.assertEqual(stream.event(), ("head", more["version"], more))
+            self.assertEqual(stream.told(), ("head", more["version"], more))
         with Stream(self.registry, last=more["version"]) as stream:
             self.registry.change(self.registry.next_items(region("resume", title="last")))
             self.assertEqual(stream.event()[1], more["version"] + 1)
@@ -98,6 +105,30 @@ class Told(RegistryTest):
             except TimeoutError:
                 self.fail("no head of an answer after 10 s")
 
+    def test_a_head_carries_what_it_follows_and_the_tree_it_ends(self):
+        first = self.registry.head()
+        with Stream(self.registry) as stream:
+            seen = [stream.event()[2]]
+            for i in range(4):
+                self.registry.change(self.registry.next_items(region("follows", title=str(i))))
+                seen.append(stream.event()[2])
+        self.assertEqual(seen[0]["commit_b3"], first["commit_b3"])
+        for before, after in zip(seen, seen[1:]):
+            self.assertEqual((after["prev"], after["size"]), (before["commit_b3"], before["size"] + 1))
+        proof = self.registry.get(f"/registry/proof/consistency?from={seen[0]['size']}&to={seen[-1]['size']}")
+        roots = [base64.b64decode(one["root"]) for one in (seen[0], seen[-1])]
+        verifier.verify_consistency(seen[0]["size"], roots[0], seen[-1]["size"], roots[1], [base64.b64decode(one) for one in proof["hashes"]])
+        self.assertEqual(self.registry.covered(), (seen[-1]["size"], roots[-1]))
+
+    def test_whoever_has_seen_more_than_there_is_is_told_so(self):
+        head = self.registry.head()
+        with Stream(self.registry, last=head["version"] + 100) as stream:
+            event, version, data = stream.event()
+            self.assertEqual((event, version, data["last"], data["head"]["commit_b3"]),
+                             ("rollback", head["version"], head["version"] + 100, head["commit_b3"]))
+            more = self.registry.change(self.registry.next_items(region("after", title="a rollback")))
+            self.assertEqual(stream.told(), ("head", more["version"], more))
+
     def test_a_bad_id_is_400(self):
         for value in ("x", "-1", "01", "1.5", "18446744073709551616"):
             self.assert_error(self.registry.ask_openly("GET", "/registry/stream", Last_Event_ID=value), 400, "malformed")
@@ -109,7 +140,7 @@ class Told(RegistryTest):
                 stream.event()
             heads = [self.registry.change(self.registry.next_items(region("many", title=str(i)))) for i in range(5)]
             for stream in streams:
-                self.assertEqual([stream.event() for _ in heads], [("head", head["version"], head) for head in heads])
+                self.assertEqual([stream.told() for _ in heads], [("head", head["version"], head) for head in heads])
         finally:
             for stream in streams:
                 stream.connection.close()
@@ -121,7 +152,7 @@ class Told(RegistryTest):
                 stream.event()
             head = small.change([*small.items(), region("x")])
             for stream in streams:
-                self.assertEqual(stream.event()[2], head)
+                self.assertEqual(stream.told()[2], head)
                 stream.connection.close()
 
     def test_a_subscriber_gone_is_forgotten(self):
@@ -161,7 +192,7 @@ class Slow(unittest.TestCase):
             events = stream.until(150)
             head = registry.change(registry.next_items(region("then")))
             events += stream.until(151)
-            self.assertEqual(events[-1], ("head", 151, head))
+            self.assertEqual((*events[-1][:2], events[-1][2]["commit_b3"]), ("head", 151, head["commit_b3"]))
         # Either it gets everything, or a gap is told with its size; never a gap that is not told, nor one that is not there.
         at = events[0][1]
         for kind, version, data in events[1:]:

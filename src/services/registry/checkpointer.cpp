@@ -41,6 +41,8 @@ Task<> Home::checkpoint_loop(Call call) {
     if (call.stopped()) co_return;
     next = machine_.shard.now() + checkpoint_interval_;
     if (signed_head) continue;
+    // Nothing more is committed until there is room for it again.
+    if (signed_head.error().code == ErrorCode::storage_full) registry_.status_.full = true;
     log_.warn("no checkpoint was made", {{"why", signed_head.error().context}});
     if (!co_await sleep_for(call, retry_time)) co_return;
   }
@@ -99,8 +101,10 @@ Task<Result<>> Home::checkpoint_once(Call call) {
   for (const std::string& path : std::exchange(narrower_, {}))
     (void)co_await machine_.disk.unlink(call, path);
   if (retention_.policy != Retention::Policy::none &&
-      !retention_commands_->try_send(std::uint64_t{wanted.size}))
+      !retention_commands_->try_send(std::uint64_t{wanted.size})) {
     ++registry_.status_.prunes_skipped;
+    log_.warn("a round of retention is left out: one is waiting", {{"size", wanted.size}});
+  }
   co_return Result<>{};
 }
 

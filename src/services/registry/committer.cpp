@@ -76,6 +76,7 @@ Task<> Home::commit_loop(Call call) {
 }
 
 Task<> Home::commit_group(Call call) {
+  const bool full = registry_.status_.full && !co_await look_for_room(call);
   Group group(registry_.options().segment_size);
   const bool fenced = backend_->fenced() || registry_.status_.fenced;
   registry_.ledger().with([&](Ledger& ledger) {
@@ -89,11 +90,14 @@ Task<> Home::commit_group(Call call) {
       if (chore && !group.members.empty()) break;
       errands_.take(next);
       if (fenced) {
+        if (!chore) ++registry_.status_.refused;
         next.result = fail(ErrorCode::degraded, "writes are fenced until the next start");
         group.answered.push_back(&next);
         continue;
       }
-      const Result<Planned> planned = plan(ledger, next, group);
+      // What could not be covered by a checkpoint is not begun. Chores may free room.
+      const Result<Planned> planned =
+          full && !chore ? fail(ErrorCode::storage_full, "the disk is full") : plan(ledger, next, group);
       if (planned) {
         if (*planned == Planned::answered)
           group.answered.push_back(&next);
@@ -105,7 +109,8 @@ Task<> Home::commit_group(Call call) {
       const Error error = planned.error();
       if (error.code == ErrorCode::chain_mismatch) ++registry_.status_.cas_failed;
       if (!chore) ++registry_.status_.refused;
-      if (chore || error.code == ErrorCode::busy || error.code == ErrorCode::degraded) {
+      if (chore || error.code == ErrorCode::busy || error.code == ErrorCode::degraded ||
+          error.code == ErrorCode::storage_full) {
         next.result = fail(error);
         group.answered.push_back(&next);
         continue;
@@ -127,6 +132,14 @@ Task<> Home::commit_group(Call call) {
   const std::optional<HeadMark> head =
       written && group.advance ? std::optional(group.advance->next) : std::nullopt;
   for (const Group::Member& member : group.members) {
+    const Mutation::Kind kind = member.mutation->kind;
+    if (!member.refused && kind < Mutation::Kind::refuse) {
+      const bool change = kind == Mutation::Kind::propose || kind == Mutation::Kind::approve;
+      if (!written)
+        ++registry_.status_.refused;
+      else
+        ++(change ? registry_.status_.accepted : registry_.status_.committed);
+    }
     if (member.refused)
       errands_.refuse(*member.mutation, *member.refused);
     else if (written)
@@ -136,7 +149,6 @@ Task<> Home::commit_group(Call call) {
   }
   publish_status();
   if (!head) co_return;
-  ++registry_.status_.committed;
   last_commit_ = machine_.shard.now();
   registry_.announce(registry_.ledger().with([](Ledger& ledger) { return ledger.head(); }));
   while (!committed_.empty()) wake(committed_.front());
@@ -168,7 +180,6 @@ Task<Result<>> Home::write_group(Call call, Group& group) {
       return {};
     });
     applied_ = backend_->log().end();
-    status.full = false;
     if (!applied) {
       fence("the ledger cannot follow the log");
       co_return fail(ErrorCode::degraded, "the ledger cannot follow the log");
@@ -338,11 +349,8 @@ Result<Home::Planned> Home::plan_commit(Ledger& ledger, Mutation& mutation, Grou
     return fail(ErrorCode::conflict, "the proposal's time is over", Side::client);
 
   // A version that nobody could read would be the last one.
-  const bool whole = pending->readable && std::ranges::all_of(pending->items, [&](const Hash& hash) {
-                       const ItemEntry* item = ledger.find_item(hash);
-                       return item != nullptr && item->place.meta_size > 0;
-                     });
-  if (!whole) return fail(ErrorCode::integrity, "a part of the proposal is lost from the log");
+  if (!ledger.is_whole(*pending))
+    return fail(ErrorCode::integrity, "a part of the proposal is lost from the log");
 
   std::vector<client::Approval> approvals = pending->approvals;
   std::set<std::string_view> fresh;

@@ -182,6 +182,34 @@ TEST(Damage, a_proposal_that_lost_an_item_is_not_committed) {
   EXPECT_TRUE(place.read(1));
 }
 
+TEST(Damage, verifying_files_finds_damage_at_the_very_end_where_the_snapshot_knows_of_it) {
+  Sample place;
+  ASSERT_TRUE(place.checkpoint());
+  ASSERT_TRUE(place.advance(place.with_regions({60})));
+  const Place commit = place.ledger([](Ledger& ledger) { return ledger.version(ledger.size() - 1).commit; });
+  const std::uint64_t version = place.head().version;
+  const std::string path = store::segment_path("registry/segments", commit.at.segment);
+  const std::uint64_t at = commit.at.offset + store::record_header_size + 10;
+  place.stop();
+  // Nobody can tell it from a record that a crash cut off: it is the last, and no proof is above it.
+  const io::sim::Image before = place.disk().view();
+  ASSERT_TRUE(place.disk().rot(path, at));
+  auto report = place.verify_files();
+  ASSERT_TRUE(report);
+  EXPECT_EQ(report->versions, version);
+  EXPECT_EQ(report->why, "");
+  place.disk().load(before);
+  ASSERT_TRUE(place.open());
+  ASSERT_TRUE(place.close());
+  report = place.verify_files();
+  ASSERT_TRUE(report && report->why.empty());
+  ASSERT_TRUE(place.disk().rot(path, at));
+  report = place.verify_files();
+  ASSERT_TRUE(report);
+  EXPECT_EQ(report->bad_version, version);
+  EXPECT_EQ(report->why, "the log after the last version is damaged");
+}
+
 TEST(Damage, a_damaged_snapshot_is_made_anew) {
   Sample place;
   const Head head = place.head();
@@ -193,18 +221,60 @@ TEST(Damage, a_damaged_snapshot_is_made_anew) {
   EXPECT_EQ(place.status().pending, 1u);
 }
 
-TEST(Damage, a_snapshot_ahead_of_its_log_is_not_believed) {
+// Segments of an older copy, with the snapshot of a later time beside them. Without checkpoint and tiles it
+// is the only one who knows.
+void restore_under_snapshot(Sample& place, const io::sim::Image& before) {
+  ASSERT_TRUE(place.close());
+  const std::string state = place.file("state");
+  place.disk().load(before);
+  (void)place.run(place.machine().disk.unlink(place.call(), "registry/checkpoint"));
+  place.disk().put("registry/state", state);
+}
+
+TEST(Damage, a_snapshot_ahead_of_its_log_is_loss_and_fences) {
   Sample place;
   const io::sim::Image before = place.disk().view();
   const Head head = place.head();
   ASSERT_TRUE(place.advance(place.with_regions({60})));
+  restore_under_snapshot(place, before);
+  // Also after it was stopped in order: what knows of the loss is kept.
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_TRUE(place.open());
+    EXPECT_EQ(place.head(), head);
+    EXPECT_TRUE(place.read(head.version));
+    EXPECT_TRUE(place.status().fenced);
+    EXPECT_EQ(code_of(place.advance(place.with_regions({61}))), ErrorCode::degraded);
+    EXPECT_FALSE(place.checkpoint());
+    ASSERT_TRUE(place.close());
+  }
+  // Whoever takes the loss away with it goes on.
+  (void)place.run(place.machine().disk.unlink(place.call(), "registry/state"));
+  ASSERT_TRUE(place.open());
+  EXPECT_TRUE(place.advance(place.with_regions({61})));
+}
+
+TEST(Damage, a_snapshot_of_another_history_fences) {
+  Sample place;
+  const io::sim::Image before = place.disk().view();
+  ASSERT_TRUE(place.advance(place.with_regions({60})));
   ASSERT_TRUE(place.close());
   const std::string state = place.file("state");
   place.disk().load(before);
+  ASSERT_TRUE(place.open());
+  for (unsigned i = 61; i < 64; ++i) ASSERT_TRUE(place.advance(place.with_regions({i})));
+  place.stop();
   place.disk().put("registry/state", state);
   ASSERT_TRUE(place.open());
-  EXPECT_EQ(place.head(), head);
-  EXPECT_TRUE(place.advance(place.with_regions({61})));
+  EXPECT_TRUE(place.status().fenced);
+}
+
+TEST(Damage, a_snapshot_without_a_log_begins_no_new_one) {
+  Sample place;
+  ASSERT_TRUE(place.close());
+  const std::string state = place.file("state");
+  place.disk().load({});
+  place.disk().put("registry/state", state);
+  EXPECT_EQ(code_of(place.open()), ErrorCode::integrity);
 }
 
 }  // namespace

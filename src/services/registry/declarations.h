@@ -84,8 +84,9 @@ inline constexpr serve::RouteSpec routes[] = {
 };
 
 inline constexpr serve::GateDeclaration gates[] = {
-    {"store", true},    // the log was read and HEAD fits it
-    {"writes", false},  // changes become durable in time, and no version is damaged
+    {"store", true},        // the log was read, HEAD fits it, and the disk gives back what is asked for
+    {"writes", false},      // changes become durable in time, and no version is damaged
+    {"bus", false, false},  // the publisher keeps up with the commits; nobody here waits for it
 };
 
 extern const ServiceDeclaration declaration;

@@ -8,6 +8,8 @@
 
 namespace cairn::registry {
 
+inline constexpr std::uint64_t snapshot_size_max = std::uint64_t{4} << 30;
+
 // `not_found` when there is none, `integrity` when it is larger than `most`. Cancel: clean.
 Task<Result<std::string>> read_file(Call call, io::Machine machine, std::string path, std::uint64_t most);
 // Writes PATH.new, makes it durable, puts it in place. Its directory is there. Cancel: partial — either.

@@ -11,7 +11,6 @@
 namespace cairn::registry {
 namespace {
 
-constexpr std::uint64_t snapshot_max = std::uint64_t{4} << 30;
 constexpr std::size_t retention_commands_capacity = 8;
 
 }  // namespace
@@ -22,8 +21,7 @@ Home::Home(Registry& registry, io::Machine& machine, observe::Logger log)
       log_(log),
       retention_(registry.options().retention),
       checkpoint_interval_(registry.options().checkpoint_interval),
-      errands_(machine.shard, machine.mailbox,
-               {"too many changes wait for the disk", "the registry is closed"}),
+      errands_(machine.shard, machine.mailbox, {queue_is_full, "the registry is closed"}),
       retention_commands_(std::make_unique<Mpsc<std::uint64_t>>(machine.shard, retention_commands_capacity)) {
   const RegistryOptions& options = registry.options();
   verifier_.name = format_address(crypto::hash_object(as_bytes(options.genesis.payload)));
@@ -52,6 +50,7 @@ Task<Result<>> Home::open(Call call) {
   }
   port_ = registry_.make_port(machine_);
   CO_TRY_VOID(co_await heed_checkpoint(call));
+  CO_TRY_VOID(heed_snapshot());
   // One that is version 0 already was checked when it was taken in.
   const Address payload_b3 = crypto::hash_object(as_bytes(options.genesis.payload));
   const Address commit_b3 = client::commit_b3(as_bytes(options.genesis.commit));
@@ -70,6 +69,7 @@ Task<Result<>> Home::open(Call call) {
   CO_TRY_VOID(co_await heal_leaves(call));
   CO_TRY_VOID(co_await validate_tail(call));
   publish_status();
+  (void)co_await look_for_room(call);
   registry_.status_.open = true;
   co_return Result<>{};
 }
@@ -88,11 +88,13 @@ Task<Result<>> Home::open_log(Call call, bool with_snapshot, bool& again) {
   damage_.clear();
   store::LogPoint from;
   if (with_snapshot) {
-    auto bytes = co_await read_file(call, machine_, asked.directory + "/state", snapshot_max);
+    auto bytes = co_await read_file(call, machine_, asked.directory + "/state", snapshot_size_max);
     if (bytes) {
       if (auto decoded = Ledger::decode(as_bytes(*bytes))) {
         replaying_ = std::move(decoded->first);
         from = decoded->second;
+        if (!replaying_->empty())
+          witness_ = HeadMark{replaying_->head().version, replaying_->head().commit_b3};
       } else {
         log_.warn("the snapshot is damaged: the state is made anew from the log");
       }
@@ -129,6 +131,10 @@ Task<Result<>> Home::open_log(Call call, bool with_snapshot, bool& again) {
   if (!replaying_->empty()) head = HeadMark{replaying_->head().version, replaying_->head().commit_b3};
   for (const auto& [version, why] : replaying_->bad())
     log_.error("a version is damaged", {{"version", version}, {"why", why}});
+  for (const auto& [id, pending] : replaying_->pending())
+    if (!replaying_->is_whole(pending))
+      log_.error("a pending proposal is damaged: it cannot be committed",
+                 {{"proposal_id", format_ulid(id)}, {"version", pending.set.version}});
   registry_.ledger().with([&](Ledger& ledger) { ledger = std::move(*replaying_); });
   replaying_.reset();
   backend_ = std::make_unique<EmbeddedBackend>(std::move(*log), head);
@@ -153,6 +159,7 @@ Task<Result<>> Home::on_damage(Call, store::Damage damage) {
 Task<Result<>> Home::import_genesis(Call call) {
   const client::Genesis& genesis = registry_.options().genesis;
   CO_TRY(client::DescriptorSet set, client::decode_descriptor_set(as_bytes(genesis.payload)));
+  CO_TRY_VOID(client::check_next_items(set.items));
   ProposalRecord proposal;
   proposal.id = new_id();
   proposal.at = set.created_at;
@@ -208,6 +215,26 @@ Task<Result<>> Home::heed_checkpoint(Call call) {
   if (known.size < seen->size) fence("the log has lost versions that its checkpoint covers");
   if (known.size >= seen->size && !known.same) fence("the log does not fit its checkpoint");
   co_return Result<>{};
+}
+
+// So is a snapshot: it was made of what was durable. One that is newer than the log knows what is lost.
+Result<> Home::heed_snapshot() {
+  if (!witness_) return {};
+  const HeadMark seen = *std::exchange(witness_, {});
+  struct Known {
+    std::uint64_t size = 0;
+    bool same = true;
+  };
+  const Known known = registry_.ledger().with([&](Ledger& ledger) {
+    const bool comparable = seen.version < ledger.size() && seen.version >= ledger.first_kept() &&
+                            !ledger.bad().contains(seen.version);
+    return Known{ledger.size(), !comparable || ledger.version(seen.version).commit_b3 == seen.commit_b3};
+  });
+  if (known.size == 0)
+    return fail(ErrorCode::integrity, "the log is gone, and its snapshot is not: restore the segments");
+  if (known.size <= seen.version) fence("the log has lost versions that its snapshot knows");
+  if (!known.same) fence("the log does not fit its snapshot");
+  return {};
 }
 
 // Leaf hashes that the log lost may be in the tiles; the last checkpoint says whether they are right.
@@ -294,7 +321,7 @@ Task<Result<>> Home::close(Call call) {
   registry_.status_.open = false;
   errands_.close();
   if (!backend_) co_return Result<>{};
-  if (!backend_->fenced())
+  if (!backend_->fenced() && !registry_.status_.fenced)
     if (auto written = co_await write_snapshot(call); !written)
       log_.warn("the snapshot was not written: the next start reads more of the log",
                 {{"why", written.error().context}});
@@ -313,6 +340,25 @@ Task<Result<>> Home::write_snapshot(Call call) {
       co_await replace_file(call, machine_, registry_.options().directory + "/state", std::move(*bytes)));
   snapshot_at_ = point.sequence;
   co_return Result<>{};
+}
+
+// Room is bytes and the right to make a file: a disk that is out of inodes has the first and not the second.
+Task<bool> Home::look_for_room(Call call) {
+  const RegistryOptions& options = registry_.options();
+  const auto room = co_await machine_.disk.free_space(call, options.directory);
+  if (!room) co_return !registry_.status_.full;
+  bool full = *room < options.reserve / 8;
+  // Only where it is in doubt: a file for nothing every second would be too much.
+  if (!full && (registry_.status_.full || !looked_for_room_)) {
+    const std::string probe = options.directory + "/room";
+    const auto made = co_await machine_.disk.open(call, probe, io::OpenMode::create_new);
+    full = !made && made.error().code == ErrorCode::storage_full;
+    (void)co_await machine_.disk.unlink(call, probe);
+  }
+  looked_for_room_ = true;
+  if (registry_.status_.full.exchange(full) != full)
+    full ? log_.warn("the disk is full: changes are refused") : log_.info("there is room for changes again");
+  co_return !full;
 }
 
 void Home::publish_status() {

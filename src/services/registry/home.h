@@ -55,6 +55,9 @@ class Home final : public store::Replay {
   // Goes on for at most `most` versions; whether it came to the head.
   Task<Result<bool>> verify_some(Call call, std::uint64_t most);
   Task<Result<>> write_snapshot(Call call);
+  // Whether a change, and the checkpoint over it, would find room, which Status::full says from then on.
+  // Cancel: clean.
+  Task<bool> look_for_room(Call call);
 
   ErrandHome<Mutation>& errands() noexcept { return errands_; }
   io::Machine& machine() noexcept { return machine_; }
@@ -76,6 +79,7 @@ class Home final : public store::Replay {
   Task<Result<>> validate_tail(Call call);
   Task<Result<>> heal_leaves(Call call);
   Task<Result<>> heed_checkpoint(Call call);
+  Result<> heed_snapshot();
   void publish_status();
   void fence(const char* why) noexcept;
   Task<Result<Outcome>> submit(Call call, std::unique_ptr<Mutation> mutation);
@@ -129,9 +133,11 @@ class Home final : public store::Replay {
   ErrandHome<Mutation> errands_;
   WaitList committed_;
   std::optional<Ledger> replaying_;
+  MaybeHead witness_;  // the head that the snapshot knew
   std::vector<store::Damage> damage_;
   std::unique_ptr<Mpsc<std::uint64_t>> retention_commands_;
   Instant last_commit_{};
+  bool looked_for_room_ = false;
   store::LogPoint applied_;                    // what the ledger stands for
   std::uint64_t snapshot_at_ = 0;              // sequence of the last snapshot
   std::set<std::string> durable_directories_;  // of tiles

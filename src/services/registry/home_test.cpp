@@ -65,6 +65,60 @@ TEST(Home, a_signature_over_other_bytes_or_by_another_key_is_invalid) {
   EXPECT_EQ(code_of(place.commit(proposed->id)), ErrorCode::quorum_failed);
 }
 
+TEST(Home, a_genesis_with_a_key_that_verifies_nothing_begins_no_registry) {
+  Founding founding(1, {1});
+  client::DescriptorSet set = client::decode_descriptor_set(as_bytes(founding.genesis.payload)).value();
+  std::string neutral(client::approving_key_size, '\0');
+  neutral[0] = 1;
+  set.items = {
+      client::encode_signer_set(
+          1, std::vector{client::sample_signer(1),
+                         client::Signer{"z", std::nullopt, std::string(client::approving_algo), neutral}})
+          .value()};
+  founding.genesis = {client::encode(set), client::encode(client::SampleRegistry::commit_of(set, {1}))};
+  ASSERT_TRUE(client::check_genesis(founding.genesis));
+  SimulatedRegistry place(founding);
+  EXPECT_EQ(code_of(place.open()), ErrorCode::malformed);
+}
+
+TEST(Home, a_full_disk_is_known_before_the_next_change_and_after_it_has_room_again) {
+  SimulatedRegistry place;
+  place.options.reserve = 8u << 20;
+  ASSERT_TRUE(place.open());
+  ASSERT_TRUE(place.advance(place.with_regions({1})));
+  EXPECT_TRUE(place.registry->writable(place.world.now()));
+  // Less is left than a checkpoint may want.
+  place.disk().set_capacity(place.disk().used() + (1u << 20) - 4096);
+  EXPECT_FALSE(place.run(place.home().look_for_room(place.call())));
+  EXPECT_FALSE(place.registry->writable(place.world.now()));
+  EXPECT_EQ(code_of(place.advance(place.with_regions({2}))), ErrorCode::storage_full);
+  EXPECT_EQ(place.size(), 2u);
+  EXPECT_TRUE(place.read(1));
+  // Started full: it serves reads, and says so.
+  ASSERT_TRUE(place.close());
+  ASSERT_TRUE(place.open());
+  EXPECT_FALSE(place.registry->writable(place.world.now()));
+  EXPECT_TRUE(place.read(1));
+  place.disk().set_capacity(place.disk().used() + (64u << 20));
+  EXPECT_TRUE(place.advance(place.with_regions({3})));
+  EXPECT_TRUE(place.registry->writable(place.world.now()));
+}
+
+TEST(Home, a_disk_that_makes_no_files_is_full) {
+  SimulatedRegistry place;
+  ASSERT_TRUE(place.open());
+  const auto proposed = place.propose(place.with_regions({1}));
+  ASSERT_TRUE(proposed && place.approve(*proposed, 1));
+  // As the checkpointer leaves it when it cannot write what covers the last commit.
+  place.status().full = true;
+  place.disk().fail_call(io::sim::DiskCall::open, 1, io::sim::DiskFailure::full, true);
+  EXPECT_EQ(code_of(place.commit(proposed->id)), ErrorCode::storage_full);
+  EXPECT_EQ(place.size(), 1u);
+  EXPECT_EQ(place.status().refused, 1u);
+  place.disk().heal();
+  EXPECT_TRUE(place.commit(proposed->id));
+}
+
 // [H-2]
 TEST(Home, of_two_commits_that_race_one_wins) {
   for (std::uint64_t seed = 1; seed < 20; ++seed) {

@@ -43,6 +43,13 @@ std::optional<Ended> Ledger::find_ended(const Ulid& id) const {
   return found->second;
 }
 
+bool Ledger::is_whole(const Pending& pending) const {
+  return pending.readable && std::ranges::all_of(pending.items, [this](const Hash& hash) {
+           const ItemEntry* item = find_item(hash);
+           return item != nullptr && item->place.meta_size > 0;
+         });
+}
+
 const ItemEntry* Ledger::find_item(const Hash& hash) const {
   const auto found = items_.find(hash);
   return found == items_.end() ? nullptr : &found->second;

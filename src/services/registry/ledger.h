@@ -120,6 +120,8 @@ class Ledger {
   std::optional<Ended> find_ended(const Ulid& id) const;
   std::size_t pending_items() const noexcept { return pending_items_; }
   const ItemEntry* find_item(const Hash& hash) const;
+  // Whether all of its items can be found.
+  bool is_whole(const Pending& pending) const;
 
   // --- checkpoints
   const std::optional<SignedHead>& checkpoint() const noexcept { return checkpoint_; }

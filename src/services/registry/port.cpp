@@ -47,10 +47,8 @@ Port::~Port() {
 
 void Port::push(const Head& head, Mailbox& to) {
   const bool post = feed_->state.with([&](Feed::State& state) {
-    if (state.heads.size() >= registry_.options().channel_bound) {
-      state.heads.erase(state.heads.begin());
-      ++state.dropped;
-    }
+    // Whoever reads them sees the gap.
+    if (state.heads.size() >= registry_.options().channel_bound) state.heads.erase(state.heads.begin());
     state.heads.push_back(head);
     return !std::exchange(state.posted, feed_);
   });
@@ -66,7 +64,6 @@ void Port::push_gone(std::uint32_t segment, Mailbox& to) {
 }
 
 void Port::take_news(Feed::State news) {
-  registry_.status().lagged += news.dropped;
   for (const std::uint32_t segment : news.gone) files_.forget(segment);
   for (const Head& head : news.heads) {
     told_ = head;
@@ -107,16 +104,25 @@ std::unexpected<Error> Port::rotten(std::uint64_t version, const char* why) {
   return fail(ErrorCode::integrity, why);
 }
 
+// An error of the disk is held against it until it reads again: not what retention took away, nor a caller
+// who gave up.
+std::unexpected<Error> Port::note_failure(const Error& error) {
+  if (error.code == ErrorCode::io_failed) registry_.status().reads_failed = true;
+  return fail(error);
+}
+
 // The meta of a record; whether it is right is for its reader to find out.
 Task<Result<std::string>> Port::read_record(Call call, Place place) {
-  CO_TRY(auto file, co_await files_.get(call, place.at.segment));
+  auto opened = co_await files_.get(call, place.at.segment);
+  if (!opened) co_return note_failure(opened.error());
+  const auto file = std::move(*opened);
   auto memory = std::make_shared<HeapBytes>(place.meta_size);
   const std::uint64_t from = place.at.offset + store::record_header_size;
   auto got = file->try_read_into(from, memory->room());
   for (int attempt = 0; !got || *got < place.meta_size; ++attempt) {
     if (attempt > 0) {
       if (attempt == tries)
-        co_return fail(got ? Error{ErrorCode::integrity, "a record is cut off"} : got.error());
+        co_return got ? fail(ErrorCode::integrity, "a record is cut off") : note_failure(got.error());
       ++registry_.status().backoffs;
       CO_TRY_VOID(co_await sleep_for(
           call, Duration::millis(50 + static_cast<std::int64_t>(machine_.shard.random().below(50)))));
@@ -126,6 +132,7 @@ Task<Result<std::string>> Port::read_record(Call call, Place place) {
     if (got && *got < place.meta_size) break;
   }
   if (*got < place.meta_size) co_return fail(ErrorCode::integrity, "a record is cut off");
+  if (registry_.status().reads_failed) registry_.status().reads_failed = false;
   memory->fill(*got);
   co_return std::string(as_text(std::as_const(*memory).bytes()));
 }
@@ -171,6 +178,12 @@ Task<Result<std::vector<Hash>>> Port::read_list(Call call, std::uint64_t version
   auto items = record.list.base ? std::nullopt : expand(record.list, {});
   if (!items) co_return fail(ErrorCode::integrity, "the list it refers to is another");
   co_return std::move(*items);
+}
+
+Task<bool> Port::can_read(Call call) {
+  if (!registry_.status().reads_failed) co_return true;
+  const auto commit = co_await read_commit(call, head().version);
+  co_return commit || commit.error().code == ErrorCode::integrity;
 }
 
 Task<Result<std::string>> Port::read_commit(Call call, std::uint64_t version) {

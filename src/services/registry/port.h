@@ -46,7 +46,8 @@ class Port {
     const std::uint64_t end = told_.version + 1;
     return end - std::min(next, end);
   }
-  // Every head since it was made, in order; a slow receiver misses some and is told.
+  // Heads since it was made, in order. A slow receiver misses some and is told; those that a busy shard
+  // missed are a gap in their versions.
   Broadcast<Head>& committed() noexcept { return committed_; }
   // Waits until the head is past `version`. Cancel: clean.
   Task<Result<Head>> wait_past(Call call, std::uint64_t version);
@@ -61,6 +62,8 @@ class Port {
   // The bytes of a pending proposal's payload.
   Task<Result<std::string>> read_payload(Call call, client::DescriptorSet set, std::vector<Hash> items,
                                          Address payload_b3);
+  // Whether the disk can be read: asked of the head after a read failed.
+  Task<bool> can_read(Call call);
   // The commit's bytes alone, checked.
   Task<Result<std::string>> read_commit(Call call, std::uint64_t version);
 
@@ -81,7 +84,6 @@ class Port {
       std::vector<Head> heads;
       std::vector<std::uint32_t> gone;  // segments
       std::shared_ptr<Feed> posted;     // itself
-      std::uint64_t dropped = 0;
     };
     Guarded<State, feed_rank> state;
   };
@@ -94,6 +96,7 @@ class Port {
   Task<Result<std::string>> read_item(Call call, Hash hash);
   Task<Result<std::vector<Hash>>> read_list(Call call, std::uint64_t version, Address payload_b3);
   std::unexpected<Error> rotten(std::uint64_t version, const char* why);
+  std::unexpected<Error> note_failure(const Error& error);
 
   static constexpr std::uint64_t kept_bytes = 8u << 20;
 

@@ -114,6 +114,47 @@ TEST(Port, a_change_whose_deadline_passed_is_never_begun) {
   EXPECT_EQ(place.status().pending, 2u);
 }
 
+TEST(Port, a_disk_that_cannot_be_read_is_known_until_it_reads_again) {
+  SimulatedRegistry place;
+  ASSERT_TRUE(place.open());
+  ASSERT_TRUE(place.advance(place.with_regions({1})));
+  const auto can_read = [&] { return place.run(place.port().can_read(place.call())); };
+  EXPECT_TRUE(can_read());
+  place.disk().fail_call(io::sim::DiskCall::read, 1, io::sim::DiskFailure::error, true);
+  EXPECT_EQ(code_of(place.read(1)), ErrorCode::io_failed);
+  EXPECT_FALSE(can_read());
+  EXPECT_FALSE(can_read());
+  place.disk().heal();
+  EXPECT_TRUE(can_read());
+  EXPECT_TRUE(place.read(1));
+  // What is asked for and not there says nothing of the disk.
+  EXPECT_EQ(code_of(place.read(7)), ErrorCode::not_found);
+  EXPECT_TRUE(can_read());
+}
+
+TEST(Port, a_change_is_counted_by_what_became_of_it_whoever_still_waits) {
+  SimulatedRegistry place;
+  ASSERT_TRUE(place.open());
+  const auto proposed = place.propose(place.with_regions({1}));
+  ASSERT_TRUE(proposed && place.approve(*proposed, 1));
+  EXPECT_EQ(place.status().accepted, 2u);
+  place.disk().stall(Duration::seconds(3));
+  const Call impatient = place.call().by(place.world.now() + Duration::millis(100));
+  EXPECT_EQ(code_of(place.run(place.port().commit(impatient, "committer", proposed->id, false))),
+            ErrorCode::timeout);
+  ASSERT_TRUE(place.world.run_until([&] { return place.size() == 2; }));
+  place.world.run_for(Duration::seconds(1));
+  EXPECT_EQ(place.status().committed, 1u);
+  EXPECT_EQ(place.status().refused, 0u);
+  // Asked for again it is answered, and no second one.
+  const auto again = place.commit(proposed->id);
+  ASSERT_TRUE(again);
+  EXPECT_TRUE(again->existed);
+  EXPECT_EQ(place.status().committed, 1u);
+  EXPECT_FALSE(place.approve(*proposed, 1));
+  EXPECT_EQ(place.status().refused, 1u);
+}
+
 TEST(Port, an_artifact_is_what_was_signed) {
   SimulatedRegistry place(Founding(2, {1, 2, 3}, 4));
   ASSERT_TRUE(place.open());

@@ -20,7 +20,6 @@ namespace {
 constexpr http::FieldLines forever = "Cache-Control: public, max-age=31536000, immutable\r\n";
 constexpr http::FieldLines revalidate = "Cache-Control: no-cache\r\n";
 constexpr std::uint64_t list_limit_max = 1000;
-constexpr std::uint64_t resume_max = 1024;
 // A page of proposals ends at its limit or, since each may have an approval of every signer, at these.
 constexpr std::size_t page_approvals_max = 1024;
 // What is held of a bundle of entries while it is sent.
@@ -87,87 +86,6 @@ void write_hashes(JsonWriter& json, const std::vector<crypto::MerkleHash>& hashe
   for (const crypto::MerkleHash& hash : hashes) json.value(codec::encode_base64(hash));
   json.end_array();
 }
-
-// Heads as events. What was missed is told, and the newest is then enough to go on from.
-class HeadFeed final : public http::EventFeed {
- public:
-  // All outlive it.
-  HeadFeed(Port& port, EventText& text, const serve::Metrics& metrics, observe::Slot slot, std::uint64_t next)
-      : port_(port), text_(text), metrics_(metrics), slot_(slot), next_(next) {}
-  // One that never reads is cut without having been told what it missed.
-  ~HeadFeed() override {
-    if (const std::uint64_t missed = port_.told_since(next_);
-        missed > port_.registry().options().channel_bound)
-      metrics_.count_lag("committed", "connection", slot_, missed);
-  }
-
-  // NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the stream's own
-  Task<Result<More>> next(Call call, std::string& out) override {
-    const std::uint64_t head = port_.told().version;
-    if (next_ <= head && !receiver_) {
-      std::vector<Head> heads;
-      const bool all = port_.registry().ledger().with([&](Ledger& ledger) {
-        if (head - next_ >= resume_max || next_ < ledger.first_kept()) return false;
-        for (; next_ <= head && heads.size() < 64; ++next_) heads.push_back(ledger.head_of(next_));
-        return true;
-      });
-      if (!all) tell_lag(out, head + 1 - next_);
-      for (const Head& one : heads) tell(out, one);
-      co_return More::yes;
-    }
-    // From here on nothing is missed without the broadcast's saying so.
-    if (!receiver_) receiver_.emplace(port_.committed());
-    for (;;) {
-      const auto got = co_await receiver_->recv(call);
-      if (!got && got.error().code == ErrorCode::lagged) {
-        // What the broadcast still has is passed over too: the head is enough to go on from.
-        const std::uint64_t missed = port_.told_since(next_);
-        if (missed == 0) continue;
-        metrics_.count_lag("committed", "connection", slot_, missed);
-        tell_lag(out, missed);
-        co_return More::yes;
-      }
-      if (!got && got.error().code == ErrorCode::closed) co_return More::no;
-      if (!got) co_return fail(got.error());
-      if (got->version < next_) continue;
-      next_ = got->version + 1;
-      tell(out, *got);
-      co_return More::yes;
-    }
-  }
-
- private:
-  // A thousand subscribers are told the same.
-  void tell(std::string& out, const Head& head) {
-    if (text_.text.empty() || text_.version != head.version) {
-      std::string data;
-      JsonWriter json(data);
-      write_head(json, head);
-      json.finish();
-      text_.version = head.version;
-      text_.text.clear();
-      http::append_event(text_.text, "head", std::to_string(head.version), data);
-    }
-    out += text_.text;
-  }
-  void tell_lag(std::string& out, std::uint64_t missed) {
-    const Head head = port_.told();
-    std::string data;
-    JsonWriter json(data);
-    json.begin_object().field("missed", missed).key("head");
-    write_head(json, head);
-    json.end_object().finish();
-    http::append_event(out, "lagged", std::to_string(head.version), data);
-    next_ = head.version + 1;
-  }
-
-  Port& port_;
-  EventText& text_;
-  const serve::Metrics& metrics_;
-  observe::Slot slot_;
-  std::optional<Broadcast<Head>::Receiver> receiver_;  // once it has caught up from the ledger
-  std::uint64_t next_;
-};
 
 }  // namespace
 
@@ -260,11 +178,10 @@ Task<Result<>> RegistryShard::answer_later(Call call, Exchange& exchange) {
 
 Result<> RegistryShard::stream(Exchange& exchange) {
   TRY(const auto last, http::read_last_event_id(exchange.request().fields));
-  // Whoever comes for the first time is told where things stand.
-  const std::uint64_t head = port_->head().version;
-  const std::uint64_t next = last ? std::min(*last, head) + 1 : head;
-  http::answer_events(exchange.response,
-                      std::make_unique<HeadFeed>(*port_, event_, context_.metrics, slot_, next));
+  const auto lagged = [this](std::uint64_t missed) {
+    context_.metrics.count_lag("committed", "connection", slot_, missed);
+  };
+  http::answer_events(exchange.response, std::make_unique<HeadFeed>(*port_, event_, lagged, last));
   return {};
 }
 

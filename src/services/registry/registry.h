@@ -22,6 +22,8 @@ class Home;
 class Port;
 
 inline constexpr std::uint64_t queue_capacity = 512;
+// What those are told who find a queue full.
+inline constexpr char queue_is_full[] = "too many changes wait for the disk";
 inline constexpr std::size_t committed_capacity = 1024;  // unless bus.channel_bound says otherwise
 inline constexpr unsigned ledger_rank = 19;
 inline constexpr unsigned ports_rank = 18;
@@ -64,9 +66,12 @@ struct Status {
   std::atomic<std::int64_t> append_since{0};  // instant ns of the append under way; 0: none
   std::atomic<std::int64_t> append_ended{0};  // instant ns of the last one
   std::atomic<std::int64_t> append_took{0};   // ns, the last one
-  std::atomic<std::uint64_t> committed{0}, refused{0}, cas_failed{0}, lagged{0}, backoffs{0};
+  // Changes that were asked for, by what became of them, whether or not anybody still waited for the answer.
+  std::atomic<std::uint64_t> committed{0}, accepted{0}, refused{0};
+  std::atomic<std::uint64_t> cas_failed{0}, backoffs{0};
   std::atomic<std::uint64_t> prunes_skipped{0};
   std::atomic<bool> open{false}, fenced{false}, full{false};
+  std::atomic<bool> reads_failed{false};  // the disk gave an error for the last record that was read
 };
 
 class Registry {

@@ -23,6 +23,15 @@ void write_head(JsonWriter& json, const Head& head) {
   json.end_object();
 }
 
+void write_head(JsonWriter& json, const Head& head, const Address& prev,
+                const std::optional<crypto::MerkleHash>& root) {
+  json.begin_object();
+  write_head_fields(json, head);
+  json.field("prev", format_address(prev));
+  if (root) json.field("size", head.version + 1).field("root", codec::encode_base64(*root));
+  json.end_object();
+}
+
 Result<std::string> render(const Artifact& artifact) {
   std::string out;
   JsonWriter json(out);

@@ -10,6 +10,9 @@ namespace cairn::registry {
 
 // {"version","payload_b3","commit_b3","committed_at"}
 void write_head(codec::JsonWriter& json, const Head& head);
+// The same with "prev" and, where the tree is known, its "size" and "root" at that head.
+void write_head(codec::JsonWriter& json, const Head& head, const Address& prev,
+                const std::optional<crypto::MerkleHash>& root);
 // The answer about one version. `integrity` when its bytes are not those of a version.
 Result<std::string> render(const Artifact& artifact);
 // A pending proposal without its payload: the fields of an open object.

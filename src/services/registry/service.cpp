@@ -10,9 +10,6 @@ namespace cairn::registry {
 using http::Exchange;
 
 void Metrics::declare(observe::Registry& registry) {
-  updates = registry.counters({"registry_updates_total",
-                               "Changes that were asked for, by what became of them.",
-                               {{"result", {"committed", "accepted", "rejected"}}}});
   integrity = registry.counters({"integrity_fail_total",
                                  "Reads refused because stored bytes did not match.",
                                  {{"reason", {"checksum"}}}});
@@ -60,6 +57,7 @@ Task<Result<>> RegistryShard::start(Call call) {
     CO_TRY_VOID(tasks.start({"publisher", "publisher"}, [this](Call c) { return publish_loop(c); }));
     CO_TRY_VOID(tasks.start({"gates", "observer"}, [this](Call c) { return watch_gates(c); }));
     context_.health.set("store", true);
+    context_.health.set("bus", true);
     context_.health.set("writes", shared_.registry->writable(machine_.shard.now()));
   }
   co_return Result<>{};
@@ -157,6 +155,12 @@ class RegistryService final : public serve::Service {
     counter(registry, "registry_prunes_skipped_total",
             "Rounds of retention left out because one was waiting.",
             [](Status& s) { return s.prunes_skipped.load(); });
+    const auto updates = registry.observed_counters({"registry_updates_total",
+                                                     "Changes that were asked for, by what became of them.",
+                                                     {{"result", {"committed", "accepted", "rejected"}}}});
+    updates.bind(reader([](Status& s) { return s.committed.load(); }), 0);
+    updates.bind(reader([](Status& s) { return s.accepted.load(); }), 1);
+    updates.bind(reader([](Status& s) { return s.refused.load(); }), 2);
     auto backoff = registry.observed_counters(
         {"storage_backoff_total", "Storage operations tried again after a pause.", {{"op", {"read"}}}});
     backoff.bind(reader([](Status& s) { return s.backoffs.load(); }), 0);

@@ -6,18 +6,16 @@
 #include <string>
 
 #include "http/query.h"
-#include "http/sse.h"
 #include "io/ram_disk.h"
 #include "observe/metric.h"
 #include "serve/service.h"
-#include "services/registry/port.h"
+#include "services/registry/head_feed.h"
 #include "services/registry/service.h"
 #include "store/budget.h"
 
 namespace cairn::registry {
 
 struct Metrics {
-  observe::CounterFamily updates;  // result
   observe::CounterFamily integrity;
   observe::ObservedFamily reload_success, reload_fail;  // source; reason
   void declare(observe::Registry& registry);
@@ -35,12 +33,6 @@ struct Shared {
   // The same for /metrics, which any shard may be asked for while shard 0 still makes it: whoever sees the
   // pointer (acquire) sees what it leads to whole (release), and that stays until the service goes.
   std::atomic<Registry*> made_registry{nullptr};
-};
-
-// The newest head as an event.
-struct EventText {
-  std::uint64_t version = 0;
-  std::string text;
 };
 
 class RegistryShard final : public serve::ServiceShard {
@@ -83,6 +75,7 @@ class RegistryShard final : public serve::ServiceShard {
   Task<Result<>> commit(Call call, http::Exchange& exchange);
   Task<Result<>> supersede(Call call, http::Exchange& exchange);
   void answer_committed(http::Exchange& exchange, const Outcome& outcome);
+  std::unexpected<Error> refused(const Error& error, std::string_view queue);
 
   // --- tasks.cpp
   Task<> watch_gates(Call call);
@@ -101,6 +94,8 @@ class RegistryShard final : public serve::ServiceShard {
   };
   std::shared_ptr<const Rendered> head_;
   EventText event_;
+  PublisherState publisher_;
+  Instant looked_for_room_{};
 };
 
 }  // namespace cairn::registry

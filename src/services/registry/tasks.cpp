@@ -1,14 +1,22 @@
 // What the registry's shard 0 does beside its log: readiness, and telling the bus.
 #include "runtime/wait.h"
+#include "services/registry/home.h"
 #include "services/registry/shard.h"
 
 namespace cairn::registry {
 
-// Writes become unready before reads: a slow disk, a fenced log or a damaged version closes their gate only.
+// Writes become unready before reads: a slow disk, a fenced log or a damaged version closes their gate only;
+// a disk that gives nothing back closes both. Nobody but its listeners needs the bus.
 Task<> RegistryShard::watch_gates(Call call) {
   do {
     Status& status = shared_.registry->status();
+    context_.health.set("store", co_await port_->can_read(call.within(Duration::seconds(1))));
+    context_.health.set("bus", publisher_.keeps_up(machine_.shard.now()));
     context_.health.set("writes", shared_.registry->writable(machine_.shard.now()));
+    if (const Instant now = machine_.shard.now(); now - looked_for_room_ >= Duration::seconds(1)) {
+      looked_for_room_ = now;
+      (void)co_await shared_.registry->home().look_for_room(call.within(Duration::seconds(1)));
+    }
     if (const auto at = status.checkpoint_at.load(); at != 0)
       status.checkpoint_age = std::max<std::int64_t>(0, machine_.shard.wall().ms - at);
     for (const char* queue : {"proposals", "approvals", "commits", "chores"})
@@ -19,9 +27,10 @@ Task<> RegistryShard::watch_gates(Call call) {
 Task<> RegistryShard::publish_loop(Call call) {
   Publish publish = shared_.publish;
   if (!publish) publish = [this](Call, Head head) -> Task<Result<>> { return tell_bus(head); };
-  return publish_heads(call, port_.get(), std::move(publish), [this](std::uint64_t missed) {
-    context_.metrics.count_lag("committed", "publisher", slot_, missed);
-  });
+  return publish_heads(
+      call, port_.get(), std::move(publish),
+      [this](std::uint64_t missed) { context_.metrics.count_lag("committed", "publisher", slot_, missed); },
+      &publisher_);
 }
 
 Task<Result<>> RegistryShard::tell_bus(Head head) {

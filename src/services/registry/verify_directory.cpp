@@ -18,6 +18,9 @@ class Reader {
   Task<Result<>> run(Call call) {
     const std::string segments = directory_ + "/segments";
     CO_TRY(const auto names, co_await machine_.disk.list(call, segments));
+    // What the snapshot stands for was durable.
+    if (auto bytes = co_await read_file(call, machine_, directory_ + "/state", snapshot_size_max))
+      if (const auto decoded = Ledger::decode(as_bytes(*bytes))) proved_ = decoded->second.next;
     std::map<std::uint32_t, std::string> files;
     for (const std::string& name : names)
       if (const auto id = store::parse_segment_name(name)) files.emplace(*id, segments + "/" + name);
@@ -56,8 +59,10 @@ class Reader {
     for (;;) {
       CO_TRY(auto found, co_await scan.next(call));
       if (found.damage) {
-        // At the very end of the last segment it is what a crash left of a record nobody was told of.
-        if (!last || found.damage->to < size) damage_.push_back(*found.damage);
+        // At the very end of the last segment it is what a crash left of a record nobody was told of, unless
+        // it is known that there was one.
+        const bool proved = store::Position{id, static_cast<std::uint32_t>(found.damage->from)} < proved_;
+        if (!last || found.damage->to < size || proved) damage_.push_back(*found.damage);
         continue;
       }
       if (!found.entry) break;
@@ -72,6 +77,7 @@ class Reader {
   io::Machine& machine_;
   std::string directory_;
   Ledger ledger_;
+  store::Position proved_;
   std::map<std::pair<std::uint32_t, std::uint32_t>, std::string> metas_;
   std::vector<store::Damage> damage_;
   std::vector<std::string> complaints_;
@@ -140,11 +146,12 @@ Task<Result<VerifyReport>> verify_directory(
   // A damaged place that no version points to belongs to the next one committed.
   for (const store::Damage& damage : reader.damage()) {
     std::uint64_t version = report.first;
-    while (version + 1 < report.versions &&
+    while (version < report.versions &&
            ledger.version(version).commit.at <
                store::Position{damage.segment, static_cast<std::uint32_t>(damage.from)})
       ++version;
-    bad(version, "the log before its commit is damaged");
+    bad(version, version < report.versions ? "the log before its commit is damaged"
+                                           : "the log after the last version is damaged");
   }
 
   client::ChainVerifier::Start start;

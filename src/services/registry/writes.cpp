@@ -22,8 +22,6 @@ struct RegistryShard::Incoming : http::RequestState {
 
 namespace {
 
-enum UpdateResult : std::size_t { committed, accepted, rejected };
-
 Result<Ulid> id_of(std::string_view text) {
   const auto id = parse_ulid(text);
   if (!id) return fail(ErrorCode::not_found, "there is no such proposal", Side::client);
@@ -128,6 +126,15 @@ Task<Result<>> RegistryShard::stage(Call call, Exchange& exchange) {
   co_return Result<>{};
 }
 
+// The committer counts what came to it. What found no place in its queue is counted here.
+std::unexpected<Error> RegistryShard::refused(const Error& error, std::string_view queue) {
+  if (error.code == ErrorCode::busy && std::string_view(error.context) == queue_is_full) {
+    ++shared_.registry->status().refused;
+    context_.metrics.count_dropped(queue, slot_);
+  }
+  return fail(error);
+}
+
 Task<Result<>> RegistryShard::propose(Call call, Exchange& exchange) {
   const auto& incoming = static_cast<Incoming&>(*exchange.state);
   std::string why;
@@ -138,11 +145,7 @@ Task<Result<>> RegistryShard::propose(Call call, Exchange& exchange) {
     co_return Result<>{};
   }
   auto proposed = co_await port_->propose(call, who_asks(exchange), std::move(*draft));
-  shared_.metrics.updates.at(proposed ? accepted : rejected).add(slot_);
-  if (!proposed) {
-    if (proposed.error().code == ErrorCode::busy) context_.metrics.count_dropped("proposals", slot_);
-    co_return fail(proposed.error());
-  }
+  if (!proposed) co_return refused(proposed.error(), "proposals");
   exchange.response.status = 202;
   exchange.response.add_field("Location", "/registry/proposals/" + format_ulid(proposed->id));
   JsonWriter json(exchange.response.text);
@@ -170,11 +173,7 @@ Task<Result<>> RegistryShard::approve(Call call, Exchange& exchange) {
     co_return Result<>{};
   }
   auto approved = co_await port_->approve(call, who_asks(exchange), id, std::move(*approval));
-  shared_.metrics.updates.at(approved ? accepted : rejected).add(slot_);
-  if (!approved) {
-    if (approved.error().code == ErrorCode::busy) context_.metrics.count_dropped("approvals", slot_);
-    co_return fail(approved.error());
-  }
+  if (!approved) co_return refused(approved.error(), "approvals");
   JsonWriter json(exchange.response.text);
   json.begin_object()
       .field("approvals", approved->approvals)
@@ -204,8 +203,7 @@ Task<Result<>> RegistryShard::commit(Call call, Exchange& exchange) {
   // Nothing, or approvals that come with it: the last signer needs one request less, and one sync.
   CO_TRY(std::vector<client::Approval> approvals, read_approvals(incoming.document, incoming.cbor));
   auto done = co_await port_->commit(call, who_asks(exchange), id, false, std::move(approvals));
-  shared_.metrics.updates.at(done ? committed : rejected).add(slot_);
-  if (!done) co_return fail(done.error());
+  if (!done) co_return refused(done.error(), "commits");
   answer_committed(exchange, *done);
   co_return Result<>{};
 }
@@ -214,8 +212,7 @@ Task<Result<>> RegistryShard::supersede(Call call, Exchange& exchange) {
   const auto& incoming = static_cast<Incoming&>(*exchange.state);
   CO_TRY(const Ulid id, read_proposal_id(incoming.document, incoming.cbor));
   auto done = co_await port_->commit(call, who_asks(exchange), id, true);
-  shared_.metrics.updates.at(done ? committed : rejected).add(slot_);
-  if (!done) co_return fail(done.error());
+  if (!done) co_return refused(done.error(), "commits");
   answer_committed(exchange, *done);
   co_return Result<>{};
 }

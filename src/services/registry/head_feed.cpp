@@ -1,0 +1,119 @@
+#include "services/registry/head_feed.h"
+
+#include <algorithm>
+
+#include "services/registry/render.h"
+
+namespace cairn::registry {
+namespace {
+
+constexpr std::uint64_t resume_max = 1024;
+constexpr std::size_t heads_at_once = 64;
+
+}  // namespace
+
+HeadFeed::HeadFeed(Port& port, EventText& text, std::function<void(std::uint64_t)> lagged,
+                   std::optional<std::uint64_t> last)
+    : port_(port), text_(text), lagged_(std::move(lagged)) {
+  const std::uint64_t head = port_.head().version;
+  if (last && *last > head) rolled_back_ = last;
+  next_ = last ? std::min(*last, head) + 1 : head;
+}
+
+HeadFeed::~HeadFeed() {
+  if (const std::uint64_t missed = port_.told_since(next_); missed > port_.registry().options().channel_bound)
+    lagged_(missed);
+}
+
+// What the ledger knows from `next_` on; nothing when that is too much, or no longer there.
+std::vector<Head> HeadFeed::catch_up(std::uint64_t head) {
+  std::vector<Head> heads;
+  port_.registry().ledger().with([&](Ledger& ledger) {
+    if (head - next_ >= resume_max || next_ < ledger.first_kept()) return;
+    for (; next_ <= head && heads.size() < heads_at_once; ++next_) heads.push_back(ledger.head_of(next_));
+  });
+  return heads;
+}
+
+// NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the stream's own
+Task<Result<http::EventFeed::More>> HeadFeed::next(Call call, std::string& out) {
+  if (rolled_back_) {
+    tell_rollback(out, *std::exchange(rolled_back_, {}));
+    co_return More::yes;
+  }
+  if (const std::uint64_t head = port_.told().version; next_ <= head && !receiver_) {
+    const std::vector<Head> heads = catch_up(head);
+    if (heads.empty()) tell_lag(out, head + 1 - next_);
+    for (const Head& one : heads) tell(out, one);
+    co_return More::yes;
+  }
+  if (!receiver_) receiver_.emplace(port_.committed());
+  for (;;) {
+    const auto got = co_await receiver_->recv(call);
+    if (!got && got.error().code == ErrorCode::closed) co_return More::no;
+    const bool behind = !got && got.error().code == ErrorCode::lagged;
+    if (!got && !behind) co_return fail(got.error());
+    if (got && got->version < next_) continue;
+    if (got && got->version == next_) {
+      ++next_;
+      tell(out, *got);
+      co_return More::yes;
+    }
+    // The broadcast dropped some, or they were dropped on their way to this shard. What is still at hand is
+    // passed over too: the head is enough to go on from.
+    const std::uint64_t missed = port_.told_since(next_);
+    if (missed == 0) continue;
+    lagged_(missed);
+    tell_lag(out, missed);
+    co_return More::yes;
+  }
+}
+
+// With what its reader needs to see whether it follows what was seen before.
+void HeadFeed::write(codec::JsonWriter& json, const Head& head) {
+  Address prev;
+  std::optional<crypto::MerkleHash> root;
+  port_.registry().ledger().with([&](Ledger& ledger) {
+    if (head.version > 0) prev = ledger.version(head.version - 1).commit_b3;
+    if (head.version < ledger.provable()) root = ledger.tree().root_at(head.version + 1);
+  });
+  write_head(json, head, prev, root);
+}
+
+// A thousand subscribers are told the same.
+void HeadFeed::tell(std::string& out, const Head& head) {
+  if (text_.text.empty() || text_.version != head.version) {
+    std::string data;
+    codec::JsonWriter json(data);
+    write(json, head);
+    json.finish();
+    text_.version = head.version;
+    text_.text.clear();
+    http::append_event(text_.text, "head", std::to_string(head.version), data);
+  }
+  out += text_.text;
+}
+
+void HeadFeed::tell_lag(std::string& out, std::uint64_t missed) {
+  const Head head = port_.told();
+  std::string data;
+  codec::JsonWriter json(data);
+  json.begin_object().field("missed", missed).key("head");
+  write(json, head);
+  json.end_object().finish();
+  http::append_event(out, "lagged", std::to_string(head.version), data);
+  next_ = head.version + 1;
+}
+
+void HeadFeed::tell_rollback(std::string& out, std::uint64_t last) {
+  const Head head = port_.head();
+  std::string data;
+  codec::JsonWriter json(data);
+  json.begin_object().field("last", last).key("head");
+  write(json, head);
+  json.end_object().finish();
+  http::append_event(out, "rollback", std::to_string(head.version), data);
+  next_ = head.version + 1;
+}
+
+}  // namespace cairn::registry
