@@ -5,7 +5,7 @@
 
 writes tests/golden/NAME.tar.xz: the directory `data`, and `expected.json` with what is in it. Objects are of a pattern
 that goes into few bytes when it is packed (see `content`). Made once with each version whose format others must open, and
-then never again: tests/system/golden.py opens all of them.
+then never again: tests/system/storage_golden.py opens all of them.
 
 The storage runs under a clock that is years ahead, so that the upload under way does not expire in the archive.
 """
