@@ -76,6 +76,7 @@ int finish_result(int code) noexcept {
 
 void prepare_streams() noexcept {
   ::signal(SIGPIPE, SIG_IGN);
+  ::signal(SIGXFSZ, SIG_IGN);
   for (int fd : {0, 1, 2})
     if (::fcntl(fd, F_GETFD) < 0)
       (void)::open("/dev/null", O_RDWR);  // takes the lowest number, which is this

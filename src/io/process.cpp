@@ -19,6 +19,7 @@ Process::Node::Node(unsigned index, ThreadPool& threads)
 
 Process::Process(unsigned shards) : threads_(lane_sizes) {
   signal(SIGPIPE, SIG_IGN);  // sendfile has no flag for it
+  signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is an error of its write
   Watchdog::block_signals();
   rlimit limit{};
   if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {

@@ -453,7 +453,11 @@ Task<Result<>> ObjectHome::write_group(Call call, Group& group) {
     auto appended = co_await segments_->append(call, std::move(group.records));
     if (!appended) {
       if (segments_->fenced()) fence(appended.error().context);
-      co_return fail(appended.error());
+      if (appended.error().code != ErrorCode::io_failed) co_return fail(appended.error());
+      // The disk's fault, and nothing of it happened: asked again later it may be done.
+      if (auto held = failure_told_.due(machine_.shard.now()))
+        log_.error("the disk refuses the log", {{"why", appended.error().context}, {"suppressed", *held}});
+      co_return fail(ErrorCode::degraded, "the disk refuses the log");
     }
     for (Entry& one : *appended) {
       store_.status_.groups_written.fetch_add(crypto::group_count(one.header.data_size),

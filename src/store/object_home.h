@@ -225,6 +225,7 @@ class ObjectHome final : public Replay {
   std::optional<std::uint32_t> victim_;                 // that segment
   std::uint64_t indexed_ = 0;                           // the last sequence that the index took in
   observe::LogEvery full_told_{Duration::seconds(60)};  // compaction makes room again and again
+  observe::LogEvery failure_told_{Duration::seconds(10)};
 };
 
 }  // namespace cairn::store

@@ -219,6 +219,20 @@ TEST(FullDisk, a_delete_does_not_fail_together_with_the_put_beside_it) {
   }
 }
 
+TEST(FailingDisk, a_segment_that_cannot_be_begun_refuses_the_change_and_fences_nothing) {
+  SimulatedStore s;
+  ASSERT_TRUE(s.open());
+  ASSERT_TRUE(s.put(sample(3000)));
+  ASSERT_TRUE(s.run(s.store->home().roll(s.call())));
+  ASSERT_TRUE(s.put(sample(3000, 2)));
+  s.disk().fail_call(DiskCall::open, 1);
+  EXPECT_FALSE(s.run(s.store->home().roll(s.call())));
+  s.disk().fail_call(DiskCall::open, 1);
+  EXPECT_EQ(code_of(s.put(sample(3000, 3))), ErrorCode::degraded);
+  EXPECT_FALSE(s.store->status().fenced);
+  EXPECT_TRUE(s.put(sample(3000, 3)));
+}
+
 TEST(FailingDisk, a_sync_error_fences_writes_and_reads_go_on) {
   SimulatedStore s;
   ASSERT_TRUE(s.open());

@@ -4,6 +4,7 @@ is as large as what is stored there, so what RocksDB takes for itself decides.""
 import concurrent.futures
 import os
 import random
+import resource
 import subprocess
 import tempfile
 import threading
@@ -102,3 +103,15 @@ class SmallObjects(unittest.TestCase):
             self.empty(storage, stored)
             os.remove(os.path.join(self.mount, "filler"))
             self.assert_usable(storage)
+
+
+class LimitedFiles(unittest.TestCase):
+    def test_a_file_that_may_not_grow_is_a_full_disk_and_not_the_end(self):
+        with Storage() as storage:
+            kept = storage.post(b"before")
+            _, hard = resource.prlimit(storage.pid, resource.RLIMIT_FSIZE, (200_000, resource.RLIM_INFINITY))
+            answer = storage.ask("POST", "/o", random.Random("limit").randbytes(900_000))
+            self.assertEqual((answer.status, answer.error()["code"]), (507, "storage_full"), answer)
+            self.assertEqual(storage.ask_openly("GET", f"/o/{kept}").body, b"before")
+            resource.prlimit(storage.pid, resource.RLIMIT_FSIZE, (hard, hard))
+            wire.poll(lambda: storage.ask("POST", "/o", b"after").status in (200, 201), "it goes on")
