@@ -55,6 +55,7 @@ Task<Result<>> ObjectHome::open(Call call) {
   if (!opened && opened.error().code == ErrorCode::storage_full) {
     // Reads go on with a full disk: what is kept free for that makes room for the index.
     (void)co_await machine_.disk.unlink(call, store_.segment_directory() + "/reserve");
+    (void)co_await machine_.disk.sync_directory(call, store_.segment_directory());  // as LogReserve::release
     opened = co_await store_.kv_maker_.open(call, machine_, directory);
   }
   if (!opened && opened.error().code == ErrorCode::integrity) {
