@@ -35,6 +35,7 @@ constexpr std::uint64_t least_segments = 64;
 constexpr std::uint64_t zeros_of_segment = 16;
 constexpr std::uint64_t least_length = 1u << 20;
 constexpr std::uint64_t kept_most = 4;
+constexpr std::uint64_t largest_record = record_data_max + (64u << 10);
 // The disk is asked for room again after this part of what is kept free.
 constexpr std::uint64_t part_granted = 8;
 // Files of others that are in the way of a new segment, before that is an error.
@@ -278,8 +279,9 @@ Task<bool> LogWriter::has_room(Call call) {
   const auto free = co_await machine_.disk.free_space(call.within(options_.patience), options_.directory);
   if (!free) co_return false;
   if (options_.compacted) measure(*free);
-  // A little more than is needed, lest it be full again at once.
-  co_return *free >= kept_ + kept_ / part_granted + reserve_.room_to_make();
+  // A little more than is needed, lest it be full again at once: at least for one record of the largest kind.
+  const std::uint64_t little = std::max(kept_ / part_granted, length_ < least_length ? 0 : largest_record);
+  co_return *free >= kept_ + little + reserve_.room_to_make();
 }
 
 Task<Result<std::uint64_t>> LogWriter::room_to_store(Call call) {
@@ -409,12 +411,14 @@ struct LogWriter::Noting {
 };
 
 // On a disk that was full when the notes were to be made there are none: the gap is then from before them.
-Task<Result<>> LogWriter::note_removal(Call call, std::uint32_t segment) {
+Task<Result<>> LogWriter::note_removal(Call call, std::uint32_t segment, bool flushed) {
   if (noting_) co_return fail(ErrorCode::busy, "another removal is being noted");
   const Noting noting(*this);
   const std::uint64_t behind = std::next(segments_.find(segment))->second.first_sequence;
-  const auto noted = co_await removals_.add(patient(call), {segment}, behind == 0 ? sequence_ : behind - 1);
-  if (!noted && !(is_full(noted) && !removals_.is_there())) co_return fail(noted.error());
+  const std::uint64_t floor = behind == 0 || !flushed ? sequence_ : behind - 1;
+  const auto noted = co_await removals_.add(patient(call), {segment}, floor);
+  // An index that is behind has to be known by the floor.
+  if (!noted && !(flushed && is_full(noted) && !removals_.is_there())) co_return fail(noted.error());
   co_return Result<>{};
 }
 
@@ -430,11 +434,11 @@ Task<Result<>> LogWriter::accept_losses(Call call) {
 
 // A removal that did not become durable would let what was removed come back beside its newer copies, which
 // replay copes with; but a directory that cannot be synced is not to be trusted with more.
-Task<Result<>> LogWriter::remove_segment(Call call, std::uint32_t segment) {
+Task<Result<>> LogWriter::remove_segment(Call call, std::uint32_t segment, bool flushed) {
   CO_TRY_VOID(usable());
   const auto it = segments_.find(segment);
   CHECK(it != segments_.end() && it->second.sealed && segment != current_);
-  CO_TRY_VOID(co_await note_removal(call, segment));
+  CO_TRY_VOID(co_await note_removal(call, segment, flushed));
   const auto gone = co_await upkeep_.unlink(call, segment_path(options_.directory, segment));
   if (!gone && gone.error().code != ErrorCode::not_found) co_return fail(gone.error());
   if (options_.fsync)

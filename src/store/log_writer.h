@@ -34,7 +34,8 @@ class LogWriter final : public Log {
   void shut() noexcept;
 
   Task<Result<std::vector<Entry>>> append(Call call, std::vector<Record> batch) override;
-  Task<Result<>> remove_segment(Call call, std::uint32_t segment) override;
+  using Log::remove_segment;
+  Task<Result<>> remove_segment(Call call, std::uint32_t segment, bool flushed) override;
   Task<bool> has_room(Call call) override;
   Task<Result<RoomToCopy>> room_to_copy(Call call) override;
   std::uint64_t segment_length() const noexcept override { return length_; }
@@ -72,7 +73,7 @@ class LogWriter final : public Log {
   Task<Result<>> begin_segment(Call call);
   Task<Result<std::unique_ptr<io::File>>> make_next_file(Call call);
   Task<Result<>> set_next_aside(Call call, io::File& file);
-  Task<Result<>> note_removal(Call call, std::uint32_t segment);
+  Task<Result<>> note_removal(Call call, std::uint32_t segment, bool flushed);
   Encoded encode(std::vector<Record> batch);
   std::uint64_t zeros_behind(std::uint64_t size) const noexcept;
   Task<Result<>> write(Call call, std::vector<HeapBytes> blocks);

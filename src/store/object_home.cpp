@@ -96,7 +96,7 @@ Task<Result<>> ObjectHome::open_log(Call call) {
     if (from) fit = co_await open_with_index(call, &options, *from);
     // What a damaged index cannot tell is no fault of the log. One that the disk has no room for gives its
     // own room back.
-    const bool too_large = !fit && fit.error().code == ErrorCode::storage_full && !remade;
+    const bool too_large = !fit && std::exchange(index_lacked_room_, false) && !remade;
     if (!fit && !store_.status_.index_damaged && !too_large) co_return fail(fit.error());
     if (fit && fit->good) co_return Result<>{};
     if (fit && fit->again) continue;
@@ -187,7 +187,7 @@ Task<Result<>> ObjectHome::on_record(Call call, Entry entry) {
   (void)indexer_->take_gone();
   // What the end of the log lost is found by where the index stands: it stays there until all is named.
   CO_TRY(KvBatch batch, indexer_->take(losses_.empty() ? reached : *held_));
-  co_return co_await kv_->write(call, std::move(batch));
+  co_return co_await write_index(call, std::move(batch));
 }
 
 Task<Result<>> ObjectHome::on_damage(Call, Damage damage) {
@@ -212,9 +212,15 @@ Task<Result<>> ObjectHome::flush_replayed(Call call) {
   (void)indexer_->take_gone();
   const LogPoint end = segments_->end();
   CO_TRY(KvBatch batch, indexer_->take(end));
-  CO_TRY_VOID(co_await kv_->write(call, std::move(batch)));
+  CO_TRY_VOID(co_await write_index(call, std::move(batch)));
   indexed_ = end.sequence;
   co_return Result<>{};
+}
+
+Task<Result<>> ObjectHome::write_index(Call call, KvBatch batch) {
+  auto written = co_await kv_->write(call, std::move(batch));
+  if (is_full(written)) index_lacked_room_ = true;
+  co_return written;
 }
 
 // NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the caller waits

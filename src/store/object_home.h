@@ -124,6 +124,8 @@ class ObjectHome final : public Replay {
   // Before anything is appended that the index must take in.
   Task<Result<>> make_index_ready(Call call);
   Task<Result<>> flush_index(Call call);
+  // While it is opened.
+  Task<Result<>> write_index(Call call, KvBatch batch);
   void fence(const char* why) noexcept;
   // The log has something that the index could not take in.
   std::unexpected<Error> index_fell_behind(const char* why) noexcept;
@@ -220,6 +222,7 @@ class ObjectHome final : public Replay {
   bool full_ = false;
   std::uint64_t wanted_ = 0;  // room that an upload was promised, and that compaction has to make
   Instant opened_{};
+  bool index_lacked_room_ = false;                      // while it was opened
   bool compacting_ = false;                             // a segment
   bool compaction_failed_ = false;                      // it is tried again
   std::optional<std::uint32_t> victim_;                 // that segment

@@ -137,11 +137,10 @@ Task<Result<bool>> ObjectHome::compact_segment(Call call, std::uint32_t segment)
   if (live != indexer_->live().end() && live->second != 0)
     co_return fail(ErrorCode::internal, "a compacted segment is still pointed to");
   // An index that fell back behind this would miss what the segment had [H-4].
-  if (auto flushed = co_await flush_index(call); !flushed) {
-    if (flushed.error().code != ErrorCode::storage_full) co_return fail(flushed.error());
-    log_.warn("there is no room to write the index down: after a crash it is made anew");
-  }
-  CO_TRY_VOID(co_await segments_->remove_segment(call, segment));
+  const auto flushed = co_await flush_index(call);
+  if (!flushed && flushed.error().code != ErrorCode::storage_full) co_return fail(flushed.error());
+  if (!flushed) log_.warn("there is no room to write the index down: after a crash it is made anew");
+  CO_TRY_VOID(co_await segments_->remove_segment(call, segment, flushed.has_value()));
   files_->forget(segment);
   store_.forget_segment(segment);
   auto mutation = std::make_unique<Mutation>(Mutation::Kind::segment_gone);

@@ -9,6 +9,8 @@
 #include <rocksdb/table.h>
 #include <rocksdb/write_batch.h>
 
+#include <algorithm>
+
 namespace cairn::store {
 namespace {
 
@@ -106,6 +108,14 @@ std::uint64_t recent_bytes_for(const RocksOptions& wanted, rocksdb::Env& env, co
   if (env.GetChildrenFileAttributes(directory, &files).ok())
     for (const auto& file : files) room += file.size_bytes;
   return std::min(wanted.recent_bytes, std::max(room / parts_of_disk, least_recent_bytes));
+}
+
+// Whether some table that the manifest names has the change of this number, or a later one.
+bool is_in_tables(rocksdb::DB& db, rocksdb::SequenceNumber number) {
+  std::vector<rocksdb::LiveFileMetaData> tables;
+  db.GetLiveFilesMetaData(&tables);
+  return std::any_of(tables.begin(), tables.end(),
+                     [&](const rocksdb::LiveFileMetaData& one) { return one.largest_seqno >= number; });
 }
 
 // Something has a name that the map needs, and is no part of it.
@@ -270,6 +280,7 @@ Result<> RocksDatabase::hand_over(rocksdb::DB& db) {
   if (table == nullptr) return {};
   resume_if_full(db);
   const Result<> done = write(db, *table);
+  if (!done && done.error().code == ErrorCode::storage_full) met_full_ = true;
   const auto ended = recent_.with([&](Recent& recent) {
     recent.handing = false;
     recent.handed_over = done;
@@ -284,10 +295,15 @@ Result<> RocksDatabase::flush(rocksdb::DB& db) {
   TRY_VOID(hand_over(db));
   rocksdb::FlushOptions options;
   options.allow_write_stall = true;  // a flush must not wait for its turn
+  const rocksdb::SequenceNumber written = db.GetLatestSequenceNumber();
   rocksdb::Status status = db.Flush(options);
+  if (status.IsNoSpace()) met_full_ = true;
   // Room that came back since RocksDB looked last is looked for once.
   if (status.IsNoSpace() && db.Resume().ok()) status = db.Flush(options);
-  return result_of(status, "flush map");
+  TRY_VOID(result_of(status, "flush map"));
+  // After a full disk RocksDB was seen to say so before its manifest had the last table.
+  if (met_full_ && !is_in_tables(db, written)) return fail(ErrorCode::storage_full, "flush map");
+  return {};
 }
 
 // --- reading

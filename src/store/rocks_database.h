@@ -8,6 +8,7 @@
 #include <rocksdb/cache.h>
 #include <rocksdb/db.h>
 
+#include <atomic>
 #include <memory>
 #include <optional>
 #include <string>
@@ -117,6 +118,7 @@ class RocksDatabase {
   Condition left_;
   Guarded<Recent, recent_rank> recent_;
   Condition handed_;
+  std::atomic<bool> met_full_{false};  // RocksDB has met a full disk
 };
 
 }  // namespace cairn::store

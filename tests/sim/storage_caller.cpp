@@ -96,7 +96,9 @@ void StorageCaller::settle(Register& value, Register::Ticket ticket, std::uint32
   if (!answer) return;
   const int status = answer->status;
   // What a broken connection made the client send twice may have been done the first time.
-  const bool twice = scenario_.request(id).started > 1;
+  // One that was refused before it was begun, as most are with 429, leaves open what an earlier one did.
+  const auto& request = scenario_.request(id);
+  const bool twice = request.started > 1 || (status == 429 && !request.once && request.started > 0);
   if (status >= 200 && status < 300)
     value.done(ticket, now());
   else if (!twice && (status == 429 || status == 413 || status == 404 || status == 409 || status == 415))
