@@ -84,7 +84,10 @@ constexpr Command cap_commands[] = {
      .run = cap_inspect_verb},
     {.name = "revoke",
      .summary = "Void every capability under a root key.",
-     .text = "In the data directory, or by a server with --url. Revoking the last good key makes a new one.",
+     .text = "In the data directory, or by a server with --url. It holds when the verb ends: a daemon of the "
+             "data "
+             "directory is told. Revoking the last good key makes a new one, and the directory's own "
+             "keys/admin.cap is renewed with it.",
      .arguments = revoke_arguments,
      .run = cap_revoke_verb,
      .asks = Asks::storage},

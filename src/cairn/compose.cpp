@@ -223,6 +223,10 @@ class Composition {
       prepared_ = std::move(*prepared);
       return prepared_.keys.get();
     };
+    options.revoked = [this](const crypto::KeyRing& left) -> Result<> {
+      if (amnesia_) return {};
+      return renew_admin_capability(data_, left);
+    };
     options.listening = [this](std::span<const serve::Served> served) { write_addresses(served); };
     if (const char* chaos = std::getenv("CAIRN_CHAOS")) options.chaos = chaos;
     options.ready = [this](std::span<const serve::Served> served) { tell(served); };
