@@ -2,12 +2,15 @@
 
 import json
 import os
+import re
 import stat
 import subprocess
 import tempfile
 import unittest
 
 from storage_server import Storage, b3sum, cairn
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 
 class Capabilities(unittest.TestCase):
@@ -79,6 +82,22 @@ class Capabilities(unittest.TestCase):
                       ["--op", "storage.get", "--ip", "10.0.0.0/99"], ["--op", "storage.get", "--addr", "b3:12"], []):
             ended = self.cairn("cap", "mint", "--data", self.server.data, *wrong, code=64)
             self.assertEqual(ended.stdout, "")
+
+    def test_the_operations_are_listed_wherever_one_is_asked_for(self):
+        """In the help, in the refusal of one that is none, and on the page about the format: the same."""
+        operation = r"\b(?:storage|index|registry|edge|gateway|node)\.[a-z]+\b"
+        helped = self.cairn("cap", "mint", "--help").stdout
+        self.assertNotIn("[--op", helped)
+        row = re.sub(r"\s+", " ", helped).split("--op OP[,OP…] What", 1)[1].split("May be repeated", 1)[0]
+        known = re.findall(operation, row)
+        self.assertIn("storage.put", known)
+        refused = self.cairn("cap", "mint", "--data", self.server.data, "--op", "nonsense", code=64).stderr
+        self.assertEqual(re.findall(operation, refused.split("hint", 1)[1]), known)
+        refused = self.cairn("cap", "attenuate", "-", "--op", "nonsense", input=self.admin(), code=64).stderr
+        self.assertEqual(re.findall(operation, refused.split("hint", 1)[1]), known)
+        with open(os.path.join(ROOT, "docs", "formats", "capability.md")) as file:
+            page = file.read().split("The operations:", 1)[1].split("\n", 1)[0]
+        self.assertEqual(re.findall(operation, page), known)
 
     def test_revoking_a_key_voids_its_tokens_in_the_running_server(self):
         token = self.mint("--op", "storage.put")
