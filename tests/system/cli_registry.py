@@ -248,6 +248,15 @@ class Online(Case):
             json.dump({"schema_version": "1.0.0", "items": now + [json.loads(EU)]}, file)
         self.assertIn("version 1", self.ask("registry", "propose", path).stdout)
 
+    def test_a_checkpoint_that_is_none_is_told_by_its_own_option(self):
+        path = os.path.join(self.home, "no-checkpoint")
+        with open(path, "w") as file:
+            file.write("text\n")
+        for since, code in ((path, 4), (path + "-absent", 3)):
+            ended = self.ask("registry", "verify", "--url", self.server.url, "--since", since, code=code)
+            self.assertIn("--since", ended.stderr)
+            self.assertNotIn("--trust-roots", ended.stderr)
+
     def test_refusals_have_their_exit_codes(self):
         proposal = self.ask("registry", "propose", "-q", "--add", EU).stdout.strip()
         self.assertIn("quorum_failed", self.ask("registry", "commit", proposal, code=9).stderr)
