@@ -1,5 +1,6 @@
 // `cairn cap mint`, `attenuate` and `inspect`: capabilities are made, narrowed and read, without a server.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <charconv>
 
@@ -78,9 +79,14 @@ Outcome<std::vector<std::string>> caveats_of(const Invocation& invocation) {
     caveats.push_back(std::move(caveat));
   }
   for (const std::string& caveat : caveats)
-    if (const auto right = crypto::validate_caveat(caveat); !right)
-      return fail(
-          Failure(ErrorCode::invalid, fmt::format("`{}`: {}", printable(caveat), right.error().context)));
+    if (const auto right = crypto::validate_caveat(caveat); !right) {
+      Failure wrong(ErrorCode::invalid, fmt::format("`{}`: {}", printable(caveat), right.error().context));
+      if (caveat.starts_with("op = "))
+        wrong.hint = fmt::format("there are: {}", fmt::join(crypto::known_operations(), ", "));
+      if (caveat.starts_with("svc = "))
+        wrong.hint = fmt::format("there are: {}", fmt::join(crypto::known_services(), ", "));
+      return fail(std::move(wrong));
+    }
   return caveats;
 }
 
@@ -141,9 +147,9 @@ std::string in_words(const crypto::Caveat& caveat) {
 int cap_mint_verb(const Invocation& invocation) {
   if (!invocation.has("op"))
     return complain_usage(invocation, "--op says what the capability allows",
-                          "cairn cap mint --op storage.put,storage.get");
+                          "cairn cap mint --op storage.put,storage.get; --help lists the operations");
   auto caveats = caveats_of(invocation);
-  if (!caveats) return complain_usage(invocation, caveats.error().message);
+  if (!caveats) return complain_usage(invocation, caveats.error().message, caveats.error().hint);
   const auto ring = read_ring(root_key_path(invocation));
   if (!ring)
     return complain_failure(invocation, ring.error(),
@@ -160,7 +166,7 @@ int cap_mint_verb(const Invocation& invocation) {
 
 int cap_attenuate_verb(const Invocation& invocation) {
   auto caveats = caveats_of(invocation);
-  if (!caveats) return complain_usage(invocation, caveats.error().message);
+  if (!caveats) return complain_usage(invocation, caveats.error().message, caveats.error().hint);
   if (caveats->empty()) return complain_usage(invocation, "say what to narrow: --op, --tenant, --expires …");
   auto macaroon = read_token(invocation.arguments[0]);
   if (!macaroon) return complain_failure(invocation, macaroon.error());

@@ -2,10 +2,12 @@
 #include <fmt/format.h>
 
 #include "cairn/capability.h"
+#include "cairn/data_directory.h"
+#include "cairn/local_daemon.h"
+#include "cairn/services.h"
 #include "cairn/session.h"
 #include "cairn/verbs.h"
 #include "codec/json_writer.h"
-#include "io/small_file.h"
 #include "serve/root_keys.h"
 
 namespace cairn::cli {
@@ -14,20 +16,27 @@ namespace {
 using client::Failure;
 using client::Outcome;
 
-// Where the admin's own capability was minted under the key, it gets another: who can write this directory
-// could mint it anyway.
-Outcome<> renew_admin(const Invocation& invocation, const std::string& key_id, const crypto::KeyRing& ring) {
-  const std::string path = admin_token_path(invocation);
-  const auto old = crypto::parse_token(read_token_file(path));
+// A daemon that says nothing for so long learns it from the file.
+constexpr Duration daemon_patience = Duration::seconds(5);
+
+// What holds after a revocation, as far as it is known here.
+struct Revoked {
+  std::string key_id;
+  std::string mints = {};  // the key of new tokens
+  std::string made = {};   // the same, where it was made just now
+};
+
+Revoked read_revoked(std::string key_id, const crypto::KeyRing& ring) {
   const crypto::RootKey* key = ring.find_minting();
-  if (!old || key_of(*old) != key_id || key == nullptr) return {};
-  if (!io::replace_file(path, crypto::format_token(mint_plain(*key)) + "\n"))
-    return fail(Failure(ErrorCode::io_failed, fmt::format("{} is void and could not be replaced", path)));
-  return {};
+  return {.key_id = std::move(key_id), .mints = key != nullptr ? key->id : std::string()};
 }
 
-// The id of the key that mints from now on, where a new one was made.
-Outcome<std::string> revoke_in_file(const Invocation& invocation, const std::string& key_id) {
+struct InFile {
+  Revoked revoked;
+  serve::KeySnapshotPtr left;
+};
+
+Outcome<InFile> revoke_in_file(const Invocation& invocation, const std::string& key_id) {
   const std::string path = root_key_path(invocation);
   auto keys = serve::RootKeys::open(path);
   if (!keys) return fail(Failure(keys.error().code, fmt::format("{}: {}", path, keys.error().context)));
@@ -37,8 +46,12 @@ Outcome<std::string> revoke_in_file(const Invocation& invocation, const std::str
   if (!left && left.error().code == ErrorCode::not_found)
     return fail(Failure(ErrorCode::not_found, fmt::format("no key {} in {}", key_id, path)));
   if (!left) return fail(Failure(left.error().code, fmt::format("{}: {}", path, left.error().context)));
-  TRY_VOID(renew_admin(invocation, key_id, (*left)->ring));
-  return (*left)->ring.find(fresh) != nullptr ? fresh : std::string();
+  if (!renew_admin_capability(data_directory(invocation), (*left)->ring))
+    return fail(Failure(ErrorCode::io_failed,
+                        fmt::format("{} is void and could not be replaced", admin_token_path(invocation))));
+  InFile done{read_revoked(key_id, (*left)->ring), *left};
+  if ((*left)->ring.find(fresh) != nullptr) done.revoked.made = fresh;
+  return done;
 }
 
 Outcome<std::string> key_to_revoke(const std::string& word) {
@@ -50,18 +63,58 @@ Outcome<std::string> key_to_revoke(const std::string& word) {
   return key_of(*macaroon);
 }
 
-void tell_revoked(const Terminal& terminal, const std::string& key_id, const std::string& made) {
+void tell_revoked(const Terminal& terminal, const Revoked& revoked) {
   if (terminal.json()) {
     std::string text;
     codec::JsonWriter json(text);
-    json.begin_object().field("revoked", key_id);
-    if (!made.empty()) json.field("new_key", made);
+    json.begin_object().field("revoked", revoked.key_id);
+    if (!revoked.made.empty()) json.field("new_key", revoked.made);
+    if (!revoked.mints.empty()) json.field("minting_key", revoked.mints);
     json.end_object().finish();
     terminal.line(text);
   } else if (!terminal.quiet()) {
-    terminal.line(
-        fmt::format("revoked {}{}", key_id, made.empty() ? "" : "; new tokens are minted under " + made));
+    terminal.line(fmt::format("revoked {}{}", revoked.key_id,
+                              revoked.mints.empty() ? "" : "; new tokens are minted under " + revoked.mints));
   }
+}
+
+// Until the daemon has answered, the key is good there: it reads the file, and answers when every shard
+// refuses the key. By what right: until then the key itself is one, and afterwards the one that mints.
+Task<Outcome<>> tell_daemon(Call call, io::Machine* machine, Endpoint endpoint, std::string key_id,
+                            serve::KeySnapshotPtr left) {
+  Outcome<> told;
+  for (const crypto::RootKey* key : {left->ring.find(key_id), left->ring.find_minting()}) {
+    if (key == nullptr) continue;
+    client::Transport transport(*machine,
+                                {.endpoint = endpoint, .token = crypto::format_token(mint_plain(*key))});
+    {
+      client::StorageClient daemon(transport);
+      auto there = co_await daemon.version(call.within(daemon_patience));
+      told = there ? co_await daemon.revoke_key(call.within(daemon_patience), key_id)
+                   : Outcome<>(fail(std::move(there.error())));
+    }
+    co_await transport.close(call.unbounded());
+    if (told || told.error().code() != ErrorCode::unauthorized) break;
+  }
+  co_return told;
+}
+
+Task<Exit> tell_daemons(Call call, Session* session, const InFile* done) {
+  for (const ServiceEntry& service : services())
+    for (const Endpoint& endpoint : find_daemon(session->data, service.name)) {
+      const auto told =
+          co_await tell_daemon(call, &session->machine, endpoint, done->revoked.key_id, done->left);
+      if (call.stopped()) co_return Exit::interrupted;
+      if (told) break;
+      // A socket that somebody left behind: nobody is there.
+      if (told.error().code() == ErrorCode::connection_lost) continue;
+      session->terminal.warn(
+          fmt::format("{} at {} has not said that it knows ({}); it looks at the keys once a second",
+                      service.name, format_url(endpoint), told.error().message));
+      break;
+    }
+  tell_revoked(session->terminal, done->revoked);
+  co_return Exit::ok;
 }
 
 Task<Exit> revoke_by_server(Call call, Session* session) {
@@ -75,7 +128,13 @@ Task<Exit> revoke_by_server(Call call, Session* session) {
     session->terminal.complain(revoked.error());
     co_return exit_of(revoked.error());
   }
-  tell_revoked(session->terminal, *key_id, {});
+  // Which key mints elsewhere is not for this machine to know.
+  Revoked now{.key_id = *key_id};
+  const auto endpoint = parse_url(session->where);
+  if (endpoint && is_daemon(session->data, *endpoint))
+    if (const auto keys = serve::RootKeys::open(root_key_path(session->invocation)))
+      now = read_revoked(*key_id, (*keys)->current()->ring);
+  tell_revoked(session->terminal, now);
   co_return Exit::ok;
 }
 
@@ -85,10 +144,12 @@ int cap_revoke_verb(const Invocation& invocation) {
   if (invocation.has("url")) return run_session(invocation, revoke_by_server);
   const auto key_id = key_to_revoke(invocation.arguments[0]);
   if (!key_id) return complain_usage(invocation, key_id.error().message);
-  const auto made = revoke_in_file(invocation, *key_id);
-  if (!made) return complain_failure(invocation, made.error());
-  tell_revoked(Terminal(invocation), *key_id, *made);
-  return code_of(Exit::ok);
+  const auto done = revoke_in_file(invocation, *key_id);
+  if (!done) return complain_failure(invocation, done.error());
+  const InFile* in_file = &*done;
+  return run_session(
+      invocation, [in_file](Call call, Session* session) { return tell_daemons(call, session, in_file); },
+      Server::none);
 }
 
 }  // namespace cairn::cli

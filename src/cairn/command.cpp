@@ -173,17 +173,15 @@ class Parser {
   void check_count() {
     const Command& command = *invocation_.command;
     if (command.run == nullptr) return refuse(invocation_.verb.empty() ? "which verb?" : "which one?");
-    std::size_t least = 0, most = 0;
+    std::size_t most = 0;
+    std::vector<std::string_view> needed;
     for (const Argument& one : command.arguments) {
-      if (one.count == Count::one || one.count == Count::some) ++least;
+      if (one.count == Count::one || one.count == Count::some) needed.push_back(one.name);
       most = one.count == Count::some || one.count == Count::any ? ~std::size_t{0} : most + 1;
       if (most == ~std::size_t{0}) break;
     }
-    if (invocation_.arguments.size() < least)
-      refuse(
-          "`" + invocation_.verb + "` needs " +
-          std::string(
-              command.arguments[std::min(invocation_.arguments.size(), command.arguments.size() - 1)].name));
+    if (invocation_.arguments.size() < needed.size())
+      refuse("`" + invocation_.verb + "` needs " + std::string(needed[invocation_.arguments.size()]));
     else if (invocation_.arguments.size() > most)
       refuse("one word too many: `" + invocation_.arguments[most] + "`");
   }

@@ -24,6 +24,9 @@ struct Flag {
   Completes completes = Completes::nothing;
   std::string_view choices = {};  // separated by `|`; empty: any value
   bool repeated = false;          // may be given several times
+  bool required = false;          // as the verb itself sees to; the texts show it
+  // The words that the value is made of, which the text ends with. Without: any.
+  std::span<const std::string_view> (*words)() noexcept = nullptr;
 };
 
 enum class Count : std::uint8_t { one, optional, some, any };  // some: at least one

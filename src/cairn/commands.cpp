@@ -2,6 +2,7 @@
 #include "cairn/command.h"
 #include "cairn/registry_commands.h"
 #include "cairn/verbs.h"
+#include "crypto/caveat.h"
 
 namespace cairn::cli {
 namespace {
@@ -42,9 +43,22 @@ constexpr Flag ls_flags[] = {{"prefix", 0, "ADDR", "Only objects whose address b
 constexpr Example ls_examples[] = {"cairn ls", "cairn ls b3:89ef01", "cairn ls --json | jq .size"};
 
 // --- capabilities
-constexpr Flag op_flag{
-    "op", 0, "OP[,OP…]", "Only these operations: storage.put, storage.get …", Completes::nothing, {}, true};
-constexpr Flag svc_flag{"svc", 0, "SERVICE[,…]", "Only of these services.", Completes::nothing, {}, true};
+constexpr Flag op_flag{.name = "op",
+                       .value = "OP[,OP…]",
+                       .text = "Only these operations, of",
+                       .repeated = true,
+                       .words = crypto::known_operations};
+constexpr Flag mint_op_flag{.name = "op",
+                            .value = "OP[,OP…]",
+                            .text = "What it allows, of",
+                            .repeated = true,
+                            .required = true,
+                            .words = crypto::known_operations};
+constexpr Flag svc_flag{.name = "svc",
+                        .value = "SERVICE[,…]",
+                        .text = "Only of these services, of",
+                        .repeated = true,
+                        .words = crypto::known_services};
 constexpr Flag tenant_flag{"tenant", 0, "TENANT", "Only for this tenant."};
 constexpr Flag addr_flag{"addr", 0, "ADDR", "Only about this object."};
 constexpr Flag name_flag{"name", 0, "PREFIX/", "Only names that begin so."};
@@ -53,7 +67,7 @@ constexpr Flag ip_flag{"ip", 0, "CIDR", "Only from this network."};
 constexpr Flag expires_flag{"expires", 0, "WHEN", "Only until then: a span (1h, 30d) or a time in RFC 3339."};
 constexpr Flag data_flag{"data", 0, "DIR", "The server's data directory (./cairn-data).",
                          Completes::directory};
-constexpr Flag mint_flags[] = {data_flag, op_flag,        svc_flag, tenant_flag, addr_flag,
+constexpr Flag mint_flags[] = {data_flag, mint_op_flag,   svc_flag, tenant_flag, addr_flag,
                                name_flag, max_bytes_flag, ip_flag,  expires_flag};
 constexpr Flag attenuate_flags[] = {op_flag,   svc_flag,       tenant_flag, addr_flag,
                                     name_flag, max_bytes_flag, ip_flag,     expires_flag};
@@ -84,7 +98,10 @@ constexpr Command cap_commands[] = {
      .run = cap_inspect_verb},
     {.name = "revoke",
      .summary = "Void every capability under a root key.",
-     .text = "In the data directory, or by a server with --url. Revoking the last good key makes a new one.",
+     .text = "In the data directory, or by a server with --url. It holds when the verb ends: a daemon of the "
+             "data "
+             "directory is told. Revoking the last good key makes a new one, and the directory's own "
+             "keys/admin.cap is renewed with it.",
      .arguments = revoke_arguments,
      .run = cap_revoke_verb,
      .asks = Asks::storage},

@@ -223,6 +223,10 @@ class Composition {
       prepared_ = std::move(*prepared);
       return prepared_.keys.get();
     };
+    options.revoked = [this](const crypto::KeyRing& left) -> Result<> {
+      if (amnesia_) return {};
+      return renew_admin_capability(data_, left);
+    };
     options.listening = [this](std::span<const serve::Served> served) { write_addresses(served); };
     if (const char* chaos = std::getenv("CAIRN_CHAOS")) options.chaos = chaos;
     options.ready = [this](std::span<const serve::Served> served) { tell(served); };
@@ -230,8 +234,19 @@ class Composition {
       options.afterwards = [this](Call call, io::Machine* machine, std::vector<serve::Served> served) {
         return register_services(call, machine, std::move(served));
       };
-    options.complain = [this](const std::string& line) { terminal_.complain("failed", line, {}, {}); };
+    options.complain = [this](const std::string& line) {
+      terminal_.complain("failed", line, {}, hint_of(line));
+    };
     return options;
+  }
+
+  // What to do about what keeps it from starting, where another place would do.
+  std::string_view hint_of(std::string_view line) const noexcept {
+    if (line.starts_with("cannot listen on "))
+      return up_ ? "other ports: --port-base N" : "another address: --bind HOST:PORT";
+    if (line.find(" is in use by ") == line.npos) return {};
+    return up_ ? "another directory: --data DIR, with ports of its own: --port-base N"
+               : "another directory: --data DIR";
   }
 
   // Tells the verbs of this machine, through the lock files, where this process listens: only there do they

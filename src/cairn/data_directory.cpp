@@ -16,6 +16,9 @@
 namespace cairn::cli {
 namespace {
 
+// Whoever writes what is in keys/ holds it.
+std::string keys_lock_path(const std::string& directory) { return directory + "/keys.lock"; }
+
 std::expected<void, std::string> make_private(const std::string& path) {
   if (::mkdir(path.c_str(), 0700) == 0 || errno == EEXIST) return {};
   return std::unexpected(fmt::format("cannot make {}: {}", path, std::strerror(errno)));
@@ -31,14 +34,15 @@ crypto::RootKey fresh_key() {
 }
 crypto::KeyRing fresh_ring() { return crypto::KeyRing(fresh_key()); }
 
-// Whether the file holds a capability whose key has not been revoked.
-bool is_good(const std::string& path, const crypto::KeyRing& ring) {
+// Whether the file holds a token of which `holds` is true.
+template <class Holds>
+bool has_token(const std::string& path, Holds holds) {
   auto text = io::read_small_file(path, 16 << 10);
   if (!text) return false;
   const std::string_view token = std::string_view(*text).substr(0, text->find_last_not_of("\n\r ") + 1);
-  const bool good = crypto::authenticate(ring, token).has_value();
+  const bool held = holds(token);
   crypto::wipe(*text);
-  return good;
+  return held;
 }
 
 // Everything the local administrator may do; narrowed by whoever hands it on.
@@ -49,6 +53,22 @@ std::string mint_admin(const crypto::KeyRing& ring) {
   const crypto::RootKey* key = ring.find_minting();
   if (key == nullptr) return {};
   return crypto::format_token(crypto::mint(*key, "cairn", make_ulid(io::wall_clock(), random[0], random[1])));
+}
+
+Result<> write_admin(const std::string& path, const crypto::KeyRing& ring) {
+  std::string token = mint_admin(ring);
+  const Result<> written = io::replace_file(path, token + "\n");
+  crypto::wipe(token);
+  return written;
+}
+
+// Whether the token was minted under a key that the ring says is revoked. One that the ring does not know may
+// be of a later ring.
+bool is_revoked(std::string_view token, const crypto::KeyRing& ring) {
+  const auto macaroon = crypto::parse_token(token);
+  const auto identifier = macaroon ? crypto::parse_identifier(macaroon->identifier) : std::nullopt;
+  const crypto::RootKey* key = identifier ? ring.find(identifier->key_id) : nullptr;
+  return key != nullptr && key->revoked;
 }
 
 std::expected<void, std::string> check_private(const std::string& path) {
@@ -88,8 +108,8 @@ std::expected<Prepared, std::string> prepare_data_directory(const std::string& d
   if (!locks) return std::unexpected(locks.error());
   prepared.locks = std::move(*locks);
   // Services that run apart share the keys, and may start for the first time at the same moment.
-  const auto alone = io::LockFile::wait_for(directory + "/keys.lock");
-  if (!alone) return std::unexpected(fmt::format("{}/keys.lock: {}", directory, alone.error().context));
+  const auto alone = io::LockFile::wait_for(keys_lock_path(directory));
+  if (!alone) return std::unexpected(fmt::format("{}: {}", keys_lock_path(directory), alone.error().context));
   if (auto made = make_private(keys); !made) return std::unexpected(made.error());
   if (auto ours = check_key_directory(directory); !ours) return std::unexpected(ours.error().message);
   if (auto secret = check_private(root); !secret) return std::unexpected(secret.error());
@@ -107,13 +127,20 @@ std::expected<Prepared, std::string> prepare_data_directory(const std::string& d
   if (prepared.keys->current()->ring.find_minting() == nullptr)
     if (auto rotated = prepared.keys->rotate(fresh_key()); !rotated)
       return std::unexpected(fmt::format("{}: {}", root, rotated.error().context));
-  if (!is_good(admin, prepared.keys->current()->ring)) {
-    std::string token = mint_admin(prepared.keys->current()->ring);
-    const Result<> written = io::replace_file(admin, token + "\n");
-    crypto::wipe(token);
+  const crypto::KeyRing& ring = prepared.keys->current()->ring;
+  const auto is_good = [&](std::string_view token) { return crypto::authenticate(ring, token).has_value(); };
+  if (!has_token(admin, is_good)) {
+    const Result<> written = write_admin(admin, ring);
     if (!written) return std::unexpected(fmt::format("cannot write {}: {}", admin, written.error().context));
   }
   return prepared;
+}
+
+Result<> renew_admin_capability(const std::string& directory, const crypto::KeyRing& ring) {
+  TRY(const io::LockFile alone, io::LockFile::wait_for(keys_lock_path(directory)));
+  const std::string admin = admin_capability_path(directory);
+  if (!has_token(admin, [&](std::string_view token) { return is_revoked(token, ring); })) return {};
+  return write_admin(admin, ring);
 }
 
 std::expected<Prepared, std::string> prepare_amnesia(const std::string& directory,

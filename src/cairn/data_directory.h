@@ -35,6 +35,9 @@ std::expected<std::vector<ServiceLock>, std::string> lock_data_directory(
 // Makes the directory, its keys and an admin capability where they are missing, under the writers' locks.
 std::expected<Prepared, std::string> prepare_data_directory(const std::string& directory,
                                                             const std::vector<std::string>& writers);
+// After a revocation: where the administrator's own capability is void by `ring`, it gets another under the
+// key that mints now. Who can write this directory could mint it anyway. Blocks.
+Result<> renew_admin_capability(const std::string& directory, const crypto::KeyRing& ring);
 // Keys and capability that live and die with the process. There may be writers all the same: they have their
 // locks, and with none of them nothing on disk is touched.
 std::expected<Prepared, std::string> prepare_amnesia(const std::string& directory,

@@ -3,6 +3,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <memory>
 
 #include "cairn/local_files.h"
@@ -47,17 +50,30 @@ client::DownloadOptions options_for(Getting* getting, const Wanted& wanted) {
   return options;
 }
 
+std::string part_of(const std::string& path) { return path + ".part"; }
+
+// What a local file's error is to whoever reads it: not the object is missing, but a place for it.
+Failure cannot_write(const std::string& path, const Error& error) {
+  if (error.code == ErrorCode::cancelled) return error;
+  const std::size_t slash = path.rfind('/');
+  const std::string directory = slash == path.npos ? "." : path.substr(0, std::max<std::size_t>(slash, 1));
+  if (look_at(directory, true).kind == FileKind::absent)
+    return {ErrorCode::io_failed, fmt::format("{} cannot be written: there is no directory {}",
+                                              printable(path), printable(directory))};
+  return {error.code == ErrorCode::not_found ? ErrorCode::io_failed : error.code,
+          fmt::format("{} cannot be written ({})", printable(path), error.context)};
+}
+
 // The file of an unfinished download, with what it holds from before.
 Task<Outcome<std::unique_ptr<io::File>>> open_part(Call call, io::Machine* machine, std::string path) {
-  const FileFacts facts = look_at(path, false);
-  if (facts.kind == FileKind::absent) {
-    CO_TRY(auto made, co_await machine->disk.open(call, path, io::OpenMode::create_new));
-    co_return std::move(made);
-  }
-  if (facts.kind != FileKind::file)
-    co_return fail(Failure(ErrorCode::conflict, fmt::format("{} is in the way", path)));
-  CO_TRY(auto opened, co_await machine->disk.open(call, path, io::OpenMode::write));
-  co_return std::move(opened);
+  const std::string part = part_of(path);
+  const FileFacts facts = look_at(part, false);
+  if (facts.kind != FileKind::absent && facts.kind != FileKind::file)
+    co_return fail(Failure(ErrorCode::conflict, fmt::format("{} is in the way", part)));
+  auto opened = co_await machine->disk.open(
+      call, part, facts.kind == FileKind::absent ? io::OpenMode::create_new : io::OpenMode::write);
+  if (!opened) co_return fail(cannot_write(path, opened.error()));
+  co_return std::move(*opened);
 }
 
 // Whether the file is already what is wanted.
@@ -82,8 +98,8 @@ Task<Outcome<Got>> get_file(Call call, Getting* getting, Wanted wanted) {
     co_return fail(Failure(ErrorCode::conflict, there == FileKind::directory
                                                     ? "a directory is in the way"
                                                     : "what is there is no file, and is left as it is"));
-  const std::string part = wanted.path + ".part";
-  CO_TRY(const std::unique_ptr<io::File> file, co_await open_part(call, &machine, part));
+  const std::string part = part_of(wanted.path);
+  CO_TRY(const std::unique_ptr<io::File> file, co_await open_part(call, &machine, wanted.path));
   CO_TRY(const std::uint64_t held, file->size());
   client::FileDestination to(*file, held);
   CO_TRY(const client::Downloaded done,
@@ -157,7 +173,9 @@ Task<> get_entry(Call call, Getting* getting, std::string root, const client::Ma
 Task<Exit> get_tree(Call call, Getting* getting, client::Manifest manifest, std::string root) {
   const Terminal& terminal = getting->session->terminal;
   if (look_at(root, true).kind == FileKind::absent && mkdir(root.c_str(), 0777) != 0) {
-    terminal.complain(Failure(ErrorCode::io_failed, "the directory cannot be made"), root);
+    terminal.complain(
+        Failure(ErrorCode::io_failed, fmt::format("the directory cannot be made: {}", std::strerror(errno))),
+        root);
     co_return Exit::failed;
   }
   if (look_at(root, true).kind != FileKind::directory) {

@@ -1,5 +1,6 @@
 // What the command tree says to people: --help and docs/cli.md.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
@@ -13,6 +14,12 @@ std::string flag_form(const Flag& flag) {
       flag.letter != 0 ? fmt::format("-{}, --{}", flag.letter, flag.name) : fmt::format("--{}", flag.name);
   if (!flag.value.empty()) form += fmt::format(" {}", flag.choices.empty() ? flag.value : flag.choices);
   return form;
+}
+
+std::string flag_text(const Flag& flag) {
+  std::string text(flag.text);
+  if (flag.words != nullptr) text += fmt::format(" {}.", fmt::join(flag.words(), ", "));
+  return text + (flag.repeated ? " May be repeated." : "");
 }
 
 std::string argument_form(const Argument& argument) {
@@ -59,8 +66,7 @@ std::string row(std::string_view left, std::string_view right) {
 
 std::string flag_rows(std::span<const Flag> flags) {
   std::string out;
-  for (const Flag& flag : flags)
-    out += row(flag_form(flag), fmt::format("{}{}", flag.text, flag.repeated ? " May be repeated." : ""));
+  for (const Flag& flag : flags) out += row(flag_form(flag), flag_text(flag));
   return out;
 }
 
@@ -76,8 +82,7 @@ std::string escape_bars(std::string form) {
 }
 
 std::string table_row(const Flag& flag) {
-  return fmt::format("| `{}` | {}{} |\n", escape_bars(flag_form(flag)), flag.text,
-                     flag.repeated ? " May be repeated." : "");
+  return fmt::format("| `{}` | {} |\n", escape_bars(flag_form(flag)), flag_text(flag));
 }
 
 void append_reference(std::string& out, const Command& command, const std::string& verb) {
@@ -116,7 +121,9 @@ std::string synopsis(const Command& command, std::string_view verb) {
   std::string out = full(verb);
   if (command.run == nullptr) return out + " VERB";
   for (const Flag& flag : command.flags)
-    if (!flag.value.empty()) out += fmt::format(" [{}]{}", flag_form(flag), flag.repeated ? "…" : "");
+    if (!flag.value.empty())
+      out += fmt::format(fmt::runtime(flag.required ? " {}{}" : " [{}]{}"), flag_form(flag),
+                         flag.repeated ? "…" : "");
   if (std::ranges::any_of(command.flags, [](const Flag& flag) { return flag.value.empty(); }) ||
       command.asks != Asks::nobody)
     out += " [OPTION]…";

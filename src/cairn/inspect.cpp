@@ -115,6 +115,7 @@ void tell_facts(const Terminal& terminal, const Found& found, const client::Mani
     codec::JsonWriter json(text);
     json.begin_object().field("address", address).field("size", found.info.size);
     json.field("type", found.info.media_type);
+    if (found.info.pinned) json.field("pinned", *found.info.pinned);
     if (manifest != nullptr) {
       std::uint64_t sum = 0;
       for (const client::ManifestEntry& entry : manifest->entries) sum += entry.size;
@@ -135,6 +136,7 @@ void tell_facts(const Terminal& terminal, const Found& found, const client::Mani
   terminal.line(fmt::format("address  {}", address));
   terminal.line(fmt::format("size     {} ({})", found.info.size, human_bytes(found.info.size)));
   terminal.line(fmt::format("type     {}", printable(found.info.media_type)));
+  if (found.info.pinned) terminal.line(fmt::format("pinned   {}", *found.info.pinned ? "yes" : "no"));
   if (manifest == nullptr) return;
   std::uint64_t sum = 0;
   for (const client::ManifestEntry& entry : manifest->entries) sum += entry.size;
@@ -145,9 +147,17 @@ void tell_facts(const Terminal& terminal, const Found& found, const client::Mani
   if (manifest->previous) terminal.line(fmt::format("previous {}", format_address(*manifest->previous)));
 }
 
+// Only the list tells, and whoever may not read it is told the rest.
+Task<std::optional<bool>> find_pinned(Call call, Session* session, Address address) {
+  const auto listed = co_await session->storage->list(call, {.prefix = format_address(address), .limit = 1});
+  if (!listed || listed->objects.size() != 1 || listed->objects[0].address != address) co_return std::nullopt;
+  co_return listed->objects[0].pinned;
+}
+
 Task<Exit> stat_one(Call call, Session* session, std::string name, Refusal* refusal) {
   auto found = co_await find_object(call, session, name);
   if (!found) co_return complain(refusal, found.error(), name);
+  found->info.pinned = co_await find_pinned(call, session, found->info.address);
   if (!found->is_manifest()) {
     tell_facts(session->terminal, *found, nullptr);
     co_return Exit::ok;

@@ -26,11 +26,12 @@ Task<Outcome<client::Manifest>> read_manifest(Call call, Session* session, Addre
 }
 
 int ask_about_objects(const Invocation& invocation, Work work) {
+  const bool paths = invocation.command->arguments.front().name.ends_with("[/PATH]");
   for (const std::string& name : invocation.arguments)
     if (!client::parse_reference(name))
-      return complain_usage(
-          invocation, fmt::format("`{}` is not an address", printable(name)),
-          "`b3:` and 64 hex digits, or at least 6 of them; behind it /PATH, in a directory");
+      return complain_usage(invocation, fmt::format("`{}` is not an address", printable(name)),
+                            fmt::format("`b3:` and 64 hex digits, or at least 6 of them{}",
+                                        paths ? "; behind it /PATH, in a directory" : ""));
   return run_session(invocation, work);
 }
 

@@ -231,9 +231,15 @@ int put_verb(const Invocation& invocation) {
     if (path.empty()) return complain_usage(invocation, "a PATH is empty");
   if (const auto previous = invocation.find("previous"); previous && !parse_address(*previous))
     return complain_usage(invocation, "--previous is not an address", "`b3:` and 64 hex digits");
-  const auto is_control = [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; };
-  if (std::ranges::any_of(invocation.get("type", ""), is_control))
+  if (const auto type = invocation.find("type"); type && !client::names_media_type(*type))
     return complain_usage(invocation, "--type is not a media type", "--type text/plain");
+  for (const std::string_view flag : {"title", "created", "previous"})
+    for (const std::string& path : invocation.arguments) {
+      const FileKind kind = path == "-" ? FileKind::file : look_at(path, true).kind;
+      if (invocation.has(flag) && kind != FileKind::directory && kind != FileKind::absent)
+        return complain_usage(invocation,
+                              fmt::format("--{} is of a directory, and {} is none", flag, printable(path)));
+    }
   return run_session(invocation, put_all);
 }
 

@@ -82,7 +82,11 @@ void tell(const Terminal& terminal, const std::string& id, const Approval& appro
   if (terminal.quiet()) return;
   terminal.line(fmt::format("{}  approved by {}  {} of {} needed ({} signers)", id,
                             printable(approval.signer_id), count.approvals, count.m, count.n));
-  if (count.approvals >= count.m) terminal.say(fmt::format("next: cairn registry commit {}", id));
+}
+
+Task<> say_next(Call call, Session* session, std::string id) {
+  const auto supersedes = co_await does_supersede(call, session, id);
+  if (supersedes) session->terminal.say("next: " + committing_command(*supersedes, id));
 }
 
 // `signing`: signs here; else `ready` was signed elsewhere.
@@ -97,6 +101,8 @@ Task<Exit> approve(Call call, Session* session, const Signing* signing, const Ap
   const auto count = co_await session->registry->approve(call, id, *approval);
   if (!count) co_return complain(session->terminal, count.error());
   tell(session->terminal, id, *approval, *count);
+  if (count->approvals >= count->m && !session->terminal.quiet() && !session->terminal.json())
+    co_await say_next(call, session, id);
   co_return Exit::ok;
 }
 

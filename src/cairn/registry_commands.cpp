@@ -49,8 +49,9 @@ constexpr Example follow_examples[] = {"cairn registry follow --json"};
 
 // --- changing
 constexpr Argument propose_arguments[] = {
-    {"FILE", "The whole next set as JSON (docs/formats/registry.md), or - for stdin.", Count::optional,
-     Completes::file}};
+    {"FILE",
+     R"(The whole next set, every item of it, or - for stdin: `{"schema_version":"1.0.0","items":[ITEM, …]}`.)",
+     Count::optional, Completes::file}};
 constexpr Flag propose_flags[] = {
     {"add",
      0,
@@ -142,9 +143,11 @@ constinit const Command registry_commands[registry_command_count] = {
      .asks = Asks::registry},
     {.name = "propose",
      .summary = "Propose the next version.",
-     .text = "From a file with all of it, or from the present head with --add and --remove. The answer is "
-             "checked "
-             "to hold what was asked for.",
+     .text =
+         "From a file with all of it, or from the present head with --add and --remove. The answer is "
+         "checked "
+         "to hold what was asked for. An ITEM is an object with a `type` and the fields of that type "
+         "(docs/formats/registry.md); `cairn registry show head --json` has those of now in `payload.items`.",
      .arguments = propose_arguments,
      .flags = propose_flags,
      .examples = propose_examples,

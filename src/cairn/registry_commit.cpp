@@ -29,7 +29,11 @@ Task<Outcome<Committed>> send(Call call, Session* session, std::string id, bool 
 Task<Exit> commit(Call call, Session* session, bool supersede, const Signing* signing) {
   const Terminal& terminal = session->terminal;
   const std::string& id = session->invocation.arguments[0];
-  const auto done = co_await send(call, session, id, supersede, signing);
+  auto done = co_await send(call, session, id, supersede, signing);
+  if (!done && done.error().code() == ErrorCode::conflict) {
+    const auto supersedes = co_await does_supersede(call, session, id);
+    if (supersedes && *supersedes != supersede) done.error().hint = committing_command(*supersedes, id);
+  }
   if (!done) co_return complain(terminal, done.error());
   if (terminal.json()) {
     std::string text;

@@ -17,6 +17,11 @@
 namespace cairn::cli {
 namespace {
 
+constexpr std::string_view set_hint =
+    R"(it is {"schema_version":"1.0.0","items":[ITEM, …]}; the items of now: cairn registry show head --json | jq .payload.items)";
+constexpr std::string_view item_hint =
+    R"(an item is as in {"type":"region","id":"eu"}; docs/formats/registry.md has the types and their fields)";
+
 using client::Failure;
 using client::Outcome;
 using client::ProposalDraft;
@@ -177,11 +182,14 @@ int registry_propose_verb(const Invocation& invocation) {
   Wish wish;
   if (const auto read = read_changes(invocation, wish); !read) {
     if (read.error().code() == ErrorCode::invalid) return complain_usage(invocation, read.error().message);
-    return complain_failure(invocation, read.error());
+    return complain_failure(invocation, read.error(),
+                            read.error().code() == ErrorCode::malformed ? item_hint : "");
   }
   if (by_file) {
     auto draft = read_draft(invocation.arguments[0]);
-    if (!draft) return complain_failure(invocation, draft.error());
+    if (!draft)
+      return complain_failure(invocation, draft.error(),
+                              draft.error().code() == ErrorCode::malformed ? set_hint : "");
     wish.whole = std::move(*draft);
   }
   return run_session(invocation,

@@ -1,5 +1,7 @@
 #include "cairn/registry_signing.h"
 
+#include <fmt/format.h>
+
 #include "cairn/key_file.h"
 #include "cairn/registry_print.h"
 #include "io/process.h"
@@ -36,6 +38,17 @@ Task<Outcome<Approval>> review_and_sign(Call call, Session* session, std::string
     say_what_is_signed(session->terminal, *set, proposal.payload_b3, &head.set.items);
   }
   co_return signing->sign(proposal.payload_b3);
+}
+
+Task<Outcome<bool>> does_supersede(Call call, Session* session, std::string id) {
+  CO_TRY(const client::RegistryProposal proposal, co_await session->registry->proposal(call, std::move(id)));
+  const auto set = client::decode_descriptor_set(as_bytes(proposal.payload));
+  if (!set) co_return fail(Failure(ErrorCode::integrity, "the proposal's payload is not a descriptor set"));
+  co_return set->supersede_of.has_value();
+}
+
+std::string committing_command(bool supersedes, std::string_view id) {
+  return fmt::format("cairn registry {} {}", supersedes ? "supersede" : "commit", id);
 }
 
 }  // namespace cairn::cli

@@ -24,4 +24,8 @@ client::Outcome<Signing> read_signing(const Invocation& invocation);
 Task<client::Outcome<client::Approval>> review_and_sign(Call call, Session* session, std::string id,
                                                         const Signing* signing);
 
+// Whether the proposal supersedes a version: then `supersede` commits it, else `commit`. Cancel: clean.
+Task<client::Outcome<bool>> does_supersede(Call call, Session* session, std::string id);
+std::string committing_command(bool supersedes, std::string_view id);
+
 }  // namespace cairn::cli

@@ -33,12 +33,23 @@ struct Basis {
 
 Outcome<Basis> read_basis(const Invocation& invocation, const std::string& usual_roots) {
   Basis basis;
-  TRY(basis.roots, read_trust_roots(std::string(invocation.get("trust-roots", usual_roots))));
+  const auto hinted = [](Failure failure, const char* hint) {
+    failure.hint = hint;
+    return fail(std::move(failure));
+  };
+  auto roots = read_trust_roots(std::string(invocation.get("trust-roots", usual_roots)));
+  if (!roots) return hinted(std::move(roots.error()), "--trust-roots FILE says what to believe");
+  basis.roots = std::move(*roots);
   if (const auto path = invocation.find("since")) {
-    TRY(const std::string note, read_input(std::string(*path), crypto::note_size_max));
-    auto checkpoint = client::open_checkpoint(note, basis.roots);
+    constexpr const char* hint =
+        "--since takes a checkpoint of this log: one that cairn registry verify -o FILE has kept";
+    const auto note = read_input(std::string(*path), crypto::note_size_max);
+    if (!note) return hinted(note.error(), hint);
+    auto checkpoint = client::open_checkpoint(*note, basis.roots);
     if (!checkpoint)
-      return fail(Failure(ErrorCode::integrity, fmt::format("{}: {}", *path, checkpoint.error().context)));
+      return hinted(
+          Failure(ErrorCode::integrity, fmt::format("{}: {}", printable(*path), checkpoint.error().context)),
+          hint);
     basis.since = std::move(*checkpoint);
   }
   return basis;
@@ -116,7 +127,7 @@ int verify_tiles(const Invocation& invocation, const std::string& directory) {
   crypto::warm_up();
   const Terminal terminal(invocation);
   const auto basis = read_basis(invocation, directory + "/trust-roots.json");
-  if (!basis) return complain_failure(invocation, basis.error(), "--trust-roots FILE says what to believe");
+  if (!basis) return complain_failure(invocation, basis.error());
   if (!io::mark_file(directory + "/checkpoint"))
     return complain_failure(invocation,
                             Failure(ErrorCode::not_found, fmt::format("{} has no checkpoint", directory)));
@@ -184,7 +195,7 @@ int registry_verify_verb(const Invocation& invocation) {
                             Failure(ErrorCode::not_found, fmt::format("{} has no registry's log", data)),
                             "a registry has one from its first start on: cairn registry --data DIR");
   const auto basis = read_basis(invocation, trust_roots_path(data));
-  if (!basis) return complain_failure(invocation, basis.error(), "--trust-roots FILE says what to believe");
+  if (!basis) return complain_failure(invocation, basis.error());
   const Basis* with = &*basis;
   if (by_data)
     return run_session(

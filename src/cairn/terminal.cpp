@@ -25,7 +25,7 @@ std::string hint_of(const client::Failure& failure) {
     case ErrorCode::unauthorized:
       return "give a capability in CAIRN_CAP, or --data DIR of the server on this machine";
     case ErrorCode::forbidden:
-      return "see what the capability allows: cairn cap inspect -";
+      return R"(see what the capability allows: cairn cap inspect "$CAIRN_CAP")";
     case ErrorCode::pinned:
       return "cairn unpin it first";
     case ErrorCode::busy:

@@ -4,6 +4,8 @@
 #include <array>
 #include <utility>
 
+#include "http/media_type.h"
+
 namespace cairn::client {
 namespace {
 
@@ -90,6 +92,20 @@ std::string_view guess_media_type(std::string_view name) noexcept {
   const std::string_view key(lower.data(), extension.size());
   const auto at = std::ranges::lower_bound(table, key, {}, &Row::first);
   return at != table.end() && at->first == key ? at->second : unknown;
+}
+
+bool names_media_type(std::string_view text) noexcept {
+  const auto is_token = [](std::string_view word) {
+    return !word.empty() && std::ranges::all_of(word, [](char c) {
+      return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+             std::string_view("!#$&-^_.+").find(c) != std::string_view::npos;
+    });
+  };
+  std::string_view name = text.substr(0, text.find(';'));
+  while (name.size() < text.size() && name.ends_with(' ')) name.remove_suffix(1);
+  const std::size_t slash = name.find('/');
+  return slash != name.npos && is_token(name.substr(0, slash)) && is_token(name.substr(slash + 1)) &&
+         http::is_media_type(text);
 }
 
 }  // namespace cairn::client

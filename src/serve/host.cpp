@@ -21,6 +21,8 @@ namespace {
 
 // A revocation by another process is to hold within 5 s.
 constexpr Duration keys_period = Duration::seconds(1);
+// How often a request that revokes looks whether every shard knows.
+constexpr Duration spread_period = Duration::millis(1);
 
 // What a service is at one time: its declaration, its configuration and what was made of them.
 struct Hosted {
@@ -338,22 +340,42 @@ class Host {
 
   // --- the root keys
 
-  // On the shard of the request.
+  // On the shard of the request. Whoever is answered may rely on it: every shard refuses the key's tokens.
+  // Cancel: partial — the key is revoked, and the other shards learn it all the same.
   Task<Result<>> revoke(Call call, std::string id) {
-    RootKeys* keys = root_keys_;
+    struct Left {
+      KeySnapshotPtr keys;
+      Result<> told;
+    };
     const unsigned here = current_shard()->index();
-    auto revoked = co_await cairn::run(process_.pool(here), call, Lane::upkeep, [keys, id] {
-      std::array<std::byte, 40> entropy;
-      io::KernelEntropy().fill(entropy);
-      auto left = keys->revoke(id, crypto::make_root_key(entropy, io::wall_clock()));
-      crypto::wipe(entropy);
-      return left;
-    });
-    if (!revoked) co_return fail(revoked.error());
-    observe::Logger(log_, here, "host").warn("a capability key was revoked", {{"key", id}});
-    for (Hosted& each : hosted_) each.node->take_keys(here, *revoked);
-    spread_keys(*revoked);
+    auto left = co_await cairn::run(process_.pool(here), call, Lane::upkeep,
+                                    [keys = root_keys_, tell = options_.revoked, id]() -> Result<Left> {
+                                      std::array<std::byte, 40> entropy;
+                                      io::KernelEntropy().fill(entropy);
+                                      auto instead = crypto::make_root_key(entropy, io::wall_clock());
+                                      crypto::wipe(entropy);
+                                      TRY(KeySnapshotPtr snapshot, keys->revoke(id, std::move(instead)));
+                                      Result<> told = tell ? tell(snapshot->ring) : Result<>{};
+                                      return Left{std::move(snapshot), told};
+                                    });
+    if (!left) co_return fail(left.error());
+    const observe::Logger logger(log_, here, "host");
+    logger.warn("a capability key was revoked", {{"key", id}});
+    if (!left->told)
+      logger.error("the admin capability was not renewed",
+                   {{"key", id}, {"why", left->told.error().context}});
+    for (Hosted& each : hosted_) each.node->take_keys(here, left->keys);
+    spread_keys(left->keys);
+    while (!everywhere(left->keys->version))
+      if (auto slept = co_await sleep_for(call, spread_period); !slept) co_return fail(slept.error());
     co_return Result<>{};
+  }
+
+  bool everywhere(std::uint64_t version) const noexcept {
+    for (const Hosted& each : hosted_)
+      for (unsigned i = 0; i < process_.shards(); ++i)
+        if (each.node->keys_version(i) < version) return false;
+    return true;
   }
 
   Task<> watch_keys(Call call) {

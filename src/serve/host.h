@@ -46,6 +46,9 @@ struct HostOptions {
   // was accepted, before any service; none: only for services that ask for no capability or are open.
   // `amnesic`: of each service, in order, whether it may leave nothing on disk.
   std::function<std::expected<RootKeys*, std::string>(const std::vector<bool>& amnesic)> root_keys = {};
+  // After a request has revoked a key, with the keys that are left and before it is answered; in a pool's
+  // thread, may block.
+  std::function<Result<>(const crypto::KeyRing& left)> revoked = {};
   // Where the services listen: told once all of them do, at every change, and for the last time, with none,
   // before the first listener closes. What is told here is never somebody else's address.
   std::function<void(std::span<const Served>)> listening = {};

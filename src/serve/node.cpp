@@ -356,6 +356,9 @@ Task<> Node::drain_shard(Call call, ShardPart& part, std::function<void(DrainRes
   }
   for (std::size_t i = 0; i < result.aborted; ++i)
     metrics_.tasks_aborted.at(metrics_.kind_index("connection")).add(part.machine.shard.index());
+  if (result.aborted > 0)
+    part.log.warn("connections were cut: the drain ended before their answers",
+                  {{"connections", result.aborted}});
   // Nobody can send any more: workers end when they have emptied the queue.
   part.pipeline.close();
   part.bus.events.close();

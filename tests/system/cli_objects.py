@@ -152,6 +152,49 @@ class Files(Case):
         self.assertEqual(self.cairn("ls", "-q", "--prefix", one[:20]).stdout, one + "\n")
 
 
+    def test_a_missing_directory_is_named_and_is_not_the_object_s_fault(self):
+        address = self.put(self.write("here", b"bytes"))
+        ended = self.cairn("get", address, "-o", "nodir/x", code=1)
+        self.assertIn("error[io_failed]", ended.stderr)
+        self.assertIn("nodir/x", ended.stderr)
+        self.assertIn("no directory nodir\n", ended.stderr)
+
+    def test_a_type_that_is_none_is_refused_before_anything_is_sent(self):
+        self.write("file", b"typed")
+        for wrong in ("bad type", "text", "text/", "/plain", "text /plain", "a/b/c", "text/pl\u00e4in", "", ";a=b", "text/plain\n"):
+            self.assertIn("--type", self.cairn("put", "file", "--type", wrong, code=64).stderr)
+        for right in ("text/plain", "text/plain; charset=utf-8", "text/plain;charset=utf-8", "image/svg+xml"):
+            address = self.cairn("put", "-q", "file", "--type", right).stdout.strip()
+        self.assertEqual(address, b3sum(b"typed")[0])
+
+    def test_what_only_a_directory_has_is_refused_for_a_file(self):
+        self.write("file", b"a file")
+        self.write("tree/file", b"a file in a directory")
+        previous = self.cairn("put", "-q", "tree").stdout.strip()
+        for flag in (["--title", "x"], ["--previous", previous], ["--created"]):
+            self.assertIn(flag[0], self.cairn("put", "file", *flag, code=64).stderr)
+            self.assertIn(flag[0], self.cairn("put", "tree", "-", *flag, input="stdin", code=64).stderr)
+            self.cairn("put", "tree", *flag)
+
+    def test_stat_tells_whether_an_object_is_pinned_to_whom_may_list(self):
+        address = self.put(self.write("pinned", b"is it pinned"))
+        self.assertIs(json.loads(self.cairn("stat", "--json", address).stdout)["pinned"], False)
+        self.cairn("pin", address)
+        self.assertIs(json.loads(self.cairn("stat", "--json", address).stdout)["pinned"], True)
+        self.assertIn("pinned   yes", self.cairn("stat", address).stdout)
+        anybody = cairn("stat", "--json", address, "--url", SERVER.url, cwd=self.home)
+        self.assertNotIn("pinned", json.loads(anybody.stdout))
+
+    def test_hints_speak_of_what_the_verb_takes(self):
+        for verb in ("rm", "pin", "unpin"):
+            self.assertNotIn("/PATH", self.cairn(verb, "README.md", code=64).stderr)
+        self.assertIn("/PATH", self.cairn("stat", "README.md", code=64).stderr)
+        self.assertIn("needs FILE", cairn("config", "check").stderr)
+        narrow = cairn("cap", "mint", "--op", "storage.get", "--data", SERVER.data).stdout.strip()
+        refused = cairn("ls", "--url", SERVER.url, environment={"CAIRN_CAP": narrow}, cwd=self.home).stderr
+        self.assertIn('cairn cap inspect "$CAIRN_CAP"', refused)
+
+
 class Prefixes(Case):
     def test_a_beginning_names_its_object_and_an_ambiguous_one_lists_the_candidates(self):
         first, second = b"object 3761\n", b"object 597\n"  # both b3:be9f46…

@@ -222,6 +222,41 @@ class Online(Case):
         self.assertEqual(self.read_json("registry-log", "registry", "log", "--from", "1", "--limit", "1"), log[1:2])
         self.assertEqual(self.read_json("registry-show", "registry", "show", "2")[0]["supersedes"], 1)
 
+    def test_whoever_approves_a_superseding_proposal_is_told_what_commits_it(self):
+        plain = self.ask("registry", "propose", "-q", "--add", EU).stdout.strip()
+        self.assertNotIn("next:", self.ask("registry", "approve", plain, "--key", "a").stderr)
+        self.assertIn(f"next: cairn registry commit {plain}\n", self.ask("registry", "approve", plain, "--key", "b").stderr)
+        self.assertIn(f"cairn registry commit {plain}\n", self.ask("registry", "supersede", plain, code=9).stderr)
+        self.ask("registry", "commit", plain)
+        replaced = self.ask("registry", "propose", "-q", "--supersede-of", "1", "--reason", "a mistake").stdout.strip()
+        self.ask("registry", "approve", replaced, "--key", "a")
+        said = self.ask("registry", "approve", replaced, "--key", "b").stderr
+        self.assertIn(f"next: cairn registry supersede {replaced}\n", said)
+        self.assertIn(f"cairn registry supersede {replaced}\n", self.ask("registry", "commit", replaced, code=9).stderr)
+        self.ask("registry", "supersede", replaced)
+
+    def test_a_set_in_a_file_has_the_form_that_the_help_and_the_hint_tell(self):
+        now = json.loads(self.ask("registry", "show", "head", "--json").stdout)["payload"]["items"]
+        path = os.path.join(self.home, "next.json")
+        for text in ("[]", "{}", json.dumps({"items": now}), '{"schema_version":"1.0.0","items":[]}'):
+            with open(path, "w") as file:
+                file.write(text)
+            self.assertIn('{"schema_version":"1.0.0","items":[', self.ask("registry", "propose", path, code=1).stderr)
+        self.assertIn('{"schema_version":"1.0.0","items":[', self.cairn("registry", "propose", "--help").stdout)
+        self.assertIn('{"type":"region"', self.ask("registry", "propose", "--add", "{}", code=1).stderr)
+        with open(path, "w") as file:
+            json.dump({"schema_version": "1.0.0", "items": now + [json.loads(EU)]}, file)
+        self.assertIn("version 1", self.ask("registry", "propose", path).stdout)
+
+    def test_a_checkpoint_that_is_none_is_told_by_its_own_option(self):
+        path = os.path.join(self.home, "no-checkpoint")
+        with open(path, "w") as file:
+            file.write("text\n")
+        for since, code in ((path, 4), (path + "-absent", 3)):
+            ended = self.ask("registry", "verify", "--url", self.server.url, "--since", since, code=code)
+            self.assertIn("--since", ended.stderr)
+            self.assertNotIn("--trust-roots", ended.stderr)
+
     def test_refusals_have_their_exit_codes(self):
         proposal = self.ask("registry", "propose", "-q", "--add", EU).stdout.strip()
         self.assertIn("quorum_failed", self.ask("registry", "commit", proposal, code=9).stderr)

@@ -209,6 +209,15 @@ class Up(unittest.TestCase):
         for arguments in (("--port-base", "x"), ("--port-base", "70000"), ("--nonsense",)):
             self.assertEqual(self.run_up(*arguments).returncode, 64, arguments)
 
+    def test_what_is_taken_is_told_with_the_option_that_names_another(self):
+        process = self.start()
+        second = self.run_up("--port-base", str(free_port_base()))
+        self.assertIn("in use", second.stderr)
+        self.assertRegex(second.stderr, "hint .*--data DIR")
+        third = cairn("up", "--data", os.path.join(self.top, "other"), "--port-base", str(self.base), patience=30)
+        self.assertRegex(third.stderr, "hint .*--port-base")
+        self.assertEqual(self.stop(process), 0)
+
     def test_keys_that_others_can_read_are_refused(self):
         self.assertEqual(self.stop(self.start()), 0)
         path = os.path.join(self.keys, "capability-root.key")

@@ -175,6 +175,7 @@ class TooLate(unittest.TestCase):
             with self.assertRaises((wire.Broken, ConnectionResetError)):
                 connection.read()
             self.assertEqual(demo.wait(), ABORTED)
+            self.assertIn("connections were cut", demo.log())
 
     def test_slow_clients_do_not_hold_it_up(self):
         with Demo({**self.settings, "timeouts.read": "50s"}) as demo, contextlib.ExitStack() as stack:
