@@ -141,11 +141,13 @@ class Log {
   // was, if that could be made sure of; else `degraded`, and the log is fenced. Cancel: shielded — a write
   // whose outcome nobody knows would fence the log.
   virtual Task<Result<std::vector<Entry>>> append(Call call, std::vector<Record> batch) = 0;
-  // Takes the file away. Precondition: sealed, and nothing in it is needed any more; one at a time. `flushed`: by
-  // the word of an index that is durable as far as it was when it said so; else none from before now can be
-  // caught up any more. Cancel: partial — it may be gone.
+  // Takes the file away. Precondition: sealed, and nothing in it is needed any more; one at a time.
+  // `flushed`: by the word of an index that is durable as far as it was when it said so; else none from
+  // before now can be caught up any more. Cancel: partial — it may be gone.
   virtual Task<Result<>> remove_segment(Call call, std::uint32_t segment, bool flushed) = 0;
-  Task<Result<>> remove_segment(Call call, std::uint32_t segment) { return remove_segment(call, segment, true); }
+  Task<Result<>> remove_segment(Call call, std::uint32_t segment) {
+    return remove_segment(call, segment, true);
+  }
   // Segments that are missing count as removed from now on. Not while one is removed. Cancel: partial — they
   // may count so at the next start.
   virtual Task<Result<>> accept_losses(Call call) = 0;
