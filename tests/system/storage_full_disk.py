@@ -2,6 +2,7 @@
 is as large as what is stored there, so what RocksDB takes for itself decides."""
 
 import concurrent.futures
+import contextlib
 import os
 import random
 import resource
@@ -89,13 +90,11 @@ class SmallObjects(unittest.TestCase):
         with Storage(directory=os.path.join(self.mount, "data")) as storage:
             stored = self.fill(storage, until=lambda: free(self.mount) < 16 << 20)
             self.assertGreater(len(stored), 10_000)
-            with open(os.path.join(self.mount, "filler"), "wb") as file:
-                try:
+            # Unbuffered, so that nothing is left to be written when it is closed.
+            with open(os.path.join(self.mount, "filler"), "wb", buffering=0) as file:
+                with contextlib.suppress(OSError):
                     while True:
                         file.write(bytes(1 << 14))
-                        file.flush()
-                except OSError:
-                    pass
             storage.kill()
             storage.start()
             self.assertEqual(storage.ask_openly("GET", f"/o/{stored[0]}").status, 200)
