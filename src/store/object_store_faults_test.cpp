@@ -184,10 +184,11 @@ TEST(FullDisk, a_dead_segment_goes_without_room_for_the_index) {
   for (std::uint64_t i = 0; i < 10; ++i) ASSERT_TRUE(s.put(sample(20'000, i + 1)));
   ASSERT_TRUE(s.run(s.store->home().roll(s.call())));
   const Address kept = s.put(sample(20'000, 100))->address;
-  for (std::uint64_t i = 0; i < 10; ++i) ASSERT_TRUE(s.remove(address_of(sample(20'000, i + 1))));
+  for (std::uint64_t i = 0; i < 9; ++i) ASSERT_TRUE(s.remove(address_of(sample(20'000, i + 1))));
   ASSERT_EQ(s.store->status().segments, 2u);
-  s.disk().set_capacity(s.disk().used());  // others took all of it
-  (void)s.put(sample(20, 1));              // what the index cannot write down now
+  // Others took the rest: there is room for the removal in the log, and none for what it makes of the index.
+  s.disk().set_capacity(s.disk().used() + 150);
+  ASSERT_TRUE(s.remove(address_of(sample(20'000, 10))));
   const auto worked = s.run(s.store->home().compact_once(s.call()));
   ASSERT_TRUE(worked) << worked.error().context;
   EXPECT_TRUE(*worked);
