@@ -235,6 +235,10 @@ class KernelFile final : public File {
     if (fstat(descriptor(), &is) != 0) return failed("stat");
     return static_cast<std::uint64_t>(is.st_size);
   }
+  bool is_named() const noexcept override {
+    struct stat is{};
+    return fstat(descriptor(), &is) != 0 || is.st_nlink > 0;
+  }
   // Asked once a second per file: the probe costs a system call, and memory does not cool that fast.
   bool is_warm(std::uint64_t offset, std::size_t count) noexcept override {
     const Instant now = current_shard()->now();
@@ -369,12 +373,12 @@ Task<Result<>> KernelDisk::sync_directory(Call call, std::string path) {
   });
 }
 
-Task<Result<std::uint64_t>> KernelDisk::free_space(Call call, std::string path) {
+Task<Result<FreeSpace>> KernelDisk::free_space(Call call, std::string path) {
   closer_->retry();
-  return run(pool_, call, reads_, [path = std::move(path)]() -> Result<std::uint64_t> {
+  return run(pool_, call, reads_, [path = std::move(path)]() -> Result<FreeSpace> {
     struct statvfs is{};
     if (statvfs(path.c_str(), &is) != 0) return failed("free space");
-    return std::uint64_t{is.f_bavail} * is.f_frsize;
+    return FreeSpace{std::uint64_t{is.f_bavail} * is.f_frsize, is.f_files > 0 ? is.f_favail : UINT64_MAX};
   });
 }
 

@@ -24,7 +24,7 @@ class KernelDisk : public Disk {
   Task<Result<>> make_directory(Call call, std::string path) override;
   Task<Result<std::vector<std::string>>> list(Call call, std::string path) override;
   Task<Result<>> sync_directory(Call call, std::string path) override;
-  Task<Result<std::uint64_t>> free_space(Call call, std::string path) override;
+  Task<Result<FreeSpace>> free_space(Call call, std::string path) override;
   Task<Result<std::uint64_t>> total_space(Call call, std::string path) override;
 
  private:

@@ -181,7 +181,7 @@ TEST_F(DiskTest, syncing_succeeds_and_space_is_known) {
   auto file = create("f", "text");
   EXPECT_TRUE(real.run(file->sync_data(real.call())).has_value());
   EXPECT_TRUE(real.run(real.disk.sync_directory(real.call(), directory.path())).has_value());
-  const std::uint64_t free = real.run(real.disk.free_space(real.call(), directory.path())).value();
+  const std::uint64_t free = real.run(real.disk.free_space(real.call(), directory.path())).value().bytes;
   EXPECT_GT(free, 0u);
   EXPECT_GE(real.run(real.disk.total_space(real.call(), directory.path())).value(), free);
 }

@@ -70,6 +70,9 @@ class File {
     co_return true;
   }
   virtual Result<std::uint64_t> size() const noexcept = 0;
+  // Whether any name leads to it still: what is written to a file without one is gone with the process. True
+  // when nobody knows.
+  virtual bool is_named() const noexcept { return true; }
   // Whether sending this range is unlikely to wait for the disk, and making it so. The simulated disk is
   // always warm: its waits are in read().
   virtual bool is_warm(std::uint64_t, std::size_t) noexcept { return true; }
@@ -80,6 +83,12 @@ class File {
 
 // read_direct: as read, for a file of which read_direct() will be asked.
 enum class OpenMode { read, read_direct, write, create_new };
+
+// What a file system has left for those who are not its administrator.
+struct FreeSpace {
+  std::uint64_t bytes = 0;
+  std::uint64_t files = UINT64_MAX;  // the most there is, where they are not counted
+};
 
 // By which lanes of the pool: what requests read has one of its own, and so has what changes files.
 class Disk {
@@ -96,7 +105,7 @@ class Disk {
   // Names of a directory, sorted: the order of the file system is an accident.
   virtual Task<Result<std::vector<std::string>>> list(Call call, std::string path) = 0;
   virtual Task<Result<>> sync_directory(Call call, std::string path) = 0;
-  virtual Task<Result<std::uint64_t>> free_space(Call call, std::string path) = 0;
+  virtual Task<Result<FreeSpace>> free_space(Call call, std::string path) = 0;
   // Of the whole file system, whoever uses it. Cancel: clean.
   virtual Task<Result<std::uint64_t>> total_space(Call call, std::string path) = 0;
 };

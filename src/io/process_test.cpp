@@ -279,6 +279,17 @@ TEST_F(ProcessTest, small_files_are_read_whole_or_not_at_all) {
   EXPECT_FALSE(read_small_file(directory.path(), 100).has_value());
 }
 
+TEST(SmallFile, only_a_regular_file_is_read_where_nothing_may_wait) {
+  const TemporaryDirectory directory;
+  ASSERT_TRUE(replace_file(directory.at("f"), "twelve bytes"));
+  EXPECT_EQ(read_regular_file(directory.at("f"), 12).value(), "twelve bytes");
+  EXPECT_EQ(read_regular_file(directory.at("f"), 11).error().code, ErrorCode::invalid);
+  EXPECT_EQ(read_regular_file(directory.at("missing"), 11).error().code, ErrorCode::not_found);
+  EXPECT_EQ(read_regular_file(directory.path(), 100).error().code, ErrorCode::invalid);
+  ASSERT_EQ(mkfifo(directory.at("pipe").c_str(), 0600), 0);
+  EXPECT_EQ(read_regular_file(directory.at("pipe"), 100).error().code, ErrorCode::invalid);
+}
+
 TEST_F(ProcessTest, leaving_now_takes_nothing_down) {
   EXPECT_EXIT(leave_now(10), testing::ExitedWithCode(10), "");
   EXPECT_GE(core_count(), 1u);

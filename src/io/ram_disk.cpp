@@ -194,9 +194,9 @@ Task<Result<std::vector<std::string>>> RamDisk::list(Call, std::string path) {
 
 Task<Result<>> RamDisk::sync_directory(Call, std::string) { co_return Result<>{}; }
 
-Task<Result<std::uint64_t>> RamDisk::free_space(Call, std::string) {
-  co_return static_cast<std::uint64_t>(
-      std::max<std::int64_t>(0, room_->left.load(std::memory_order_relaxed)));
+Task<Result<FreeSpace>> RamDisk::free_space(Call, std::string) {
+  co_return FreeSpace{.bytes = static_cast<std::uint64_t>(
+                          std::max<std::int64_t>(0, room_->left.load(std::memory_order_relaxed)))};
 }
 
 Task<Result<std::uint64_t>> RamDisk::total_space(Call, std::string) { co_return capacity_; }

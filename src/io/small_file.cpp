@@ -59,6 +59,26 @@ Result<std::string> read_small_file(const std::string& path, std::size_t most) {
   return text;
 }
 
+Result<std::string> read_regular_file(const std::string& path, std::size_t most) {
+  // A pipe without a writer would hold an open up that may wait.
+  const Descriptor file(open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
+  if (!file.ok()) return fail(ErrorCode::not_found, "cannot be read");
+  struct stat about{};
+  if (fstat(file.number(), &about) != 0) return fail(ErrorCode::io_failed, "cannot be read");
+  if (!S_ISREG(about.st_mode)) return fail(ErrorCode::invalid, "is not a regular file");
+  std::string text(most + 1, '\0');
+  std::size_t size = 0;
+  while (size < text.size()) {
+    const ssize_t count = read(file.number(), text.data() + size, text.size() - size);
+    if (count < 0) return fail(ErrorCode::io_failed, "cannot be read");
+    if (count == 0) break;
+    size += static_cast<std::size_t>(count);
+  }
+  text.resize(size);
+  if (text.size() > most) return fail(ErrorCode::invalid, "is too large");
+  return text;
+}
+
 Result<FileMark> mark_file(const std::string& path) {
   struct stat about{};
   if (stat(path.c_str(), &about) != 0) return fail(ErrorCode::not_found, "the file is not there");

@@ -13,6 +13,8 @@ namespace cairn::io {
 
 // `not_found` when it cannot be opened, `invalid` when it is larger than `most`.
 Result<std::string> read_small_file(const std::string& path, std::size_t most);
+// The same of a regular file; anything else (a pipe, a device) is `invalid` and nothing waits for it.
+Result<std::string> read_regular_file(const std::string& path, std::size_t most);
 
 // What differs when a file was replaced or written to: to look at now and then.
 struct FileMark {

@@ -11,7 +11,7 @@ Result<std::size_t> Draft::add(ByteView bytes) {
     if (blocks_.empty() || blocks_.back().room().empty()) {
       if (size_ >= expected_) return fail(ErrorCode::internal, "more bytes than were expected");
       const std::size_t room = std::min(crypto::group_size, expected_ - size_);
-      if (!budget_->try_take(room)) return fail(ErrorCode::busy, "too many bytes on their way in");
+      if (!budget_->try_take(room, taker_)) return fail(ErrorCode::busy, "too many bytes on their way in");
       taken_ += room;
       if (!blocks_.empty()) hasher_.add(std::as_const(blocks_.back()).bytes());
       blocks_.emplace_back(room);
@@ -34,7 +34,7 @@ Draft::Taken Draft::take(RecordKind kind, std::string meta) noexcept {
   out.record.kind = static_cast<std::uint8_t>(kind);
   out.record.meta = std::move(meta);
   out.record.data = std::move(blocks_);
-  out.hold = BudgetHold(*budget_, std::exchange(taken_, 0));
+  out.hold = BudgetHold(*budget_, std::exchange(taken_, 0), taker_.slot);
   return out;
 }
 

@@ -17,9 +17,10 @@ namespace cairn::store {
 class Draft {
  public:
   // `expected`: bytes that will come, if that is known, so that memory fits them. No more may come then.
-  Draft(ByteBudget& budget, std::uint64_t part_index, std::size_t expected = crypto::part_size) noexcept
-      : budget_(&budget), index_(part_index), expected_(expected), hasher_(part_index) {}
-  ~Draft() { budget_->give(taken_); }
+  Draft(ByteBudget& budget, std::uint64_t part_index, std::size_t expected = crypto::part_size,
+        Taker taker = {}) noexcept
+      : budget_(&budget), taker_(taker), index_(part_index), expected_(expected), hasher_(part_index) {}
+  ~Draft() { budget_->give(taken_, taker_.slot); }
   Draft(const Draft&) = delete;
   Draft& operator=(const Draft&) = delete;
 
@@ -44,6 +45,7 @@ class Draft {
   Taken take(RecordKind kind, std::string meta) noexcept;
 
   ByteBudget* budget_;
+  Taker taker_;
   std::uint64_t index_;
   std::size_t expected_;
   crypto::PartHasher hasher_;

@@ -14,6 +14,8 @@
 //         whole. No number that a file's name or header says is given to a new segment.
 //   [L-8] A segment that is missing and was not taken away by remove_segment() is a loss, and is reported at
 //         every start until it is back or accepted.
+//   [L-9] Nothing is acknowledged that is in a file which lost its name under the open log: that segment is
+//         lost from then on, and the log goes on in another; one that is not compacted is fenced.
 // The watermark of a record is the highest sequence durable before its batch was written. The segment's
 // header also carries it, and names the last sequence of the segment before it.
 #pragma once
@@ -87,6 +89,9 @@ struct LogOptions {
   std::uint64_t segment_size = 256u << 20;
   bool fsync = true;                 // false: durability is the operator's own risk
   std::uint64_t reserve = 8u << 20;  // kept free for records that may use it; 0: none
+  // Empty files kept beside it for the same: a disk may be out of files and not of bytes. Everything but
+  // those records leaves twice as many to be made.
+  std::uint64_t spare_files = 0;
   // For a log that is compacted: what lives in a segment is copied before the segment goes. So everything but
   // records that may use the reserve leaves room for one segment, and on a small disk segments are short.
   bool compacted = false;
@@ -152,16 +157,18 @@ class Log {
   // may count so at the next start.
   virtual Task<Result<>> accept_losses(Call call) = 0;
   virtual const std::vector<std::uint32_t>& lost() const noexcept = 0;  // segments that are missing
+  // Somebody else took its file away. One that this log has not, or takes away itself, is not meant.
+  virtual void lose(std::uint32_t segment) = 0;
   // Would records that may not use the reserve be taken, a few at least? Asks the disk. Cancel: clean.
   virtual Task<bool> has_room(Call call) = 0;
   // How much could be appended of records that may not use the reserve. Asks the disk. Cancel: clean.
   virtual Task<Result<std::uint64_t>> room_to_store(Call call) = 0;
   // How much may be copied from a segment that goes then, and leave enough for whatever else frees space.
-  // Gives the reserve away when what is free beside it is less than the index needs. Cancel: partial — so it
-  // may be.
+  // Asks the disk. Cancel: clean.
   struct RoomToCopy {
-    std::uint64_t most = 0;  // where nothing else helps: a part of what the index needs
-    std::uint64_t safe = 0;  // none of it
+    std::uint64_t most = 0;         // where nothing else helps: a part of what the index needs
+    std::uint64_t safe = 0;         // none of it
+    bool index_lacks_room = false;  // unless the reserve is given away
   };
   virtual Task<Result<RoomToCopy>> room_to_copy(Call call) = 0;
   // How long a segment is, on a disk like this.

@@ -304,6 +304,16 @@ Task<Result<>> LogRecovery::report_losses(Call call) {
       damage.last_sequence = next->second.header->previous_last;
     CO_TRY_VOID(co_await report_damage(call, damage));
   }
+  // Of segments that are not replayed only the header behind them tells that they are cut short.
+  for (auto it = segments_.begin(); it != segments_.end() && it->first < from_.next.segment; ++it) {
+    const auto next = std::next(it);
+    if (next == segments_.end() || !next->second.header || next->second.header->previous != it->first)
+      continue;
+    const SegmentHeader& behind = *next->second.header;
+    if (behind.previous_end > it->second.size)
+      CO_TRY_VOID(co_await report_damage(
+          call, {it->first, it->second.size, behind.previous_end, 0, behind.previous_last, false, true}));
+  }
   co_return Result<>{};
 }
 
@@ -397,6 +407,12 @@ Task<Result<>> LogRecovery::believe_index(Call call, std::uint64_t end) {
   known_ = std::max(known_, id);
   if (id >= last) ended_ = true;
   torn_.reset();
+  if (last != 0 && id > last) {
+    // Nothing says where the last one ended; what is written ahead in an old copy of it is nothing.
+    CO_TRY(std::shared_ptr<io::File> file,
+           co_await machine_.disk.open(call, segment_path(options_.directory, last), io::OpenMode::read));
+    CO_TRY(segments_[last].size, co_await find_end_before(call, file, last, segments_[last].size));
+  }
   if (!segments_.contains(id)) co_return Result<>{};
   segments_[id].size = end;  // zeros that may be behind are nothing
   co_return co_await report_damage(call, {id, end, from_.next.offset, 0, from_.sequence, false, true});

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "runtime/random.h"
 
@@ -25,12 +26,24 @@ HeapBytes make_block(std::size_t size, Random& random) {
   return block;
 }
 
+std::string space_path(const std::string& directory) { return directory + "/reserve"; }
+std::string file_path(const std::string& directory, std::uint64_t number) {
+  return space_path(directory) + '.' + std::to_string(number);
+}
+
 }  // namespace
 
-LogReserve::LogReserve(io::Machine& machine, std::string directory, std::uint64_t size)
-    : machine_(machine), directory_(std::move(directory)), path_(directory_ + "/reserve"), size_(size) {}
+LogReserve::LogReserve(io::Machine& machine, std::string directory, std::uint64_t size, std::uint64_t files,
+                       std::string_view name)
+    : machine_(machine),
+      directory_(std::move(directory)),
+      path_(directory_ + '/' + std::string(name)),
+      size_(size),
+      files_(files) {}
 
-std::uint64_t LogReserve::room_to_make() const noexcept { return there_ ? 0 : size_ * room_factor; }
+io::FreeSpace LogReserve::room_to_make() const noexcept {
+  return {there_ ? 0 : size_ * room_factor, (files_ - files_there_) * room_factor};
+}
 
 Task<Result<>> LogReserve::open(Call call) {
   auto opened = co_await machine_.disk.open(call, path_, io::OpenMode::read);
@@ -41,18 +54,44 @@ Task<Result<>> LogReserve::open(Call call) {
     there_ = size_ > 0 && found == size_;
     if (!there_) CO_TRY_VOID(co_await machine_.disk.unlink(call, path_));
   }
-  if (there_ || size_ == 0) co_return Result<>{};
+  while (files_there_ < files_) {
+    const std::string path = file_path(directory_, files_there_ + 1);
+    const auto found = co_await machine_.disk.open(call, path, io::OpenMode::read);
+    if (!found && found.error().code != ErrorCode::not_found) co_return fail(found.error());
+    if (!found) break;
+    ++files_there_;
+  }
+  if (is_whole()) co_return Result<>{};
   const auto made = co_await make(call);
   if (!made && made.error().code != ErrorCode::storage_full) co_return fail(made.error());
   co_return Result<>{};
 }
 
 Task<Result<>> LogReserve::make(Call call) {
-  CO_TRY(const std::uint64_t room, co_await machine_.disk.free_space(call, directory_));
-  if (room < room_to_make()) co_return fail(ErrorCode::storage_full, "reserve");
+  CO_TRY(const io::FreeSpace room, co_await machine_.disk.free_space(call, directory_));
+  const io::FreeSpace needed = room_to_make();
+  if (room.files < needed.files || room.bytes < needed.bytes)
+    co_return fail(ErrorCode::storage_full, "reserve");
+  if (!there_ && size_ > 0) CO_TRY_VOID(co_await make_space(call));
+  co_return co_await make_files(call);
+}
+
+Task<Result<>> LogReserve::make_files(Call call) {
+  for (; files_there_ < files_; ++files_there_) {
+    const auto made =
+        co_await machine_.disk.open(call, file_path(directory_, files_there_ + 1), io::OpenMode::create_new);
+    if (!made && made.error().code != ErrorCode::conflict) co_return fail(made.error());
+  }
+  co_return Result<>{};
+}
+
+Task<Result<>> LogReserve::make_space(Call call) {
   auto opened = co_await machine_.disk.open(call, path_, io::OpenMode::create_new);
-  if (!opened && opened.error().code == ErrorCode::conflict)
-    opened = co_await machine_.disk.open(call, path_, io::OpenMode::write);  // of a try that failed
+  if (!opened && opened.error().code == ErrorCode::conflict) {
+    // Of a try that failed, or whatever else it is.
+    CO_TRY_VOID(co_await machine_.disk.unlink(call, path_));
+    opened = co_await machine_.disk.open(call, path_, io::OpenMode::create_new);
+  }
   if (!opened) co_return fail(opened.error());
   const auto written = co_await fill(call, **opened);
   opened->reset();
@@ -79,19 +118,27 @@ Task<Result<>> LogReserve::fill(Call call, io::File& file) {
 }
 
 Task<bool> LogReserve::ensure(Call call) {
-  if (there_ || size_ == 0) co_return true;
+  if (is_whole()) co_return true;
   if (machine_.shard.now() < next_try_) co_return false;
   next_try_ = machine_.shard.now() + between_tries;
   co_return (co_await make(call)).has_value();
 }
 
 Task<bool> LogReserve::release(Call call) {
-  if (!there_) co_return false;
-  there_ = false;
+  if (!there_ && files_there_ == 0) co_return false;
+  const bool space = std::exchange(there_, false);
   next_try_ = machine_.shard.now() + between_tries;
-  if (!co_await machine_.disk.unlink(call, path_)) co_return false;
+  for (; files_there_ > 0; --files_there_)
+    if (!co_await machine_.disk.unlink(call, file_path(directory_, files_there_))) co_return false;
+  if (space && !co_await machine_.disk.unlink(call, path_)) co_return false;
   // Some file systems give the blocks back only when the removal is on the disk.
   co_return (co_await machine_.disk.sync_directory(call, directory_)).has_value();
+}
+
+Task<> release_reserve(Call call, io::Machine machine, std::string directory, std::uint64_t files) {
+  for (std::uint64_t i = files; i > 0; --i) (void)co_await machine.disk.unlink(call, file_path(directory, i));
+  (void)co_await machine.disk.unlink(call, space_path(directory));
+  (void)co_await machine.disk.sync_directory(call, directory);  // as LogReserve::release
 }
 
 }  // namespace cairn::store

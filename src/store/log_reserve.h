@@ -1,9 +1,11 @@
-// LogReserve: space kept back on the disk, as a file that has its blocks. What frees space (deletes,
-// compaction) may have it when the disk is full; everything else waits until it is back.
+// LogReserve: space kept back on the disk, as a file that has its blocks, and files, as empty ones. What
+// frees space (deletes, compaction) may have them when the disk is full; everything else waits until they are
+// back.
 #pragma once
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "io/machine.h"
 
@@ -11,31 +13,41 @@ namespace cairn::store {
 
 class LogReserve {
  public:
-  LogReserve(io::Machine& machine, std::string directory, std::uint64_t size);
+  // `files`: names to be kept, too, as empty files.
+  LogReserve(io::Machine& machine, std::string directory, std::uint64_t size, std::uint64_t files = 0,
+             std::string_view name = "reserve");
 
+  // Of the space alone.
   bool is_there() const noexcept { return there_; }
-  // What the disk must have for it to be made; 0: it need not be.
-  std::uint64_t room_to_make() const noexcept;
-  // Looks for the file, and makes it if there is room. A full disk is no error: it is not there then.
+  bool is_whole() const noexcept { return (there_ || size_ == 0) && files_there_ == files_; }
+  // What the disk must have for the rest of it to be made.
+  io::FreeSpace room_to_make() const noexcept;
+  // Looks for it, and makes what lacks if there is room. A full disk is no error: it is not there then.
   // Cancel: partial — a part of it may be there.
   Task<Result<>> open(Call call);
-  // Is it there, or could it be made just now? Tries at most once a second, and only where the disk has room
-  // for two. Cancel: partial — as open.
+  // Is all of it there, or could it be made just now? Tries at most once a second, and only where the disk
+  // has room for two. Cancel: partial — as open.
   Task<bool> ensure(Call call);
-  // Gives its space away. False: there is nothing to give. Cancel: partial — it may be gone.
+  // Gives all of it away. False: there is nothing to give. Cancel: partial — it may be gone.
   Task<bool> release(Call call);
 
  private:
   Task<Result<>> make(Call call);
+  Task<Result<>> make_space(Call call);
+  Task<Result<>> make_files(Call call);
   // NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the caller waits
   Task<Result<>> fill(Call call, io::File& file);
 
   io::Machine machine_;  // a bundle of references
   std::string directory_;
   std::string path_;
-  std::uint64_t size_;
+  std::uint64_t size_, files_;
   bool there_ = false;
+  std::uint64_t files_there_ = 0;  // the first so many
   Instant next_try_{};
 };
+
+// Gives away what a log that is not open keeps back. Cancel: partial — some of it may be gone.
+Task<> release_reserve(Call call, io::Machine machine, std::string directory, std::uint64_t files);
 
 }  // namespace cairn::store

@@ -978,6 +978,17 @@ TEST(Log, after_a_failed_sync_the_log_is_fenced) {
   ASSERT_TRUE(s.append({small('d')}));
 }
 
+TEST(Log, L9_a_log_that_is_not_compacted_is_fenced_when_its_last_segment_loses_its_name) {
+  SimulatedLog s;
+  s.options.compacted = false;
+  ASSERT_TRUE(s.open());
+  ASSERT_TRUE(s.append({small('a')}));
+  s.disk().take_away(s.path(1));
+  EXPECT_EQ(code_of(s.append({small('b')})), ErrorCode::degraded);
+  EXPECT_TRUE(s.log->fenced());
+  EXPECT_EQ(s.log->lost(), (std::vector<std::uint32_t>{1}));
+}
+
 TEST(Log, a_disk_that_takes_too_long_fences_the_log) {
   SimulatedLog s;
   ASSERT_TRUE(s.open());

@@ -87,7 +87,7 @@ LogWriter::LogWriter(io::Machine& machine, LogOptions options, LogState state)
       options_(std::move(options)),
       store_key_(state.store_key),
       store_id_(store_id(state.store_key)),
-      reserve_(machine_, options_.directory, options_.reserve),
+      reserve_(machine_, options_.directory, options_.reserve, options_.spare_files),
       segments_(std::move(state.segments)),
       current_(segments_.empty() ? 0 : segments_.rbegin()->first),
       known_(state.known),
@@ -140,6 +140,7 @@ Task<Result<std::vector<Entry>>> LogWriter::append(Call call, std::vector<Record
   CO_TRY_VOID(usable());
   if (batch.empty()) co_return std::vector<Entry>();
   const Busy busy(*this);
+  if (!has_current() && !options_.compacted) co_return fence();
   const std::uint64_t size = size_of(batch);
   const bool frees = std::all_of(batch.begin(), batch.end(), [](const Record& r) { return r.reserve; });
   if (!frees && !co_await reserve_.ensure(patient(call)))
@@ -165,6 +166,10 @@ Task<Result<std::vector<Entry>>> LogWriter::append(Call call, std::vector<Record
   tail_ += size;
   ready_ = std::max(ready_, tail_ + zeros);
   set_size(segments_[current_], tail_);
+  if (!has_current()) {
+    if (!options_.compacted) co_return fence();
+    co_return fail(ErrorCode::degraded, "the segment that is written to was taken away");
+  }
   stamp_ = LogStamp{store_id_, encoded.entries.back().at, encoded.seal};
   co_return std::move(encoded.entries);
 }
@@ -267,9 +272,9 @@ Task<bool> LogWriter::take_room(Call call, std::uint64_t size) {
   if (granted_ < size) {
     const auto free = co_await machine_.disk.free_space(call, options_.directory);
     if (!free) co_return true;  // the write will tell
-    measure(*free);
-    if (*free < kept_ + size) co_return false;
-    granted_ = std::max(size, std::min(*free - kept_, kept_ / part_granted));
+    measure(free->bytes);
+    if (free->files < files_kept() || free->bytes < kept_ + size) co_return false;
+    granted_ = std::max(size, std::min(free->bytes - kept_, kept_ / part_granted));
   }
   granted_ -= size;
   co_return true;
@@ -278,26 +283,32 @@ Task<bool> LogWriter::take_room(Call call, std::uint64_t size) {
 Task<bool> LogWriter::has_room(Call call) {
   const auto free = co_await machine_.disk.free_space(call.within(options_.patience), options_.directory);
   if (!free) co_return false;
-  if (options_.compacted) measure(*free);
+  if (options_.compacted) measure(free->bytes);
   // A little more than is needed, lest it be full again at once: at least for one record of the largest kind.
   const std::uint64_t little = std::max(kept_ / part_granted, length_ < least_length ? 0 : largest_record);
-  co_return *free >= kept_ + little + reserve_.room_to_make();
+  const io::FreeSpace reserve = reserve_.room_to_make();
+  co_return free->bytes >= kept_ + little + reserve.bytes &&
+      free->files >= files_kept() + options_.spare_files / 2 + reserve.files;
 }
 
 Task<Result<std::uint64_t>> LogWriter::room_to_store(Call call) {
-  CO_TRY(const std::uint64_t free,
+  CO_TRY(const io::FreeSpace free,
          co_await machine_.disk.free_space(call.within(options_.patience), options_.directory));
-  if (options_.compacted) measure(free);
-  co_return free - std::min(free, kept_ + reserve_.room_to_make());
+  if (options_.compacted) measure(free.bytes);
+  const io::FreeSpace reserve = reserve_.room_to_make();
+  const bool files = free.files >= files_kept() + reserve.files;
+  const std::uint64_t room = files ? free.bytes - std::min(free.bytes, kept_ + reserve.bytes) : 0;
+  if (room == 0) granted_ = 0;  // others took it
+  co_return room;
 }
 
 Task<Result<Log::RoomToCopy>> LogWriter::room_to_copy(Call call) {
-  CO_TRY(const std::uint64_t free,
+  CO_TRY(const io::FreeSpace space,
          co_await machine_.disk.free_space(call.within(options_.patience), options_.directory));
+  const std::uint64_t free = space.bytes;
   const std::uint64_t all = free + (reserve_.is_there() ? options_.reserve : 0);
-  // The index does not ask for it: it would only find the disk full.
-  if (options_.spare && free < *options_.spare) (void)co_await reserve_.release(patient(call));
-  co_return RoomToCopy{all - std::min(all / 2, spare()), all - std::min(all, spare())};
+  co_return RoomToCopy{all - std::min(all / 2, spare()), all - std::min(all, spare()),
+                       options_.spare && free < *options_.spare};
 }
 
 // --- segments
@@ -368,8 +379,9 @@ Task<Result<>> LogWriter::begin_segment(Call call) {
   }
   std::shared_ptr<io::File> file = std::move(*opened);
   std::vector<HeapBytes> blocks;
+  const auto end = known_ == current_ ? static_cast<std::uint32_t>(tail_) : 0;
   blocks.push_back(
-      encode_segment_header({next_segment_, known_, sequence_, sequence_ + 1, sequence_, store_key_}));
+      encode_segment_header({next_segment_, known_, end, sequence_, sequence_ + 1, sequence_, store_key_}));
   const auto written = co_await file->write_blocks(patient(call), 0, std::move(blocks), sync());
   if (!written && written.error().code == ErrorCode::io_failed)
     (void)co_await file->truncate(patient(call), 0);  // as in write()
@@ -382,6 +394,7 @@ Task<Result<>> LogWriter::begin_segment(Call call) {
       co_return fence_unless_undone(named.error());
     }
   if (current_ != 0) segments_[current_].sealed = true;
+  if (std::exchange(gone_, false)) drop(current_);
   current_ = known_ = next_segment_++;
   file_ = std::move(file);
   tail_ = ready_ = segment_header_size;
@@ -430,6 +443,25 @@ Task<Result<>> LogWriter::accept_losses(Call call) {
   CO_TRY_VOID(co_await removals_.add(patient(call), lost_, 0));
   lost_.clear();
   co_return Result<>{};
+}
+
+bool LogWriter::has_current() {
+  if (current_ != 0 && !file_->is_named()) lose(current_);
+  return !gone_;
+}
+
+void LogWriter::lose(std::uint32_t segment) {
+  if (!segments_.contains(segment) || (segment == current_ && gone_)) return;
+  lost_.push_back(segment);
+  if (segment == current_)
+    gone_ = ended_ = true;  // [W-3] it stays until there is another
+  else
+    drop(segment);
+}
+
+void LogWriter::drop(std::uint32_t segment) noexcept {
+  set_size(segments_[segment], 0);
+  segments_.erase(segment);
 }
 
 // A removal that did not become durable would let what was removed come back beside its newer copies, which

@@ -39,7 +39,7 @@ class LogWriter final : public Log {
   Task<bool> has_room(Call call) override;
   Task<Result<RoomToCopy>> room_to_copy(Call call) override;
   std::uint64_t segment_length() const noexcept override { return length_; }
-  bool uses_reserve() const noexcept override { return reserve_.room_to_make() > 0; }
+  bool uses_reserve() const noexcept override { return !reserve_.is_whole(); }
   Task<bool> release_reserve(Call call) override { return reserve_.release(patient(call)); }
   Task<Result<std::uint64_t>> room_to_store(Call call) override;
   Task<Result<>> roll(Call call) override;
@@ -53,6 +53,7 @@ class LogWriter final : public Log {
   const SealKey& key_of(std::uint32_t segment) override;
   Task<Result<>> accept_losses(Call call) override;
   const std::vector<std::uint32_t>& lost() const noexcept override { return lost_; }
+  void lose(std::uint32_t segment) override;
   std::vector<ForeignFile> take_foreign() override { return std::exchange(foreign_, {}); }
 
  private:
@@ -66,8 +67,13 @@ class LogWriter final : public Log {
 
   Task<bool> take_room(Call call, std::uint64_t size);
   void measure(std::uint64_t free) noexcept;
+  // Files that records which may not use the reserve leave to be made.
+  std::uint64_t files_kept() const noexcept { return 2 * options_.spare_files; }
   std::uint64_t spare() const noexcept { return options_.spare.value_or(options_.reserve); }
   void set_size(SegmentInfo& segment, std::uint64_t size) noexcept;
+  // Whether the file that is written to is there still; else it is lost from now on.
+  bool has_current();
+  void drop(std::uint32_t segment) noexcept;
   Task<Result<>> make_room(Call call, std::uint64_t size);
   Task<Result<>> make_room_at_any_cost(Call call, std::uint64_t size);
   Task<Result<>> begin_segment(Call call);
@@ -112,6 +118,7 @@ class LogWriter final : public Log {
   std::uint64_t kept_ = 0;     // what is left free
   std::uint64_t granted_ = 0;  // what may be appended before the disk is asked for room again
   bool ended_ = false;         // nothing more goes to the current segment
+  bool gone_ = false;          // the current segment's file: it is in `lost_`, or was and is accepted
   bool uncut_ = false;         // behind the tail is what a failed write left; it goes before the next one
   bool fenced_ = false;
   bool closed_ = false;

@@ -119,6 +119,7 @@ struct Place {
   std::uint32_t data_size = 0;
   std::uint64_t data_at() const noexcept { return at.offset + record_header_size + meta_size; }
   std::uint64_t size() const noexcept;  // of the whole record
+  std::uint64_t end() const noexcept { return at.offset + size(); }
   friend bool operator==(const Place&, const Place&) = default;
 };
 

@@ -5,6 +5,7 @@
 #include "crypto/outboard.h"
 #include "runtime/wait.h"
 #include "store/index_place.h"
+#include "store/log_reserve.h"
 #include "store/object_group.h"
 #include "store/segment.h"
 #include "store/store_port.h"
@@ -19,6 +20,9 @@ constexpr std::uint64_t worth_ending = 1u << 20;  // of dead bytes
 // something to compact, wherever it lies. And what that may be on a large disk, with what the index needs.
 constexpr std::uint64_t reserve_part = 20;
 constexpr std::uint64_t reserve_most = 12;  // times what was asked for
+// What an index writes when it is opened: the list of its tables.
+constexpr std::uint64_t opening_room = 1u << 20;
+constexpr char opening_name[] = "index.room";
 // What deletes may take while copying needs the rest.
 constexpr std::uint64_t deletes_at_once = 256u << 10;
 constexpr Duration gather_most = Duration::millis(2);
@@ -29,13 +33,6 @@ bool is_full(const Result<>& result) noexcept {
   return !result && result.error().code == ErrorCode::storage_full;
 }
 
-bool is_hit(const Place& place, const std::vector<Damage>& damages) noexcept {
-  return std::any_of(damages.begin(), damages.end(), [&](const Damage& one) {
-    return place.at.segment == one.segment && place.at.offset < one.to &&
-           place.at.offset + place.size() > one.from;
-  });
-}
-
 }  // namespace
 
 ObjectHome::ObjectHome(ObjectStore& store, io::Machine& machine, observe::Logger log)
@@ -43,7 +40,15 @@ ObjectHome::ObjectHome(ObjectStore& store, io::Machine& machine, observe::Logger
       machine_(machine),
       log_(log),
       errands_(machine.shard, machine.mailbox, {changes_full, "the store is closed"}),
-      scrub_pace_(machine.shard, store.options().scrub_rate, Bytes{1u << 20}) {}
+      scrub_pace_(machine.shard, store.options().scrub_rate, Bytes{1u << 20}),
+      scrub_interval_(store.options().scrub_interval),
+      opening_(machine, store.options().directory, store.options().reserve > 0 ? opening_room : 0, 0,
+               opening_name) {}
+
+// Without close() nothing is lost that was answered: the next start only reads more of the log.
+ObjectHome::~ObjectHome() {
+  if (store_.status_.open) log_.debug("dropped unclosed", {{"directory", store_.options_.directory}});
+}
 
 // --- opening
 
@@ -52,10 +57,15 @@ Task<Result<>> ObjectHome::open(Call call) {
          co_await settle_index_place(call, machine_, store_.kv_maker_, store_.options_.directory, log_));
   const std::string directory = index_path(store_.options_.directory, number);
   auto opened = co_await store_.kv_maker_.open(call, machine_, directory);
+  // Reads go on with a full disk: what is kept free for that makes room for the index. The reserve may be in
+  // use already; the room to open an index is for nothing else.
   if (!opened && opened.error().code == ErrorCode::storage_full) {
-    // Reads go on with a full disk: what is kept free for that makes room for the index.
-    (void)co_await machine_.disk.unlink(call, store_.segment_directory() + "/reserve");
-    (void)co_await machine_.disk.sync_directory(call, store_.segment_directory());  // as LogReserve::release
+    co_await release_reserve(call, machine_, store_.segment_directory(), store_.options_.spare_files);
+    opened = co_await store_.kv_maker_.open(call, machine_, directory);
+  }
+  if (!opened && opened.error().code == ErrorCode::storage_full) {
+    (void)co_await machine_.disk.unlink(call, store_.options_.directory + '/' + opening_name);
+    (void)co_await machine_.disk.sync_directory(call, store_.options_.directory);
     opened = co_await store_.kv_maker_.open(call, machine_, directory);
   }
   if (!opened && opened.error().code == ErrorCode::integrity) {
@@ -69,8 +79,10 @@ Task<Result<>> ObjectHome::open(Call call) {
   files_ = std::make_unique<SegmentFiles>(upkeep, store_.segment_directory());
   CO_TRY_VOID(co_await open_log(call));
   absent_ = segments_of_index_alone();
+  told_lost_.insert(segments_->lost().begin(), segments_->lost().end());
   opened_ = machine_.shard.now();
   publish_totals();
+  if (store_.index()->engine->room() > 0) (void)co_await opening_.open(call);
   if (!co_await segments_->has_room(call)) note_full();
   store_.status_.open = true;
   co_return Result<>{};
@@ -82,6 +94,7 @@ Task<Result<>> ObjectHome::open_log(Call call) {
   options.segment_size = store_.options_.segment_size;
   options.fsync = store_.options_.fsync;
   options.reserve = store_.options_.reserve;
+  options.spare_files = store_.options_.spare_files;
   options.compacted = true;
   options.ahead = options.fsync ? std::min(write_ahead, options.segment_size / 16) : 0;
   options.check = is_data_right;
@@ -148,6 +161,7 @@ Task<Result<ObjectHome::Fit>> ObjectHome::open_with_index(Call call, LogOptions*
                          : report.index == IndexFit::behind
                              ? "the index is too old to be caught up: it is made anew"
                              : "the index is not of this log: it is made anew"};
+  look_for_short_segments();
   const auto named = co_await name_losses(call);
   if (!named && named.error().code != ErrorCode::storage_full) co_return fail(named.error());
   // On a full disk the scrubber tries again.
@@ -192,7 +206,7 @@ Task<Result<>> ObjectHome::on_record(Call call, Entry entry) {
 
 Task<Result<>> ObjectHome::on_damage(Call, Damage damage) {
   if (damage.lost) {
-    log_.error(damage.from == 0 ? "a segment of the log is missing" : "the end of the log is lost",
+    log_.error(damage.from == 0 ? "a segment of the log is missing" : "the end of a segment is lost",
                {{"segment", damage.segment}, {"from", damage.from}, {"last_sequence", damage.last_sequence}});
     losses_.push_back(damage);
     co_return Result<>{};
@@ -223,14 +237,20 @@ Task<Result<>> ObjectHome::write_index(Call call, KvBatch batch) {
   co_return written;
 }
 
+bool ObjectHome::is_hit(const Place& place, std::span<const Damage> damages) noexcept {
+  return std::any_of(damages.begin(), damages.end(), [&](const Damage& one) {
+    return place.at.segment == one.segment && place.at.offset < one.to && place.end() > one.from;
+  });
+}
+
 // NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the caller waits
-Task<Result<bool>> ObjectHome::is_hurt(Call call, const ObjectEntry& entry, const std::vector<Damage>& by) {
-  if (is_hit(entry.place, by)) co_return true;
+Task<Result<bool>> ObjectHome::is_hurt(Call call, const ObjectEntry& entry, const PlaceTest& is_bad) {
+  if (is_bad(entry.place)) co_return true;
   for (std::uint32_t first = 0; entry.token;) {
     CO_TRY(const auto parts, co_await indexer_->parts(call, *entry.token, first, page));
     if (parts.empty()) break;
     for (const Indexer::NumberedPart& one : parts)
-      if (is_hit(one.entry.place, by)) co_return true;
+      if (is_bad(one.entry.place)) co_return true;
     first = parts.back().index + 1;
   }
   co_return false;
@@ -246,9 +266,27 @@ Task<Result<>> ObjectHome::append_now(Call call, std::vector<Record> batch, LogP
   co_return co_await kv_->write(call, std::move(changes));
 }
 
+// A header that says how long the segment before it is tells more, but not every log has them.
+void ObjectHome::look_for_short_segments() {
+  for (const SegmentInfo& one : segments_->segments()) {
+    const bool known = std::any_of(losses_.begin(), losses_.end(),
+                                   [&](const Damage& loss) { return loss.segment == one.id; });
+    if (!one.sealed || known || live_bytes(one.id) + segment_header_size <= one.size) continue;
+    log_.error("a segment of the log is cut short", {{"segment", one.id}, {"size", one.size}});
+    losses_.push_back({one.id, one.size, 0xffff'ffffu, 0, 0, false, true});
+  }
+}
+
 // Every object with bytes that are gone is quarantined, before anybody can ask for it.
 Task<Result<>> ObjectHome::name_losses(Call call) {
   if (losses_.empty()) co_return Result<>{};
+  // Of a segment before one that is missing nothing says where it ended.
+  std::map<std::uint32_t, std::uint64_t> ends;
+  for (const SegmentInfo& one : segments_->segments()) ends[one.id] = one.size;
+  const PlaceTest is_lost = [&](const Place& place) {
+    const auto end = ends.find(place.at.segment);
+    return is_hit(place, losses_) || (end != ends.end() && place.end() > end->second);
+  };
   CO_TRY(KvBatch replayed, indexer_->take(*held_));
   CO_TRY_VOID(co_await kv_->write(call, std::move(replayed)));
   std::vector<Record> batch;
@@ -261,7 +299,7 @@ Task<Result<>> ObjectHome::name_losses(Call call) {
     for (const KvPair& pair : found) {
       ObjectEntry entry;
       if (!decode(as_bytes(pair.value), entry) || entry.quarantined()) continue;
-      CO_TRY(const bool gone, co_await is_hurt(call, entry, losses_));
+      CO_TRY(const bool gone, co_await is_hurt(call, entry, is_lost));
       if (!gone) continue;
       Record record;
       record.kind = static_cast<std::uint8_t>(RecordKind::quarantine);
@@ -273,8 +311,7 @@ Task<Result<>> ObjectHome::name_losses(Call call) {
     CO_TRY_VOID(co_await append_now(call, std::exchange(batch, {}), *held_));
     if (more) from = found.back().key + '\0';
   }
-  CO_TRY_VOID(
-      co_await indexer_->forget_parts(call, [this](const Place& place) { return is_hit(place, losses_); }));
+  CO_TRY_VOID(co_await indexer_->forget_parts(call, is_lost));
   if (named > 0) log_.error("objects are lost: put them again, or accept it", {{"objects", named}});
   losses_.clear();
   co_return Result<>{};
@@ -458,14 +495,17 @@ Task<Result<>> ObjectHome::write_group(Call call, Group& group) {
   CO_TRY_VOID(co_await make_index_ready(call));
   if (!group.records.empty()) {
     auto appended = co_await segments_->append(call, std::move(group.records));
+    note_lost();
     if (!appended) {
       if (segments_->fenced()) fence(appended.error().context);
       if (appended.error().code != ErrorCode::io_failed) co_return fail(appended.error());
       // The disk's fault, and nothing of it happened: asked again later it may be done.
       if (auto held = failure_told_.due(machine_.shard.now()))
         log_.error("the disk refuses the log", {{"why", appended.error().context}, {"suppressed", *held}});
+      store_.status_.refused_at = machine_.shard.now().ns;
       co_return fail(ErrorCode::degraded, "the disk refuses the log");
     }
+    store_.status_.refused_at = 0;
     for (Entry& one : *appended) {
       store_.status_.groups_written.fetch_add(crypto::group_count(one.header.data_size),
                                               std::memory_order_relaxed);
@@ -518,6 +558,14 @@ Task<> ObjectHome::end_dead_segment(Call call) {
   if (!co_await segments_->roll(call) && segments_->fenced()) fence("a segment could not be begun");
 }
 
+// What others do to the disk is seen before a write meets it.
+Task<> ObjectHome::measure_room(Call call) {
+  const auto room = co_await segments_->room_to_store(call);
+  if (!room) co_return;
+  store_.status_.room_bytes = *room;
+  if (*room == 0) note_full();
+}
+
 Task<> ObjectHome::look_for_room(Call call) {
   if (!full_) co_return;
   StoreStatus& status = store_.status_;
@@ -528,6 +576,7 @@ Task<> ObjectHome::look_for_room(Call call) {
     status.making_room = at_work && room && room->safe < to_copy + deletes_at_once;
     co_return want_room();
   }
+  if (store_.index()->engine->room() > 0) (void)co_await opening_.ensure(call);
   full_ = false;
   status.full = false;
   status.making_room = false;
@@ -546,6 +595,7 @@ void ObjectHome::publish_totals() noexcept {
   for (const std::uint32_t segment : absent_) live -= live_bytes(segment);
   status.segments = log.segments;
   status.lost_segments = segments_->lost().size();
+  status.first_lost = segments_->lost().empty() ? 0 : segments_->lost().front();
   if (totals.quarantined == 0) status.lossy = false;
   status.log_bytes = log.bytes;
   status.dead_bytes = log.bytes - std::min(log.bytes, live);

@@ -22,6 +22,7 @@
 #include <map>
 #include <memory>
 #include <set>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -33,6 +34,7 @@
 #include "store/indexer.h"
 #include "store/kv.h"
 #include "store/log.h"
+#include "store/log_reserve.h"
 #include "store/mutation.h"
 #include "store/object_store.h"
 
@@ -45,6 +47,7 @@ class ObjectHome final : public Replay {
  public:
   // All outlive it.
   ObjectHome(ObjectStore& store, io::Machine& machine, observe::Logger log);
+  ~ObjectHome() override;
 
   // Opens log and index and brings them together. Cancel: partial — as after a crash.
   Task<Result<>> open(Call call);
@@ -64,11 +67,14 @@ class ObjectHome final : public Replay {
   void start_accepting() noexcept;
   io::Machine& machine() noexcept { return machine_; }
   void set_scrub_rate(Rate rate) noexcept { scrub_pace_.set_rate(rate); }
+  void set_scrub_interval(Duration interval) noexcept { scrub_interval_ = interval; }
 
   // One round of a task, for tests: whether there was something to do.
   Task<Result<bool>> compact_once(Call call);
   Task<Result<>> scrub_once(Call call);
   Task<Result<>> sweep_once(Call call);
+  // Whether the log's files are all there, and which objects are lost with those that are not.
+  Task<Result<>> look_at_files_once(Call call);
   // Removes what is quarantined because it is lost, and takes what the log has lost for removed.
   Task<Result<>> accept_losses_once(Call call);
   // A new index in place of the one in use.
@@ -98,8 +104,12 @@ class ObjectHome final : public Replay {
   Task<Result<>> name_losses(Call call);
   Task<Result<>> append_now(Call call, std::vector<Record> batch, LogPoint point);
   Task<Result<>> look_for_losses(Call call);
-  // Some of its bytes are in one of these places.
-  Task<Result<bool>> is_hurt(Call call, const ObjectEntry& entry, const std::vector<Damage>& by);
+  // Segments that hold less than entries of the index point to.
+  void look_for_short_segments();
+  // Some of its bytes are in such a place.
+  using PlaceTest = std::function<bool(const Place&)>;
+  static bool is_hit(const Place& place, std::span<const Damage> damages) noexcept;
+  Task<Result<bool>> is_hurt(Call call, const ObjectEntry& entry, const PlaceTest& is_bad);
   // Whether what the index says contradicts the log: looks at some of the last objects in it.
   Task<Result<bool>> is_index_of_another(Call call, std::size_t limit);
   Task<Result<bool>> is_another(Call call, Address address, Position at);
@@ -154,6 +164,13 @@ class ObjectHome final : public Replay {
   Task<Result<>> quarantine(Call call, Address address, std::uint64_t origin, Position at);
   // Every object with bytes in a damaged place.
   Task<Result<>> quarantine_damage(Call call, Damage damage);
+  // Every object with bytes in such a place, by the word that they are at this one.
+  Task<Result<>> quarantine_hurt(Call call, PlaceTest is_bad, std::optional<Position> at);
+  // Segments that were lost since: told at once, their objects by whoever looks at files.
+  void note_lost();
+  Task<Result<>> name_vanished(Call call);
+  // What lies behind the ends of segments as they are on the disk now.
+  Task<Result<>> quarantine_cut(Call call);
   Task<Result<std::vector<HeapBytes>>> read_data(Call call, const Entry& entry);
   Task<Result<bool>> compact_any(Call call);
   Task<Result<bool>> compact_segment(Call call, std::uint32_t segment);
@@ -164,7 +181,23 @@ class ObjectHome final : public Replay {
   Task<Result<>> look_at_quarantined(Call call);
   // Everything of the index that is on the disk, whether anybody asks for it or not.
   Task<Result<>> scrub_index(Call call);
-  Task<Result<>> scrub_segment(Call call, std::uint32_t segment, std::uint64_t end);
+  // A pass of the scrubber: as fast as its rate allows, or spread over the interval.
+  struct ScrubPass {
+    bool spread = false;
+    Instant began{};
+    std::uint64_t bytes = 0;  // looked at since
+    Position noted{};
+    Instant noted_at{};
+  };
+  Task<Result<bool>> keep_pace(Call call, ScrubPass* pass, std::uint64_t bytes, Position next);
+  Task<Result<>> note_scrub(Call call, Position next);
+  Task<Position> noted_scrub(Call call);
+  // False: another pass was asked for.
+  Task<Result<bool>> scrub_pass(Call call, ScrubPass* pass, Position from);
+  Task<Result<bool>> scrub_segment(Call call, ScrubPass* pass, std::uint32_t segment, std::uint64_t from,
+                                   std::uint64_t end);
+  Task<Result<>> scrub_record(Call call, std::shared_ptr<io::File> file, const Entry& entry);
+  Task<Result<>> scrub_spread(Call call);
   Task<Result<>> move_batch(Call call, std::vector<Mutation::Move> moves);
   std::optional<std::uint32_t> pick_victim(std::uint64_t room) const;
   // On a full disk: what was deleted from the segment being written is compacted like the rest.
@@ -174,6 +207,8 @@ class ObjectHome final : public Replay {
   void note_full();
   // A full disk that has room again takes writes again.
   Task<> look_for_room(Call call);
+  // Tells how much can still be stored; none: the disk is full. Cancel: clean.
+  Task<> measure_room(Call call);
   // --- uploads and the room they take
   // For so many bytes of parts; also what compaction can make.
   struct Room {
@@ -210,12 +245,17 @@ class ObjectHome final : public Replay {
   WaitList room_wanted_;
   WaitList accept_asked_;
   TokenBucket scrub_pace_;
+  Duration scrub_interval_;
+  LogReserve opening_;                     // room to open the index on a full disk
   std::set<std::uint32_t> absent_;         // segments that the index knows and the log has not
   std::map<std::uint32_t, bool> damaged_;  // segments with bytes that must not be thrown away
   std::vector<Damage> found_;              // by opening; their objects are named by the scrubber
   std::vector<Damage> losses_;             // by opening; their objects are named at once
   std::optional<LogPoint>
       held_;  // where the index stands as long as the end of the log is lost, and not named
+  std::set<std::uint32_t> told_lost_;
+  std::vector<Damage> vanished_;  // while it was open; their objects are not named yet
+  bool name_now_ = false;
   bool scrub_now_ = false;
   bool accept_now_ = false;
   std::size_t around_ = 0;  // changes that were under way when the last group was written

@@ -76,8 +76,8 @@ Task<Result<>> ObjectHome::find_room_for_index(Call call) {
   const Totals& now = indexer_->totals();
   const std::uint64_t entries =
       now.objects * bytes_per_object + now.bytes / crypto::part_size * bytes_per_part;
-  CO_TRY(const std::uint64_t room, co_await machine_.disk.free_space(call, store_.options_.directory));
-  if (room < 2 * entries + store_.options_.reserve)
+  CO_TRY(const io::FreeSpace room, co_await machine_.disk.free_space(call, store_.options_.directory));
+  if (room.bytes < 2 * entries + store_.options_.reserve)
     co_return fail(ErrorCode::storage_full, "there is no room for a second index");
   co_return Result<>{};
 }

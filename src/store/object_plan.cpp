@@ -219,11 +219,14 @@ Task<Result<ObjectHome::Planned>> ObjectHome::plan_quarantine(Call call, Mutatio
   CO_TRY(const auto now, co_await indexer_->object(call, address));
   mutation.result = Outcome{.address = address, .size = 0, .existed = true, .token = {}, .expires = {}};
   if (!now || now->origin != mutation.origin || now->quarantined()) co_return Planned::answered;
-  log_.error("stored bytes do not match their address", {{"address", format_address(address)},
-                                                         {"segment", mutation.at.segment},
-                                                         {"offset", mutation.at.offset}});
+  const QuarantineRecord record{address, mutation.origin, mutation.at};
+  log_.error(is_gone(record) ? "stored bytes are gone" : "stored bytes do not match their address",
+             {{"address", format_address(address)},
+              {"segment", mutation.at.segment},
+              {"offset", mutation.at.offset}});
   damaged_[mutation.at.segment] = true;
-  group.add(control(RecordKind::quarantine, QuarantineRecord{address, mutation.origin, mutation.at}, true));
+  if (is_gone(record)) store_.status_.lossy = true;
+  group.add(control(RecordKind::quarantine, record, true));
   co_return Planned::joined;
 }
 

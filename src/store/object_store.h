@@ -28,6 +28,8 @@ class ObjectHome;
 class StorePort;
 
 inline constexpr std::uint64_t largest_object = std::uint64_t{256} << 30;
+// Of `changes`: what may wait for one log's disk.
+inline constexpr std::uint64_t changes_capacity = 512;
 
 struct StoreOptions {
   std::string directory;
@@ -37,16 +39,19 @@ struct StoreOptions {
   std::uint64_t uploads_max = 4096;
   Duration upload_idle = Duration::seconds(600);  // without a part: it may give way to others
   Rate scrub_rate{20u << 20};
-  Duration scrub_every = Duration::seconds(24 * 3600);
-  std::uint64_t pending_max = 512;
+  Duration scrub_interval = Duration::seconds(7 * 24 * 3600);  // over which it looks at everything once
+  std::uint64_t pending_max = changes_capacity;
   std::uint64_t reserve = 8u << 20;
+  std::uint64_t spare_files = 0;  // as LogOptions
 };
 
 // Numbers that any thread may read.
 struct StoreStatus {
   std::atomic<std::uint64_t> objects{0}, bytes{0}, uploads{0}, upload_bytes{0}, quarantined{0};
   std::atomic<std::uint64_t> segments{0}, log_bytes{0}, dead_bytes{0};
+  std::atomic<std::uint64_t> room_bytes{0};     // about what can still be stored
   std::atomic<std::uint64_t> lost_segments{0};  // missing, and not by compaction
+  std::atomic<std::uint64_t> first_lost{0};     // one of them
   std::atomic<std::uint64_t> scrub_segment{0}, scrub_passes{0}, scrub_bytes{0};
   std::atomic<std::uint64_t> rot{0};      // bytes found that did not match
   std::atomic<std::uint64_t> damage{0};   // places in the log that could not be read
@@ -54,7 +59,9 @@ struct StoreStatus {
   std::atomic<std::uint64_t> groups_read{0}, groups_written{0};
   std::atomic<bool> open{false}, fenced{false}, full{false};
   std::atomic<bool> making_room{false};  // on a full disk: what is deleted would take the room to copy
-  std::atomic<bool> lossy{false};        // some that are quarantined are not damaged but gone
+  // When the disk last refused a write without being full (instant ns; 0: never).
+  std::atomic<std::int64_t> refused_at{0};
+  std::atomic<bool> lossy{false};  // some that are quarantined are not damaged but gone
   bool whole() const noexcept { return lost_segments == 0 && !lossy; }
   // What the index cannot answer is refused until a new one has taken its place; without room for two that is
   // at the next start.
@@ -85,6 +92,13 @@ class ObjectStore {
   bool writable() const noexcept {
     return status_.open && !status_.fenced && !status_.full && !status_.index_behind;
   }
+  // Whether the next write is likely to be taken, as far as is known: one that was refused by the disk just
+  // now says no, for a while.
+  bool takes_writes(Instant now) const noexcept {
+    const std::int64_t refused = status_.refused_at;
+    return writable() && (refused == 0 || now - Instant{refused} > refusal_counts_for);
+  }
+  static constexpr Duration refusal_counts_for = Duration::seconds(10);
   // Changes that wait for the disk.
   std::uint64_t waiting() const noexcept { return pending_.taken(); }
   GroupCache& cache() noexcept { return cache_; }

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <map>
 
+#include "store/segment.h"
 #include "store/simulated_store.h"
 #include "store/store_set.h"
 
@@ -353,6 +354,65 @@ TEST(Rot, the_loop_scrubs_when_it_is_asked_to) {
   s.store->ask_for_scrub();
   ASSERT_TRUE(s.world.run_until([&] { return s.store->status().scrub_passes == 1u; }));
   EXPECT_EQ(s.store->status().quarantined, 1u);
+}
+
+TEST(Rot, a_pass_of_the_scrubber_begins_with_the_store_and_takes_its_interval) {
+  Rotting s;
+  s.options.scrub_interval = Duration::seconds(10'000);
+  ASSERT_TRUE(s.open());
+  for (std::uint64_t i = 0; i < 10; ++i) ASSERT_TRUE(s.put(sample(1 << 20, i + 1)));
+  ASSERT_TRUE(s.disk().rot(s.segment(), s.offset_of(sample(1 << 20, 5).substr(0, 64)) + 100));
+  s.tasks().spawn("scrub", s.store->home().scrub_loop(s.tasks().call()));
+  s.world.run_for(Duration::seconds(3000));
+  EXPECT_EQ(s.store->status().quarantined, 0u);
+  EXPECT_EQ(s.store->status().scrub_segment, 1u);
+  s.world.run_for(Duration::seconds(2000));
+  EXPECT_EQ(s.store->status().quarantined, 1u) << "half of it, after half of the time";
+  EXPECT_LT(s.store->status().scrub_bytes, 7u << 20);
+  s.world.run_for(Duration::seconds(4500));
+  EXPECT_EQ(s.store->status().scrub_passes, 0u);
+  s.world.run_for(Duration::seconds(3000));
+  EXPECT_EQ(s.store->status().scrub_passes, 1u);
+  EXPECT_LT(s.store->status().scrub_bytes, 15u << 20) << "the second one waits for its time";
+  EXPECT_GT(s.store->status().scrub_bytes, 10u << 20);
+}
+
+TEST(Rot, a_store_that_is_often_restarted_is_looked_at_whole) {
+  Rotting s;
+  s.options.scrub_interval = Duration::seconds(10'000);
+  ASSERT_TRUE(s.open());
+  for (std::uint64_t i = 0; i < 10; ++i) ASSERT_TRUE(s.put(sample(1 << 20, i + 1)));
+  ASSERT_TRUE(s.run(s.store->home().roll(s.call())));
+  for (std::uint64_t i = 10; i < 12; ++i) ASSERT_TRUE(s.put(sample(1 << 20, i + 1)));
+  ASSERT_TRUE(s.disk().rot(s.segment(2), s.offset_of(sample(1 << 20, 12).substr(0, 64), 2) + 100));
+  std::uint64_t bytes = 0;
+  for (int day = 0; day < 12 && s.store->status().quarantined == 0; ++day) {
+    s.stop();
+    ASSERT_TRUE(s.open());
+    s.tasks().spawn("scrub", s.store->home().scrub_loop(s.tasks().call()));
+    s.world.run_for(Duration::seconds(1500));
+    bytes += s.store->status().scrub_bytes;
+  }
+  EXPECT_EQ(s.store->status().quarantined, 1u);
+  EXPECT_LT(bytes, 16u << 20) << "not from the beginning each time";
+}
+
+TEST(Rot, a_note_of_the_scrubber_that_is_damaged_or_beyond_the_log_makes_it_begin_anew) {
+  for (const std::string& note :
+       {std::string("nonsense"), std::string(as_text(encode_scrub_note({9, 9}).bytes()))}) {
+    Rotting s;
+    s.options.scrub_interval = Duration::seconds(100);
+    ASSERT_TRUE(s.open());
+    ASSERT_TRUE(s.put(sample(3000)));
+    ASSERT_TRUE(s.disk().rot(s.segment(), s.offset_of(sample(3000)) + 100));
+    ASSERT_TRUE(s.close());
+    s.disk().put("data/scrub", note);
+    s.make_cache();
+    ASSERT_TRUE(s.open());
+    s.tasks().spawn("scrub", s.store->home().scrub_loop(s.tasks().call()));
+    s.world.run_for(Duration::seconds(300));
+    EXPECT_EQ(s.store->status().quarantined, 1u);
+  }
 }
 
 TEST(Rot, what_opening_finds_damaged_is_named_and_quarantined) {

@@ -37,6 +37,26 @@ TEST(ObjectStore, what_was_put_is_read_back_at_every_edge_of_size) {
   EXPECT_EQ(s.store->status().objects, all.size());
 }
 
+TEST(ObjectStore, a_store_that_is_dropped_unclosed_says_so) {
+  observe::Log log({.level = observe::Level::debug}, [] { return WallTime{}; });
+  SimulatedStore s;
+  s.log = observe::Logger(log, 0);
+  const auto told = [&] {
+    std::string text;
+    log.drain([&](std::string_view lines) {
+      text += lines;
+      return true;
+    });
+    return text.find("dropped unclosed") != text.npos;
+  };
+  ASSERT_TRUE(s.open());
+  s.stop();
+  EXPECT_TRUE(told());
+  ASSERT_TRUE(s.open());
+  ASSERT_TRUE(s.close());
+  EXPECT_FALSE(told());
+}
+
 TEST(ObjectStore, a_stored_type_that_cannot_be_sent_is_told_as_unknown) {
   SimulatedStore s;
   ASSERT_TRUE(s.open());

@@ -1,4 +1,4 @@
-// The tasks that tend a store: compaction, scrubbing, sweeping of uploads.
+// The tasks that tend a store: compaction, what was lost or is whole again, sweeping of uploads.
 #include <algorithm>
 #include <set>
 
@@ -6,6 +6,7 @@
 #include "runtime/wait.h"
 #include "store/object_home.h"
 #include "store/second_look.h"
+#include "store/segment.h"
 
 namespace cairn::store {
 namespace {
@@ -15,6 +16,7 @@ constexpr std::size_t move_bytes_max = 1u << 20;
 constexpr std::size_t page = 256;
 constexpr Duration compact_pause = Duration::seconds(1);
 constexpr Duration sweep_pause = Duration::seconds(30);
+constexpr Duration name_pause = Duration::seconds(1);
 constexpr Duration after_failure = Duration::seconds(10);
 
 }  // namespace
@@ -85,6 +87,9 @@ Task<Result<bool>> ObjectHome::compact_any(Call call) {
     wanted_ = 0;  // there is nothing to make it from
     co_return false;
   }
+  // The index writes when segments are copied and does not ask: it would only find the disk full. Earlier
+  // than that the reserve is not given away, or whoever else fills the disk would have it.
+  if (room.index_lacks_room) (void)co_await segments_->release_reserve(call);
   co_return co_await compact_segment(call, *victim_);
 }
 
@@ -158,6 +163,7 @@ Task<> ObjectHome::compact_loop(Call call) {
     auto worked = co_await compact_once(call);
     compaction_failed_ = !worked;
     if (!worked && !call.stopped()) log_.warn("compaction failed", {{"why", worked.error().context}});
+    co_await measure_room(call);
     co_await look_for_room(call);
     if (full_ && worked && !*worked) worked = co_await end_idle_upload(call);
     if (worked && *worked) continue;
@@ -169,7 +175,27 @@ Task<> ObjectHome::compact_loop(Call call) {
 }
 
 Task<Result<>> ObjectHome::quarantine_damage(Call call, Damage damage) {
-  const std::vector<Damage> alone{damage};
+  const Position at{damage.segment, damage.lost ? 0 : static_cast<std::uint32_t>(damage.from)};
+  return quarantine_hurt(call, [damage](const Place& place) { return is_hit(place, {&damage, 1}); }, at);
+}
+
+Task<Result<>> ObjectHome::quarantine_cut(Call call) {
+  std::map<std::uint32_t, std::uint64_t> ends;
+  for (const SegmentInfo& one : segments_->segments()) {
+    if (!one.sealed) continue;  // it grows while it is looked at
+    auto file = co_await files_->get(call, one.id);
+    if (!file && file.error().code == ErrorCode::not_found) continue;  // compaction may have taken it away
+    if (!file) co_return fail(file.error());
+    CO_TRY(ends[one.id], (*file)->size());
+  }
+  const auto is_beyond = [&ends](const Place& place) {
+    const auto end = ends.find(place.at.segment);
+    return end != ends.end() && place.end() > end->second;
+  };
+  co_return co_await quarantine_hurt(call, is_beyond, std::nullopt);
+}
+
+Task<Result<>> ObjectHome::quarantine_hurt(Call call, PlaceTest is_bad, std::optional<Position> at) {
   std::string from(1, object_prefix);
   const std::string until = prefix_end(from);
   for (;;) {
@@ -177,60 +203,13 @@ Task<Result<>> ObjectHome::quarantine_damage(Call call, Damage damage) {
     for (const KvPair& pair : found) {
       ObjectEntry entry;
       if (!decode(as_bytes(pair.value), entry) || entry.quarantined()) continue;
-      CO_TRY(const bool hit, co_await is_hurt(call, entry, alone));
+      CO_TRY(const bool hit, co_await is_hurt(call, entry, is_bad));
       if (hit)
-        CO_TRY_VOID(
-            co_await quarantine(call, address_in(pair.key), entry.origin,
-                                {damage.segment, damage.lost ? 0 : static_cast<std::uint32_t>(damage.from)}));
+        CO_TRY_VOID(co_await quarantine(call, address_in(pair.key), entry.origin,
+                                        at.value_or(Position{entry.place.at.segment, 0})));
     }
     if (found.size() < page) co_return Result<>{};
     from = found.back().key + '\0';
-  }
-}
-
-Task<Result<>> ObjectHome::scrub_segment(Call call, std::uint32_t segment, std::uint64_t end) {
-  CO_TRY(auto file, co_await files_->get(call, segment));
-  auto scan = std::make_unique<SegmentScan>(machine_, file, segment, segments_->key_of(segment), 0, end);
-  bool sure = false;  // what it says is what the disk has
-  store_.status_.scrub_segment = segment;
-  for (;;) {
-    CO_TRY(auto found, co_await scan->next(call));
-    if (found.damage && !sure && found.damage->from < found.damage->to) {
-      const std::uint64_t from = found.damage->from;
-      scan = std::make_unique<SegmentScan>(machine_, file, segment, segments_->key_of(segment), from, end);
-      scan->look_past_cache();
-      sure = true;
-      continue;
-    }
-    if (found.damage) {
-      CO_TRY_VOID(co_await on_damage(call, *found.damage));
-      found_.pop_back();
-      CO_TRY_VOID(co_await quarantine_damage(call, *found.damage));
-      continue;
-    }
-    if (!found.entry) co_return Result<>{};
-    const Entry& entry = *found.entry;
-    CO_TRY_VOID(co_await scrub_pace_.take(call, entry.header.size()));
-    store_.status_.scrub_bytes.fetch_add(entry.header.size(), std::memory_order_relaxed);
-    if (entry.header.data_size == 0) continue;
-    CO_TRY(const bool needed, co_await indexer_->is_needed(call, entry, machine_.shard.wall()));
-    if (!needed) continue;
-    const auto data = co_await read_data(call, entry);
-    if (!data && data.error().code != ErrorCode::io_failed) co_return fail(data.error());
-    if (!data) {
-      // The bytes may be good the next time: named, not quarantined.
-      store_.status_.damage.fetch_add(1);
-      damaged_[segment] = true;
-      log_.error("stored bytes cannot be read", {{"segment", segment}, {"offset", entry.at.offset}});
-      continue;
-    }
-    if (is_data_right(entry.header, as_bytes(entry.meta), data->front().bytes())) continue;
-    CO_TRY(const bool whole, co_await is_right_on_disk(call, file, entry));
-    if (whole) continue;
-    store_.status_.rot.fetch_add(1);
-    damaged_[segment] = true;
-    CO_TRY_VOID(co_await quarantine_damage(
-        call, {segment, entry.at.offset, entry.at.offset + entry.header.size(), 0, 0}));
   }
 }
 
@@ -314,61 +293,6 @@ Task<Result<>> ObjectHome::look_at_quarantined(Call call) {
   co_return co_await look_for_losses(call);
 }
 
-Task<Result<>> ObjectHome::scrub_index(Call call) {
-  std::string from;
-  do {
-    CO_TRY(KvVerified some, co_await kv_->verify(call, std::move(from)));
-    store_.status_.scrub_bytes.fetch_add(some.bytes, std::memory_order_relaxed);
-    CO_TRY_VOID(co_await scrub_pace_.take(call, some.bytes));
-    from = std::move(some.next);
-  } while (!from.empty());
-  co_return Result<>{};
-}
-
-Task<Result<>> ObjectHome::scrub_once(Call call) {
-  CO_TRY_VOID(co_await scrub_index(call));
-  for (const Damage& damage : std::exchange(found_, {}))
-    CO_TRY_VOID(co_await quarantine_damage(call, damage));
-  const Position durable_end = segments_->end().next;
-  for (const SegmentInfo& one : segments_->segments()) {
-    const std::uint64_t end = one.id == durable_end.segment ? durable_end.offset : one.size;
-    auto done = co_await scrub_segment(call, one.id, end);
-    // Compaction may have taken it away meanwhile.
-    if (!done && done.error().code != ErrorCode::not_found) co_return done;
-  }
-  CO_TRY_VOID(co_await look_at_quarantined(call));
-  store_.status_.scrub_segment = 0;
-  store_.status_.scrub_passes.fetch_add(1);
-  co_return Result<>{};
-}
-
-void ObjectHome::start_scrub() noexcept {
-  scrub_now_ = true;
-  while (!scrub_asked_.empty()) wake(scrub_asked_.front());
-}
-
-Task<> ObjectHome::scrub_loop(Call call) {
-  // What opening found is named first, the index is looked through, because every answer hangs on it, and
-  // what somebody mended is served again; a whole pass waits for its time, or to be asked for.
-  for (const Damage& damage : std::exchange(found_, {})) (void)co_await quarantine_damage(call, damage);
-  (void)co_await scrub_index(call);
-  (void)co_await look_at_quarantined(call);
-  while (!call.stopped()) {
-    if (!scrub_now_) (void)co_await ListWait(call.within(store_.options_.scrub_every), scrub_asked_, "scrub");
-    if (call.stopped()) co_return;
-    if (store_.status_.index_damaged) {
-      if (!co_await sleep_for(call, after_failure)) co_return;
-      continue;
-    }
-    scrub_now_ = false;
-    if (auto done = co_await scrub_once(call); !done && !call.stopped()) {
-      scrub_now_ = scrub_now_ || store_.status_.index_damaged;  // again with the new index
-      log_.warn("scrubbing failed", {{"why", done.error().context}});
-      if (!co_await sleep_for(call, after_failure)) co_return;
-    }
-  }
-}
-
 Task<Result<>> ObjectHome::sweep_once(Call call) {
   if (store_.status_.index_damaged) co_return Result<>{};
   std::string from(1, upload_prefix);
@@ -390,6 +314,54 @@ Task<Result<>> ObjectHome::sweep_once(Call call) {
   }
 }
 
+void ObjectHome::note_lost() {
+  for (const std::uint32_t segment : segments_->lost()) {
+    if (!told_lost_.insert(segment).second) continue;
+    log_.error("a segment was taken away under the store: what is in it is lost", {{"segment", segment}});
+    vanished_.push_back({segment, 0, 0xffff'ffffu, 0, 0, false, true});
+    // Readers find the same as after the next start.
+    files_->forget(segment);
+    store_.forget_segment(segment);
+    name_now_ = true;
+  }
+  if (!name_now_) return;
+  absent_ = segments_of_index_alone();
+  publish_totals();
+  while (!accept_asked_.empty()) wake(accept_asked_.front());
+}
+
+Task<Result<>> ObjectHome::name_vanished(Call call) {
+  name_now_ = false;
+  while (!vanished_.empty()) {
+    CO_TRY_VOID(co_await quarantine_damage(call, vanished_.front()));
+    vanished_.erase(vanished_.begin());
+  }
+  co_return Result<>{};
+}
+
+Task<Result<>> ObjectHome::look_at_files_once(Call call) {
+  const std::vector<SegmentInfo> known =
+      segments_->segments();  // those that are begun meanwhile are not meant
+  io::Machine upkeep = machine_.for_upkeep();
+  auto names = co_await upkeep.disk.list(call, store_.segment_directory());
+  if (!names && names.error().code != ErrorCode::not_found) co_return fail(names.error());
+  std::set<std::uint32_t> there;
+  bool ours = false;
+  for (const std::string& name : names.value_or(std::vector<std::string>())) {
+    if (const auto id = parse_segment_name(name)) there.insert(*id);
+    ours = ours || name == "key";
+  }
+  ours = ours || std::any_of(known.begin(), known.end(),
+                             [&](const SegmentInfo& one) { return there.contains(one.id); });
+  // Another directory is in its place, or none: it may come back, and nothing is to be written there.
+  if (!ours) fence("the directory of the log is gone");
+  if (!ours) co_return Result<>{};
+  for (const SegmentInfo& one : known)
+    if (!there.contains(one.id) && victim_ != one.id) segments_->lose(one.id);
+  note_lost();
+  co_return co_await name_vanished(call);
+}
+
 void ObjectHome::start_accepting() noexcept {
   accept_now_ = true;
   while (!accept_asked_.empty()) wake(accept_asked_.front());
@@ -409,6 +381,7 @@ Task<Result<>> ObjectHome::accept_losses_once(Call call) {
         auto done = co_await submit(call, std::move(mutation));
         if (!done && done.error().code != ErrorCode::not_found) co_return fail(done.error());
       }
+      log_.warn("a lost object is given up", {{"address", format_address(record.address)}});
     }
     if (found.size() < page) break;
     from = found.back().key + '\0';
@@ -424,11 +397,14 @@ Task<> ObjectHome::sweep_loop(Call call) {
   while (!call.stopped()) {
     if (auto swept = co_await sweep_once(call); !swept && !call.stopped())
       log_.warn("sweeping of uploads failed", {{"why", swept.error().context}});
+    if (auto looked = co_await look_at_files_once(call); !looked && !call.stopped())
+      log_.warn("the files of the log were not looked at", {{"why", looked.error().context}});
     if (std::exchange(accept_now_, false)) {
       if (auto done = co_await accept_losses_once(call); !done && !call.stopped())
         log_.warn("the loss was not accepted", {{"why", done.error().context}});
     } else {
-      (void)co_await ListWait(call.within(sweep_pause), accept_asked_, "sweep");
+      // What could not be named yet is tried again soon, but not at once: its directory may be gone.
+      (void)co_await ListWait(call.within(name_now_ ? name_pause : sweep_pause), accept_asked_, "sweep");
     }
   }
 }

@@ -74,13 +74,14 @@ TEST(Record, what_cannot_be_a_header_is_none) {
 }
 
 TEST(Segment, headers_are_found_again_and_never_mistaken) {
-  SegmentHeader header{9, 8, 77, 78, 77, key_of(5)};
+  SegmentHeader header{9, 8, 5000, 77, 78, 77, key_of(5)};
   const HeapBytes bytes = encode_segment_header(header);
   ASSERT_EQ(bytes.size(), segment_header_size);
   SegmentHeader found;
   ASSERT_EQ(decode_segment_header(bytes.bytes(), found), HeadState::good);
   EXPECT_EQ(found.id, 9u);
   EXPECT_EQ(found.previous, 8u);
+  EXPECT_EQ(found.previous_end, 5000u);
   EXPECT_EQ(found.previous_last, 77u);
   EXPECT_EQ(found.first_sequence, 78u);
   EXPECT_EQ(found.watermark, 77u);
@@ -112,7 +113,7 @@ TEST(Segment, only_its_own_names_are_segments) {
 
 // Stores of version 1 exist: these bytes are what they hold.
 TEST(Segment, the_bytes_of_version_1_never_change) {
-  const SegmentHeader header{1, 0, 0, 1, 0, key_of(5)};
+  const SegmentHeader header{1, 0, 0, 0, 1, 0, key_of(5)};
   EXPECT_EQ(format_address(crypto::hash_object(encode_segment_header(header).bytes())),
             "b3:6b4a1f08276f52dbf4a4961bcb8342c57c7fb6aa73b7596d3fc73b7640ef4881");
   EXPECT_EQ(format_address(crypto::hash_object(encode_key_file(key_of(5)).bytes())),

@@ -14,6 +14,7 @@ namespace {
 constexpr std::string_view segment_magic = "cairnseg";
 constexpr std::string_view key_magic = "cairnkey";
 constexpr std::string_view removals_magic = "cairnrem";
+constexpr std::string_view scrub_magic = "cairnscr";
 constexpr std::size_t major_at = 8;
 constexpr std::size_t checksum_at = 112, checksum_size = head_size - checksum_at;
 constexpr std::string_view name_end = ".seg";
@@ -56,7 +57,7 @@ HeapBytes encode_segment_header(const SegmentHeader& header) {
   FieldWriter fields;
   fields.number(header.id)
       .number(header.previous)
-      .number(std::uint32_t{0})
+      .number(header.previous_end)
       .number(header.previous_last)
       .number(header.first_sequence)
       .number(header.watermark)
@@ -68,11 +69,10 @@ HeadState decode_segment_header(ByteView bytes, SegmentHeader& out) noexcept {
   ByteView fields;
   const HeadState state = open_head(bytes, segment_magic, fields);
   if (state != HeadState::good) return state;
-  std::uint32_t zero = 0;
   FieldReader(fields)
       .number(out.id)
       .number(out.previous)
-      .number(zero)
+      .number(out.previous_end)
       .number(out.previous_last)
       .number(out.first_sequence)
       .number(out.watermark)
@@ -128,6 +128,17 @@ HeadState decode_removals(ByteView bytes, const crypto::Hash& store_key, Removal
   out.removed.resize(count);
   for (SegmentRange& range : out.removed) reader.number(range.first).number(range.last);
   return HeadState::good;
+}
+
+HeapBytes encode_scrub_note(Position next) {
+  return close_head(scrub_magic, FieldWriter().number(next.segment).number(next.offset).take(), head_size);
+}
+
+HeadState decode_scrub_note(ByteView bytes, Position& out) noexcept {
+  ByteView fields;
+  const HeadState state = open_head(bytes, scrub_magic, fields);
+  if (state == HeadState::good) FieldReader(fields).number(out.segment).number(out.offset);
+  return state;
 }
 
 SealKey segment_key(const crypto::Hash& store_key, std::uint32_t segment) noexcept {

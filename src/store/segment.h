@@ -27,6 +27,7 @@ inline constexpr std::uint16_t format_minor = 0;
 struct SegmentHeader {
   std::uint32_t id = 0;
   std::uint32_t previous = 0;        // the segment before it; 0: it is the first
+  std::uint32_t previous_end = 0;    // how long that one is; 0: not known
   std::uint64_t previous_last = 0;   // the last sequence that was given away before it
   std::uint64_t first_sequence = 0;  // of its first record
   std::uint64_t watermark = 0;
@@ -58,6 +59,10 @@ inline constexpr std::size_t removal_ranges_max = (removal_slot_size - head_size
 HeapBytes encode_removals(const RemovalNotes& notes, const crypto::Hash& store_key);
 // `bytes`: a slot.
 HeadState decode_removals(ByteView bytes, const crypto::Hash& store_key, RemovalNotes& out);
+
+// Where the scrubber goes on. head_size bytes.
+HeapBytes encode_scrub_note(Position next);
+HeadState decode_scrub_note(ByteView bytes, Position& out) noexcept;
 
 // The major version that a head names. Precondition: it is `newer`.
 std::uint16_t major_of(ByteView head) noexcept;

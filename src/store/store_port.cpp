@@ -126,7 +126,6 @@ Task<Result<std::string>> StorePort::read_meta(Call call, Place place, bool agai
   if (again) {
     CO_TRY(const HeapBytes bytes,
            co_await read_past_cache(call, file, place.at.offset + record_header_size, place.meta_size));
-    if (bytes.size() < place.meta_size) co_return rotten();
     co_return std::string(as_text(bytes.bytes()));
   }
   auto memory = std::make_shared<HeapBytes>(place.meta_size);
@@ -136,7 +135,6 @@ Task<Result<std::string>> StorePort::read_meta(Call call, Place place, bool agai
     got = co_await file->read_into(call, from, {memory->room(), memory});
   }
   if (!got) co_return fail(got.error());
-  if (*got < place.meta_size) co_return rotten();
   memory->fill(*got);
   co_return std::string(as_text(std::as_const(*memory).bytes()));
 }
@@ -163,7 +161,7 @@ Task<Result<std::shared_ptr<const std::vector<crypto::Hash>>>> StorePort::part_h
         record.size != object->entry.size ||
         (record.parts.size() > 1 && crypto::merge_all(record.parts, true) != object->address.bytes)) {
       if (!gone && !std::exchange(again, true)) continue;  // one bad read is not rot
-      CO_TRY_VOID(co_await report_rot(call, object, object->entry.place.at));
+      CO_TRY_VOID(co_await report_rot(call, object, object->entry.place, gone));
       co_return rotten();
     }
     // The only part of an object has the object's hash, which is another than that of a part.
@@ -188,7 +186,7 @@ Task<Result<std::shared_ptr<const PartMap>>> StorePort::part_map(Call call, Loca
     CO_TRY(object, co_await find_again(call, object));
     if (attempt < tries) continue;
     // It is not that compaction moved it: the log has lost it.
-    CO_TRY_VOID(co_await report_rot(call, object, object->entry.place.at));
+    CO_TRY_VOID(co_await report_rot(call, object, object->entry.place, true));
     co_return rotten();
   }
 }
@@ -236,7 +234,7 @@ Task<Result<std::shared_ptr<const PartMap>>> StorePort::load_part_map(Call call,
     }
   }
   if (!right) {
-    CO_TRY_VOID(co_await report_rot(call, object, map->place.at));
+    CO_TRY_VOID(co_await report_rot(call, object, map->place, false));
     co_return rotten();
   }
   co_return std::shared_ptr<const PartMap>(std::move(map));
@@ -317,7 +315,7 @@ Task<Result<GroupBytes>> StorePort::read_one(Call call, LocatedPtr object, std::
       }
       if (again.error().code != ErrorCode::integrity) co_return fail(again.error());
     }
-    CO_TRY_VOID(co_await report_rot(call, object, map->place.at));
+    CO_TRY_VOID(co_await report_rot(call, object, map->place, !bad));
     co_return rotten();
   }
 }
@@ -402,15 +400,21 @@ Task<Result<>> StorePort::fill(Call call, LocatedPtr object, std::uint64_t group
   co_return Result<>{};
 }
 
-// Durable before the reader is told: the next one is refused without looking.
-Task<Result<>> StorePort::report_rot(Call call, LocatedPtr object, Position at) {
+// Durable before the reader is told: the next one is refused without looking. `gone`: the bytes are not bad,
+// but not there; as are those behind the end of their segment.
+Task<Result<>> StorePort::report_rot(Call call, LocatedPtr object, Place place, bool gone) {
   store_.status_.rot.fetch_add(1);
   maps_->forget({object->address, 0});
   outlines_->forget({object->address, 0});
   auto mutation = std::make_unique<Mutation>(Mutation::Kind::quarantine);
   mutation->address = object->address;
   mutation->origin = object->entry.origin;
-  mutation->at = at;
+  if (!gone) {
+    const auto file = co_await files_.get(call, place.at.segment);
+    const auto size = file ? (*file)->size() : Result<std::uint64_t>(fail(file.error()));
+    gone = size ? place.end() > *size : size.error().code == ErrorCode::not_found;
+  }
+  mutation->at = {place.at.segment, gone ? 0 : place.at.offset};
   // A store that cannot write still says what it found: by the answer and the count.
   (void)co_await submit(call, std::move(mutation));
   co_return Result<>{};

@@ -128,7 +128,7 @@ class StorePort {
                                   std::size_t in_part, std::size_t size);
   Task<Result<GroupBytes>> read_one(Call call, LocatedPtr object, std::uint64_t group, bool wanted);
   Task<Result<>> fill(Call call, LocatedPtr object, std::uint64_t group, std::uint64_t end, ReadAhead* ahead);
-  Task<Result<>> report_rot(Call call, LocatedPtr object, Position at);
+  Task<Result<>> report_rot(Call call, LocatedPtr object, Place place, bool gone);
   Task<Result<LocatedPtr>> find_again(Call call, const LocatedPtr& object);
 
   ObjectStore& store_;

@@ -35,8 +35,9 @@ StoreSet::StoreSet(const std::vector<std::string>& directories, const StoreOptio
   }
 }
 
-bool StoreSet::writable() noexcept {
-  return std::any_of(stores_.begin(), stores_.end(), [](const auto& store) { return store->writable(); });
+bool StoreSet::takes_writes(Instant now) noexcept {
+  return std::any_of(stores_.begin(), stores_.end(),
+                     [now](const auto& store) { return store->takes_writes(now); });
 }
 
 bool StoreSet::whole() noexcept {

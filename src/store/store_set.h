@@ -21,9 +21,9 @@ class StoreSet {
 
   std::size_t size() const noexcept { return stores_.size(); }
   ObjectStore& at(std::size_t index) noexcept { return *stores_[index]; }
-  bool writable() noexcept;
-  bool whole() noexcept;          // no store knows of a loss
-  bool index_damaged() noexcept;  // of any
+  bool takes_writes(Instant now) noexcept;  // one of them does
+  bool whole() noexcept;                    // no store knows of a loss
+  bool index_damaged() noexcept;            // of any
 
  private:
   std::vector<std::unique_ptr<ObjectStore>> stores_;

@@ -198,6 +198,12 @@ void SimDisk::put(std::string_view path, std::string_view text) {
   used_ += text.size();
 }
 
+void SimDisk::take_away(std::string_view path) {
+  Operation operation;
+  operation.path = Image::normalise(path);
+  CHECK(perform_unlink(operation));
+}
+
 bool SimDisk::rot(std::string_view path, std::uint64_t offset, std::byte mask) {
   const Image::Entry* entry = view_.find(Image::normalise(path));
   if (entry == nullptr || entry->directory || offset >= size_of(entry->inode)) return false;
@@ -259,6 +265,12 @@ void SimDisk::changed() {
   if (observer_) observer_(*this);
 }
 
+bool SimDisk::is_named(std::uint64_t inode) const noexcept {
+  return std::any_of(view_.names.begin(), view_.names.end(), [inode](const auto& name) {
+    return !name.second.directory && name.second.inode == inode;
+  });
+}
+
 void SimDisk::unlinked(std::uint64_t inode) {
   if (open_.contains(inode)) return;
   used_ -= size_of(inode);
@@ -270,8 +282,7 @@ void SimDisk::close(std::uint64_t inode) noexcept {
   CHECK(it != open_.end());
   if (--it->second != 0) return;
   open_.erase(it);
-  for (const auto& [path, entry] : view_.names)
-    if (!entry.directory && entry.inode == inode) return;
+  if (is_named(inode)) return;
   unlinked(inode);
 }
 

@@ -75,6 +75,9 @@ class SimDisk {
 
   DiskFaults faults;
   void set_capacity(std::uint64_t bytes) noexcept { capacity_ = bytes; }
+  // No more files than these can be.
+  void set_files_most(std::uint64_t count) noexcept { files_most_ = count; }
+  std::uint64_t files() const noexcept { return view_.files.size(); }
   std::uint64_t used() const noexcept { return used_; }
 
   // --- faults on purpose
@@ -112,6 +115,8 @@ class SimDisk {
   void load(const Image& image);
   // For tests: a durable file.
   void put(std::string_view path, std::string_view text);
+  // Somebody else unlinks a file, now.
+  void take_away(std::string_view path);
   // Called after each change and each sync: the moments at which a crash finds something new.
   void set_observer(std::function<void(const SimDisk&)> observer) { observer_ = std::move(observer); }
   std::uint64_t orphans() const noexcept { return orphans_; }
@@ -145,6 +150,7 @@ class SimDisk {
     std::size_t count = 0;
     std::uint64_t sequence = 0;
     std::uint64_t number = 0;  // the answer of free_space and total_space
+    std::uint64_t files = 0;   // the other answer of free_space
     Buffer buffer;
     Region region;   // where a read goes instead
     HeapBytes heap;  // what a write takes instead
@@ -185,6 +191,7 @@ class SimDisk {
   Change& add_change(Change::Kind kind);
   void commit(const Change& change);
   void unlinked(std::uint64_t inode);
+  bool is_named(std::uint64_t inode) const noexcept;
   void close(std::uint64_t inode) noexcept;
   void changed();
   std::uint64_t size_of(std::uint64_t inode) const noexcept;
@@ -192,6 +199,7 @@ class SimDisk {
 
   Clockwork& clockwork_;
   std::uint64_t capacity_;
+  std::uint64_t files_most_ = UINT64_MAX;
   std::uint64_t used_ = 0;
   bool powered_ = true;
   Image view_;
@@ -223,7 +231,7 @@ class DiskPort final : public Disk {
   Task<Result<>> make_directory(Call call, std::string path) override;
   Task<Result<std::vector<std::string>>> list(Call call, std::string path) override;
   Task<Result<>> sync_directory(Call call, std::string path) override;
-  Task<Result<std::uint64_t>> free_space(Call call, std::string path) override;
+  Task<Result<FreeSpace>> free_space(Call call, std::string path) override;
   Task<Result<std::uint64_t>> total_space(Call call, std::string path) override;
 
  private:
@@ -254,6 +262,7 @@ class SimFile final : public File {
   Task<Result<>> sync_data(Call call) override;
   Task<Result<>> truncate(Call call, std::uint64_t size) override;
   Result<std::uint64_t> size() const noexcept override;
+  bool is_named() const noexcept override { return disk_.is_named(inode_); }
   int descriptor() const noexcept override { return -1; }
 
   // What sendfile does: reads without waiting, from the disk if need be.

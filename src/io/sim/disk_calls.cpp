@@ -48,6 +48,7 @@ Result<> SimDisk::perform(Operation& operation) {
       return {};
     default:
       operation.number = used_ < capacity_ ? capacity_ - used_ : 0;
+      operation.files = files_most_ - std::min(files_most_, files());
       return {};
   }
 }
@@ -62,6 +63,7 @@ Result<> SimDisk::perform_open(Operation& operation) {
   }
   if (operation.mode != OpenMode::create_new || !view_.has_directory(Image::parent(operation.path)))
     return fail(ErrorCode::not_found, "open");
+  if (files() >= files_most_) return fail(ErrorCode::storage_full, "open");
   operation.inode = next_inode_++;
   view_.names[operation.path] = {false, operation.inode};
   view_.own(operation.inode);

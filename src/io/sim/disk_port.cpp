@@ -147,11 +147,11 @@ Task<Result<std::vector<std::string>>> DiskPort::list(Call call, std::string pat
   co_return std::move(ticket->names);
 }
 
-Task<Result<std::uint64_t>> DiskPort::free_space(Call call, std::string path) {
+Task<Result<FreeSpace>> DiskPort::free_space(Call call, std::string path) {
   DiskTicket ticket(disk_, pool_, reads_, DiskCall::free_space);
   ticket->path = Image::normalise(path);
   CO_TRY_VOID(co_await run(call, ticket, "free space"));
-  co_return ticket->number;
+  co_return FreeSpace{ticket->number, ticket->files};
 }
 
 Task<Result<std::uint64_t>> DiskPort::total_space(Call call, std::string path) {
