@@ -8,7 +8,6 @@
 #include "client/registry_field.h"
 #include "codec/cbor.h"
 #include "codec/json_reader.h"
-#include "crypto/ed25519.h"
 
 namespace cairn::client {
 namespace {
@@ -143,7 +142,7 @@ Result<> read_pair(codec::CborDecoder& cbor, Document document, DescriptorSet& s
   return {};
 }
 
-Result<DescriptorSet> decode_document(ByteView bytes, Document document) {
+Result<DescriptorSet> decode_document(ByteView bytes, Document document, GoodKeys* known = nullptr) {
   if (bytes.size() > descriptor_set_size_max) return malformed_field("the set is too large");
   codec::CborDecoder cbor(bytes);
   DescriptorSet set;
@@ -164,11 +163,11 @@ Result<DescriptorSet> decode_document(ByteView bytes, Document document) {
     if (set.supersede_of && (set.version == 0 || *set.supersede_of != set.version - 1))
       return malformed_field("the supersede_of of the set");
   }
-  TRY_VOID(document == Document::set ? check_items(set.items) : check_next_items(set.items));
+  TRY_VOID(document == Document::set ? check_items(set.items) : check_next_items(set.items, known));
   return set;
 }
 
-Result<ProposalDraft> parse_draft(const codec::JsonValue& root) {
+Result<ProposalDraft> parse_draft(const codec::JsonValue& root, GoodKeys* known) {
   ProposalDraft draft;
   TRY(codec::JsonObject object, root.object());
   TRY(const std::string_view schema, object.required_string("schema_version"));
@@ -190,7 +189,7 @@ Result<ProposalDraft> parse_draft(const codec::JsonValue& root) {
   TRY_VOID(object.finish());
   if (draft.reason.has_value() != draft.supersede_of.has_value())
     return object.refuse("reason", "there exactly with supersede_of");
-  if (const auto right = check_next_items(draft.items); !right)
+  if (const auto right = check_next_items(draft.items, known); !right)
     return object.refuse("items", right.error().context);
   return draft;
 }
@@ -295,8 +294,8 @@ std::string encode(const ProposalDraft& draft) { return encode_document(to_set(d
 
 Result<DescriptorSet> decode_descriptor_set(ByteView bytes) { return decode_document(bytes, Document::set); }
 
-Result<ProposalDraft> decode_proposal_cbor(ByteView body) {
-  TRY(DescriptorSet set, decode_document(body, Document::proposal));
+Result<ProposalDraft> decode_proposal_cbor(ByteView body, GoodKeys* known) {
+  TRY(DescriptorSet set, decode_document(body, Document::proposal, known));
   return to_draft(std::move(set));
 }
 
@@ -308,10 +307,10 @@ void write_proposal_json(const ProposalDraft& draft, codec::JsonWriter& json) {
   write_document_json(to_set(draft), Document::proposal, json);
 }
 
-Result<ProposalDraft> parse_proposal_json(std::string_view body, std::string& detail) {
+Result<ProposalDraft> parse_proposal_json(std::string_view body, std::string& detail, GoodKeys* known) {
   codec::JsonReader reader(proposal_json_limits);
   const auto root = reader.parse(body);
-  auto draft = root ? parse_draft(*root) : fail(root.error());
+  auto draft = root ? parse_draft(*root, known) : fail(root.error());
   if (!draft) detail = reader.detail();
   return draft;
 }
@@ -331,14 +330,22 @@ Result<> check_items(const std::vector<std::string>& items) {
   return check_governance(*governance);
 }
 
-Result<> check_next_items(const std::vector<std::string>& items) {
+bool GoodKeys::is_good(const crypto::Ed25519PublicKey& key) noexcept {
+  crypto::Ed25519PublicKey& slot = good_[std::to_integer<std::size_t>(key[0]) % good_.size()];
+  if (slot == key && key != crypto::Ed25519PublicKey{}) return true;
+  if (!crypto::is_ed25519_key(key)) return false;
+  slot = key;
+  return true;
+}
+
+Result<> check_next_items(const std::vector<std::string>& items, GoodKeys* known) {
   TRY_VOID(check_items(items));
   TRY(const Governance governance, read_governance(items));
   for (const Signer& signer : governance.signers) {
     if (!signer.can_approve()) continue;
     crypto::Ed25519PublicKey key;
     std::ranges::copy(as_bytes(signer.key), key.begin());
-    if (!crypto::is_ed25519_key(key))
+    if (known != nullptr ? !known->is_good(key) : !crypto::is_ed25519_key(key))
       return malformed_field("an ed25519 key of a signer is one that no signature verifies under");
   }
   return {};

@@ -5,6 +5,7 @@
 // have written is malformed, and so is a set that breaks the rules between its items.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -18,6 +19,7 @@
 #include "base/units.h"
 #include "client/descriptor_item.h"
 #include "codec/json_writer.h"
+#include "crypto/ed25519.h"
 
 namespace cairn::client {
 
@@ -59,7 +61,9 @@ void write_set_json(const DescriptorSet& set, codec::JsonWriter& json);
 Result<> check_items(const std::vector<std::string>& items);
 // The same of a set that is to come: every key that is to approve is one under which a signature can verify.
 // Sets that were committed before this was asked stay readable.
-Result<> check_next_items(const std::vector<std::string>& items);
+// `known`: keys that were found good before, and need no second look.
+class GoodKeys;
+Result<> check_next_items(const std::vector<std::string>& items, GoodKeys* known = nullptr);
 Result<Governance> read_governance(const std::vector<std::string>& items);
 
 // The next version as users ask for it; version, prev and created_at are the server's.
@@ -73,8 +77,19 @@ struct ProposalDraft {
 };
 
 // Items and the rules between them are checked in both. `detail` says which field was refused and why.
-Result<ProposalDraft> parse_proposal_json(std::string_view body, std::string& detail);
-Result<ProposalDraft> decode_proposal_cbor(ByteView body);
+Result<ProposalDraft> parse_proposal_json(std::string_view body, std::string& detail,
+                                          GoodKeys* known = nullptr);
+Result<ProposalDraft> decode_proposal_cbor(ByteView body, GoodKeys* known = nullptr);
+
+// Keys of signers that were found good lately. To look at one takes as long as a signature, and a registry
+// meets the same few with every proposal.
+class GoodKeys {
+ public:
+  bool is_good(const crypto::Ed25519PublicKey& key) noexcept;
+
+ private:
+  std::array<crypto::Ed25519PublicKey, 64> good_{};  // by their first byte; all zeros: none
+};
 std::string encode(const ProposalDraft& draft);
 void write_proposal_json(const ProposalDraft& draft, codec::JsonWriter& json);
 

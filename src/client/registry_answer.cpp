@@ -201,6 +201,32 @@ Result<ProposalPage> parse_proposals(const JsonValue& root) {
   return page;
 }
 
+Result<AuditPage> parse_audit(const JsonValue& root) {
+  AuditPage page;
+  TRY(JsonObject answer, root.object());
+  TRY(const JsonItems items, answer.required_items("events"));
+  for (const JsonValue item : items) {
+    AuditEvent one;
+    TRY(JsonObject object, item.object());
+    TRY(one.sequence, object.required_uint("sequence"));
+    TRY(one.at, required_time(object, "at"));
+    TRY(const std::string_view op, object.required_string("op"));
+    TRY(const std::string_view code, object.required_string("code"));
+    TRY(one.count, object.required_uint("count"));
+    TRY(const auto who, object.optional_string("who"));
+    TRY(const auto id, object.optional_string("proposal_id"));
+    one.op = op, one.code = code, one.who = who.value_or(""), one.proposal_id = id.value_or("");
+    if (const auto hash = object.find("hash")) {
+      TRY(one.hash, parse_address_field(*hash));
+    }
+    if (!page.events.empty() && one.sequence <= page.events.back().sequence)
+      return item.refuse("the events are not in order");
+    page.events.push_back(std::move(one));
+  }
+  TRY(page.next, answer.optional_uint("next"));
+  return page;
+}
+
 Result<ApprovalCount> parse_approval_count(const JsonValue& root) {
   ApprovalCount count;
   TRY(JsonObject object, root.object());

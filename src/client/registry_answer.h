@@ -18,6 +18,7 @@ Result<RegistryVersion> parse_version(const codec::JsonValue& root);
 // `payload` may be missing; one that is there must hash to payload_b3 (`integrity`).
 Result<RegistryProposal> parse_proposal(const codec::JsonValue& value);
 Result<ProposalPage> parse_proposals(const codec::JsonValue& root);
+Result<AuditPage> parse_audit(const codec::JsonValue& root);
 Result<ApprovalCount> parse_approval_count(const codec::JsonValue& root);
 Result<std::vector<crypto::MerkleHash>> parse_hashes(const codec::JsonValue& root);
 

@@ -182,6 +182,18 @@ Task<Outcome<ProposalPage>> RegistryClient::proposals(Call call, std::string aft
   co_return page;
 }
 
+Task<Outcome<AuditPage>> RegistryClient::audit(Call call, std::optional<std::uint64_t> after,
+                                               std::uint64_t limit) {
+  Ask ask{.target = "/registry/audit?limit=" + std::to_string(limit)};
+  if (after) ask.target += "&after=" + std::to_string(*after);
+  std::string asked = transport_.describe(ask);
+  CO_TRY(const std::string text, co_await transport_.send_for_text(call, std::move(ask), answer_max));
+  CO_TRY(AuditPage page, read_answer(asked, text, parse_audit, answer_max));
+  if (page.next && *page.next <= after.value_or(0))
+    co_return about_another(std::move(asked), "the server's list does not go on");
+  co_return page;
+}
+
 Task<Outcome<RegistryProposal>> RegistryClient::proposal(Call call, std::string id) {
   if (!is_proposal_id(id)) co_return fail(not_an_id());
   Ask ask{.target = "/registry/proposals/" + id};

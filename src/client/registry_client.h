@@ -66,6 +66,21 @@ struct ProposalPage {
   std::string next;  // there are more behind this id; empty: no more
 };
 
+// What somebody asked of the registry, and what became of it.
+struct AuditEvent {
+  std::uint64_t sequence = 0;
+  WallTime at{};
+  std::string op, code;     // `ok`: it was accepted
+  std::uint64_t count = 1;  // so many within the second that begins at `at`
+  std::string who;          // empty: nobody could know
+  std::string proposal_id;  // empty: none
+  std::optional<Address> hash;
+};
+struct AuditPage {
+  std::vector<AuditEvent> events;
+  std::optional<std::uint64_t> next;  // there are more behind this sequence
+};
+
 struct InclusionProof {
   std::uint64_t index = 0, size = 0;
   std::vector<crypto::MerkleHash> hashes;
@@ -113,6 +128,10 @@ class RegistryClient {
   // `approvals` go with it: one request less for the last signer.
   Task<Outcome<Committed>> commit(Call call, std::string id, std::vector<Approval> approvals = {});
   Task<Outcome<Committed>> supersede(Call call, std::string id);
+
+  // Of the audit trail, the oldest first: those behind the sequence `after`, or the newest ones; at most
+  // `limit`, which is 1 to 1000.
+  Task<Outcome<AuditPage>> audit(Call call, std::optional<std::uint64_t> after, std::uint64_t limit);
 
   Task<Outcome<std::string>> checkpoint(Call call);  // the note as sent
   Task<Outcome<InclusionProof>> inclusion(Call call, std::uint64_t version, std::uint64_t size);

@@ -332,6 +332,32 @@ TEST(RegistryClient, a_proposal_must_hold_exactly_what_was_proposed) {
   EXPECT_EQ(f.run(f.client().propose(f.call(), draft)).error().code(), ErrorCode::integrity);
 }
 
+TEST(RegistryClient, events_of_the_audit_trail_come_in_order_and_must_go_on) {
+  Fixture f;
+  const std::string path = "/registry/audit";
+  const auto event = [](unsigned sequence) {
+    return fmt::format(R"({{"sequence":{},"at":"2026-11-17T12:00:00Z","op":"commit","code":"ok","count":2}})",
+                       sequence);
+  };
+  f.desk().instead[path] = fmt::format(
+      R"({{"events":[{},{{"sequence":9,"at":"2026-11-17T12:00:00Z","op":"approve","code":"invalid_sig","count":1,)"
+      R"("who":"k/f","proposal_id":"01ARZ3NDEKTSV4RRFFQ69G5FAV"}}],"next":9}})",
+      event(7));
+  const auto page = f.run(f.client().audit(f.call(), 6, 2));
+  ASSERT_TRUE(page);
+  ASSERT_EQ(page->events.size(), 2u);
+  EXPECT_EQ(page->events[0].count, 2u);
+  EXPECT_EQ(page->events[0].who, "");
+  EXPECT_EQ(page->events[1].who, "k/f");
+  EXPECT_EQ(page->next, 9u);
+  f.desk().instead[path] = fmt::format(R"({{"events":[{}],"next":7}})", event(7));
+  EXPECT_FALSE(f.run(f.client().audit(f.call(), 7, 2)));
+  f.desk().instead[path] = fmt::format(R"({{"events":[{},{}]}})", event(7), event(7));
+  EXPECT_FALSE(f.run(f.client().audit(f.call(), 6, 2)));
+  f.desk().instead[path] = R"({"events":[{"sequence":1}]})";
+  EXPECT_FALSE(f.run(f.client().audit(f.call(), std::nullopt, 2)));
+}
+
 TEST(RegistryClient, a_list_of_proposals_goes_on_page_by_page_and_must_go_on) {
   Fixture f;
   const DescriptorSet set = f.sample().next_set();

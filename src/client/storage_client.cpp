@@ -115,9 +115,16 @@ Task<Outcome<ObjectInfo>> StorageClient::head(Call call, Address address) {
   const Ask asked = ask;
   auto response = co_await transport_.send(call, std::move(ask));
   if (!response) {
-    // The answer to HEAD has no words of its own.
+    // The answer to HEAD has no words of its own. Of an object that is damaged the server says so when it is
+    // asked for a byte of it.
     if (response.error().code() == ErrorCode::not_found)
       response.error().message = "the server does not have it";
+    if (response.error().code() == ErrorCode::upstream) {
+      Ask byte{.target = object_target(address)};
+      byte.fields.emplace_back("Range", "bytes=0-0");
+      if (auto told = co_await transport_.send_for_text(call, std::move(byte), answer_max); !told)
+        co_return fail(std::move(told.error()));
+    }
     co_return fail(std::move(response.error()));
   }
   if (!response->head().announced) co_return fail(not_understood(transport_, asked, "no Content-Length"));

@@ -48,6 +48,15 @@ MerkleHash MerkleTree::root_at(std::uint64_t size) const noexcept {
   return size == 0 ? empty_root() : subtree(0, size);
 }
 
+MerkleFrontier MerkleTree::frontier_at(std::uint64_t size) const noexcept {
+  CHECK(size <= this->size());
+  MerkleFrontier edge;
+  edge.size_ = size;
+  for (unsigned level = 0; level < levels_.size(); ++level)
+    if ((size >> level & 1) != 0) edge.peaks_[level] = levels_[level][(size >> level) - 1];
+  return edge;
+}
+
 MerkleHash MerkleTree::subtree(std::uint64_t begin, std::uint64_t count) const noexcept {
   // The perfect subtrees that cover the leaves have the sizes of the bits of `count`; the smallest is the
   // last.

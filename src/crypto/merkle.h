@@ -23,6 +23,8 @@ MerkleHash hash_node(const MerkleHash& left, const MerkleHash& right) noexcept;
 // The root of a tree without leaves.
 MerkleHash empty_root() noexcept;
 
+class MerkleFrontier;
+
 // All of a tree that never changes: its leaves and the nodes over perfect subtrees, 64 bytes a leaf. What
 // lies over the ragged right edge is hashed when asked for, at most 63 nodes.
 //
@@ -39,6 +41,8 @@ class MerkleTree {
   MerkleHash root() const noexcept { return root_at(size()); }
   // Precondition: size <= size().
   MerkleHash root_at(std::uint64_t size) const noexcept;
+  // The right edge as it was at that size, to go on from: nothing is hashed. Precondition: size <= size().
+  MerkleFrontier frontier_at(std::uint64_t size) const noexcept;
 
   // The hashes beside the way from the leaf to the root, the lowest first. Precondition: index < size <=
   // size().
@@ -70,6 +74,7 @@ class MerkleFrontier {
   MerkleHash root() const noexcept;
 
  private:
+  friend class MerkleTree;
   std::uint64_t size_ = 0;
   std::array<MerkleHash, 64> peaks_;
 };

@@ -126,6 +126,12 @@ TEST(Merkle, all_small_trees_agree_with_the_definition) {
     ASSERT_EQ(tree.root_at(size), root) << size;
     ASSERT_EQ(frontier.size(), size);
     ASSERT_EQ(frontier.root(), root) << size;
+    // One that goes on from there ends where the others do.
+    MerkleFrontier resumed = tree.frontier_at(size);
+    ASSERT_EQ(resumed.size(), size);
+    ASSERT_EQ(resumed.root(), root) << size;
+    for (std::size_t i = size; i < leaves.size(); ++i) resumed.append(leaves[i]);
+    ASSERT_EQ(resumed.root(), tree.root()) << size;
     for (std::size_t i = 0; i < size; ++i)
       ASSERT_EQ(tree.inclusion_proof(i, size), naive_path(i, some)) << i << " of " << size;
     for (std::size_t from = 1; from < size; ++from)

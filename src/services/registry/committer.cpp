@@ -28,6 +28,22 @@ std::string_view name_of(Mutation::Kind kind) {
   }
 }
 
+// What the trail and the log say of it.
+AuditEvent event_of(const Mutation& mutation, WallTime at, ErrorCode code) {
+  AuditEvent event;
+  event.at = at;
+  event.op = mutation.op.empty() ? std::string(name_of(mutation.kind)) : mutation.op;
+  event.who = mutation.who;
+  event.code = cairn::name_of(code);
+  if (mutation.id != Ulid{}) event.id = mutation.id;
+  if (mutation.payload_b3 != Address{}) event.hash = mutation.payload_b3;
+  if (code == ErrorCode::ok && mutation.kind == Mutation::Kind::propose) {
+    event.id = mutation.result->id;
+    event.hash = mutation.result->payload_b3;
+  }
+  return event;
+}
+
 }  // namespace
 
 // What is written together.
@@ -89,9 +105,16 @@ Task<> Home::commit_group(Call call) {
       const bool chore = next.kind > Mutation::Kind::refuse;
       if (chore && !group.members.empty()) break;
       errands_.take(next);
+      const auto note = [&](ErrorCode code) {
+        registry_.audit().with([&](AuditTable& table) { table.note(event_of(next, now_wall(), code)); });
+      };
       if (fenced) {
-        if (!chore) ++registry_.status_.refused;
-        next.result = fail(ErrorCode::degraded, "writes are fenced until the next start");
+        if (!chore) ++registry_.status_.refused, note(ErrorCode::degraded);
+        next.result =
+            fail(ErrorCode::degraded,
+                 registry_.status_.rolled_back
+                     ? "the log has lost versions: writes are fenced until its segments are restored"
+                     : "writes are fenced until the next start");
         group.answered.push_back(&next);
         continue;
       }
@@ -99,29 +122,35 @@ Task<> Home::commit_group(Call call) {
       const Result<Planned> planned =
           full && !chore ? fail(ErrorCode::storage_full, "the disk is full") : plan(ledger, next, group);
       if (planned) {
+        // It had been done before.
+        if (*planned == Planned::answered && !chore) note(ErrorCode::ok);
         if (*planned == Planned::answered)
           group.answered.push_back(&next);
         else
           group.members.push_back({&next, {}});
         continue;
       }
-      // Refused: noted like everything else, but for our own chores and what a full table or disk sheds.
+      // Refused: noted like everything else, but for our own chores. What a full table or disk sheds, and
+      // more than a token has turns for, takes no room of the log.
       const Error error = planned.error();
       if (error.code == ErrorCode::chain_mismatch) ++registry_.status_.cas_failed;
       if (!chore) ++registry_.status_.refused;
-      if (chore || error.code == ErrorCode::busy || error.code == ErrorCode::degraded ||
-          error.code == ErrorCode::storage_full) {
+      const bool shed = error.code == ErrorCode::busy || error.code == ErrorCode::degraded ||
+                        error.code == ErrorCode::storage_full;
+      AuditEvent event = event_of(next, now_wall(), error.code);
+      const bool logged = !chore && !shed && registry_.audit().with([&](AuditTable& table) {
+        return table.take_turn(next.who, event.at);
+      });
+      if (!logged) {
+        if (!chore)
+          registry_.audit().with([&](AuditTable& table) {
+            shed ? table.note(std::move(event)) : table.count(std::move(event));
+          });
         next.result = fail(error);
         group.answered.push_back(&next);
         continue;
       }
-      AuditRecord audit;
-      audit.at = now_wall();
-      audit.op = next.op.empty() ? std::string(name_of(next.kind)) : next.op;
-      audit.who = next.who;
-      audit.code = cairn::name_of(error.code);
-      if (next.id != Ulid{}) audit.id = next.id;
-      if (next.payload_b3 != Address{}) audit.hash = next.payload_b3;
+      AuditRecord audit{event.at, event.id, event.op, event.who, event.code, event.hash};
       group.add(RecordKind::audit, encode(audit));
       group.members.push_back({&next, error});
     }
@@ -139,6 +168,13 @@ Task<> Home::commit_group(Call call) {
         ++registry_.status_.refused;
       else
         ++(change ? registry_.status_.accepted : registry_.status_.committed);
+    }
+    if (kind <= Mutation::Kind::refuse) {
+      const ErrorCode code = member.refused ? member.refused->code
+                             : written      ? ErrorCode::ok
+                                            : written.error().code;
+      registry_.audit().with(
+          [&](AuditTable& table) { table.add(event_of(*member.mutation, now_wall(), code)); });
     }
     if (member.refused)
       errands_.refuse(*member.mutation, *member.refused);
@@ -320,6 +356,10 @@ Result<Home::Planned> Home::plan_approve(Ledger& ledger, Mutation& mutation, Gro
 Result<Home::Planned> Home::plan_commit(Ledger& ledger, Mutation& mutation, Group& group) {
   const bool supersede = mutation.kind == Mutation::Kind::supersede;
   if (const auto version = ledger.find_committed(mutation.id)) {
+    // Of what was pruned nobody can tell.
+    const bool known = *version > 0 && *version - 1 >= ledger.first_kept();
+    if (supersede && known && !ledger.version(*version - 1).superseded)
+      return fail(ErrorCode::conflict, "the proposal does not supersede anything", Side::client);
     Outcome outcome;
     outcome.head = ledger.head_of(*version);
     outcome.existed = true;

@@ -1,4 +1,5 @@
-// Everything the registry declares: settings, routes, tasks, queues, locks, writers, gates. Each once.
+// Everything the registry declares but its routes (routes.cpp): settings, tasks, queues, locks, writers,
+// gates. Each once.
 #pragma once
 
 #include "config/schema.h"
@@ -41,47 +42,6 @@ struct Defaults {
   std::string uds_path = "";
 };
 Keys declare_keys(config::Schema& schema, const Defaults& where = {});
-
-enum RouteIds : http::RouteId {
-  get_head,
-  get_version,
-  get_log,
-  get_stream,
-  get_checkpoint,
-  get_inclusion,
-  get_consistency,
-  get_tile,
-  post_proposal,
-  list_proposals,
-  get_proposal,
-  post_approval,
-  post_commit,
-  post_supersede
-};
-
-using http::Method;
-using serve::Run;
-inline constexpr http::MethodSet reading = Method::get | Method::head;
-inline constexpr serve::RouteSpec routes[] = {
-    {{get_head, reading, "/registry/head"}, Run::open, false, "registry.read", true},
-    {{get_version, reading, "/registry/{version:Int}"}, Run::at_once, false, "registry.read", true},
-    {{get_log, reading, "/registry/log"}, Run::at_once, false, "registry.read", true},
-    {{get_stream, Method::get, "/registry/stream"}, Run::open, false, "registry.read", true},
-    {{get_checkpoint, reading, "/registry/checkpoint"}, Run::at_once, false, "registry.read", true},
-    {{get_inclusion, reading, "/registry/proof/inclusion"}, Run::at_once, false, "registry.read", true},
-    {{get_consistency, reading, "/registry/proof/consistency"}, Run::at_once, false, "registry.read", true},
-    {{get_tile, reading, "/registry/tile/{path:Rest}"}, Run::at_once, false, "registry.read", true},
-    {{post_proposal, Method::post, "/registry/proposals"}, Run::staged, true, "registry.propose", false},
-    {{list_proposals, reading, "/registry/proposals"}, Run::queued, false, "registry.read", true},
-    {{get_proposal, reading, "/registry/proposals/{id:Id}"}, Run::queued, false, "registry.read", true},
-    {{post_approval, Method::post, "/registry/approvals/{id:Id}"},
-     Run::staged,
-     true,
-     "registry.approve",
-     false},
-    {{post_commit, Method::post, "/registry/commit/{id:Id}"}, Run::staged, true, "registry.commit", false},
-    {{post_supersede, Method::post, "/registry/supersede"}, Run::staged, true, "registry.govern", false},
-};
 
 inline constexpr serve::GateDeclaration gates[] = {
     {"store", true},        // the log was read, HEAD fits it, and the disk gives back what is asked for

@@ -11,7 +11,8 @@
 namespace cairn::registry {
 namespace {
 
-constexpr std::size_t retention_commands_capacity = 8;
+// Of a snapshot, for the time of one look at the ledger.
+constexpr std::size_t entries_per_slice = 512;
 
 }  // namespace
 
@@ -22,13 +23,16 @@ Home::Home(Registry& registry, io::Machine& machine, observe::Logger log)
       retention_(registry.options().retention),
       checkpoint_interval_(registry.options().checkpoint_interval),
       errands_(machine.shard, machine.mailbox, {queue_is_full, "the registry is closed"}),
-      retention_commands_(std::make_unique<Mpsc<std::uint64_t>>(machine.shard, retention_commands_capacity)) {
+      retention_commands_(std::make_unique<Mpsc<std::uint64_t>>(machine.shard, retention_capacity)) {
   const RegistryOptions& options = registry.options();
   verifier_.name = format_address(crypto::hash_object(as_bytes(options.genesis.payload)));
   verifier_.key = options.log_key->public_key();
 }
 
-Home::~Home() = default;
+// Without close() nothing is lost that was answered: the next start only reads more of the log.
+Home::~Home() {
+  if (registry_.status_.open) log_.debug("dropped unclosed", {{"directory", registry_.options().directory}});
+}
 
 // --- opening
 
@@ -212,8 +216,8 @@ Task<Result<>> Home::heed_checkpoint(Call call) {
   });
   if (known.size == 0 && seen->size > 0)
     co_return fail(ErrorCode::integrity, "the log is gone, and its checkpoint is not: restore the segments");
-  if (known.size < seen->size) fence("the log has lost versions that its checkpoint covers");
-  if (known.size >= seen->size && !known.same) fence("the log does not fit its checkpoint");
+  if (known.size < seen->size) fence_rolled_back("the log has lost versions that its checkpoint covers");
+  if (known.size >= seen->size && !known.same) fence_rolled_back("the log does not fit its checkpoint");
   co_return Result<>{};
 }
 
@@ -232,8 +236,8 @@ Result<> Home::heed_snapshot() {
   });
   if (known.size == 0)
     return fail(ErrorCode::integrity, "the log is gone, and its snapshot is not: restore the segments");
-  if (known.size <= seen.version) fence("the log has lost versions that its snapshot knows");
-  if (!known.same) fence("the log does not fit its snapshot");
+  if (known.size <= seen.version) fence_rolled_back("the log has lost versions that its snapshot knows");
+  if (!known.same) fence_rolled_back("the log does not fit its snapshot");
   return {};
 }
 
@@ -321,6 +325,7 @@ Task<Result<>> Home::close(Call call) {
   registry_.status_.open = false;
   errands_.close();
   if (!backend_) co_return Result<>{};
+  (void)co_await flush_audit(call, true);
   if (!backend_->fenced() && !registry_.status_.fenced)
     if (auto written = co_await write_snapshot(call); !written)
       log_.warn("the snapshot was not written: the next start reads more of the log",
@@ -332,12 +337,17 @@ Task<Result<>> Home::close(Call call) {
 Task<Result<>> Home::write_snapshot(Call call) {
   const store::LogPoint point = applied_;
   if (point.sequence == snapshot_at_) co_return Result<>{};
-  std::optional<std::string> bytes = registry_.ledger().with([&](Ledger& ledger) {
-    return ledger.broken().empty() ? std::optional(ledger.encode(point)) : std::nullopt;
-  });
-  if (!bytes) co_return Result<>{};
-  CO_TRY_VOID(
-      co_await replace_file(call, machine_, registry_.options().directory + "/state", std::move(*bytes)));
+  const bool begun = registry_.ledger().with([&](Ledger& ledger) { return ledger.begin_copy(point); });
+  if (!begun) co_return Result<>{};
+  SnapshotSeal seal;
+  const std::function<std::optional<std::string>()> next = [&] {
+    return seal.take(
+        registry_.ledger().with([](Ledger& ledger) { return ledger.copy_some(entries_per_slice); }));
+  };
+  const Result<> written =
+      co_await replace_file(call, machine_, registry_.options().directory + "/state", next);
+  registry_.ledger().with([](Ledger& ledger) { ledger.end_copy(); });
+  if (!written) co_return fail(written.error());
   snapshot_at_ = point.sequence;
   co_return Result<>{};
 }
@@ -347,7 +357,7 @@ Task<bool> Home::look_for_room(Call call) {
   const RegistryOptions& options = registry_.options();
   const auto room = co_await machine_.disk.free_space(call, options.directory);
   if (!room) co_return !registry_.status_.full;
-  bool full = *room < options.reserve / 8;
+  bool full = room->bytes < options.reserve / 8;
   // Only where it is in doubt: a file for nothing every second would be too much.
   if (!full && (registry_.status_.full || !looked_for_room_)) {
     const std::string probe = options.directory + "/room";
@@ -383,6 +393,17 @@ void Home::publish_status() {
 void Home::fence(const char* why) noexcept {
   if (registry_.status_.fenced.exchange(true)) return;
   log_.error("writes are fenced until the next start", {{"why", why}});
+}
+
+// Another start finds the same.
+void Home::fence_rolled_back(const char* why) noexcept {
+  registry_.status_.rolled_back = true;
+  if (registry_.status_.fenced.exchange(true)) return;
+  log_.error(
+      "writes are fenced, also after a restart, until the newer segments are back",
+      {{"why", why},
+       {"directory", registry_.options().directory},
+       {"hint", "restore segments/ and restart; or accept the loss: take checkpoint, tile/ and state away"}});
 }
 
 Ulid Home::new_id() noexcept {

@@ -5,7 +5,9 @@
 //         survives any crash.
 //   [H-2] HEAD moves only by compare-and-set on {version, commit_b3}, one version at a time.
 //   [H-3] A commit has approvals of at least m signers who are in force at the head it follows.
-//   [H-4] Every change that was asked for, accepted or refused, leaves a record.
+//   [H-4] Every change that was decided, accepted or refused, leaves a record in the log, but for refusals
+//         beyond those that a token has each minute (audit.h ); all that were asked for are in the
+//         trail.
 //   [H-5] A checkpoint is signed only over commits that are durable and were read back from the disk.
 //   [H-6] The committer waits for the disk alone: not for a reader, the publisher, or another task.
 #pragma once
@@ -47,6 +49,8 @@ class Home final : public store::Replay {
   Task<> checkpoint_loop(Call call);
   Task<> prune_loop(Call call);
   Task<> verify_loop(Call call);
+  // `tell` is told the newest sequence of the trail when there are new ones.
+  Task<> audit_loop(Call call, std::function<void(std::uint64_t)> tell);
 
   // One round of a task, for tests.
   Task<Result<>> sweep_once(Call call);
@@ -55,6 +59,9 @@ class Home final : public store::Replay {
   // Goes on for at most `most` versions; whether it came to the head.
   Task<Result<bool>> verify_some(Call call, std::uint64_t most);
   Task<Result<>> write_snapshot(Call call);
+  // Writes the trail's events into the ring; those that cannot be are dropped and counted. `all`: also of the
+  // second that is not over yet. Cancel: partial — they may be there.
+  Task<Result<>> flush_audit(Call call, bool all);
   // Whether a change, and the checkpoint over it, would find room, which Status::full says from then on.
   // Cancel: clean.
   Task<bool> look_for_room(Call call);
@@ -82,6 +89,7 @@ class Home final : public store::Replay {
   Result<> heed_snapshot();
   void publish_status();
   void fence(const char* why) noexcept;
+  void fence_rolled_back(const char* why) noexcept;
   Task<Result<Outcome>> submit(Call call, std::unique_ptr<Mutation> mutation);
 
   // --- committer.cpp
@@ -113,6 +121,10 @@ class Home final : public store::Replay {
   Task<Result<std::string>> make_bundle(Call call, crypto::TileId tile, std::uint64_t before);
   Task<Result<>> write_tile(Call call, crypto::TileId tile, std::string bytes, std::uint64_t before);
 
+  // --- auditor.cpp
+  Task<Result<>> open_audit(Call call);
+  Task<Result<>> write_audit(Call call, const std::vector<AuditEvent>& events);
+
   // --- pruner.cpp
   std::uint64_t prune_limit(const Ledger& ledger) const;
   Task<Result<bool>> prune_segment(Call call, store::SegmentInfo segment);
@@ -131,7 +143,7 @@ class Home final : public store::Replay {
   Retention retention_;
   Duration checkpoint_interval_;
   ErrandHome<Mutation> errands_;
-  WaitList committed_;
+  WaitList committed_;  // those of the watch `newest`, whose value is the ledger's head
   std::optional<Ledger> replaying_;
   MaybeHead witness_;  // the head that the snapshot knew
   std::vector<store::Damage> damage_;
@@ -143,6 +155,8 @@ class Home final : public store::Replay {
   std::set<std::string> durable_directories_;  // of tiles
   std::vector<std::string> narrower_;          // tiles that go when no checkpoint speaks of them any more
   std::optional<std::uint64_t> tiles_at_;      // size up to which tiles are on disk; none: not looked yet
+  std::shared_ptr<io::File> audit_file_;       // none: not opened, or it failed
+  bool audit_told_ = false;                    // that it failed
   std::unique_ptr<client::ChainVerifier> deep_;
   std::optional<std::uint64_t> deep_from_;  // where it goes on; none: where a checkpoint says
 };

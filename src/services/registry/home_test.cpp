@@ -29,6 +29,26 @@ std::vector<std::string> audits(SimulatedRegistry& place) {
   return codes;
 }
 
+TEST(Home, a_registry_that_is_dropped_unclosed_says_so) {
+  observe::Log log({.level = observe::Level::debug}, [] { return WallTime{}; });
+  SimulatedRegistry place;
+  place.log = observe::Logger(log, 0);
+  const auto told = [&] {
+    std::string text;
+    log.drain([&](std::string_view lines) {
+      text += lines;
+      return true;
+    });
+    return text.find("dropped unclosed") != text.npos;
+  };
+  ASSERT_TRUE(place.open());
+  place.stop();
+  EXPECT_TRUE(told());
+  ASSERT_TRUE(place.open());
+  ASSERT_TRUE(place.close());
+  EXPECT_FALSE(told());
+}
+
 TEST(Home, a_replayed_approval_is_a_duplicate) {
   SimulatedRegistry place(Founding(2, {1, 2, 3}));
   ASSERT_TRUE(place.open());
@@ -408,6 +428,49 @@ TEST(Home, every_refusal_leaves_a_record) {
   EXPECT_EQ(place.status().refused, 4u);
   EXPECT_EQ(audits(place), (std::vector<std::string>{"approve invalid_sig", "approve duplicate_approval",
                                                      "commit quorum_failed", "commit not_found"}));
+}
+
+// Between two pieces of a file others of the shard have their turns; the pieces are too small for a write.
+TEST(ReplaceFile, the_shard_is_left_between_two_pieces) {
+  SimulatedRegistry place;
+  ASSERT_TRUE(place.open());
+  constexpr unsigned pieces = 64;
+  unsigned asked = 0, turns = 0, turns_before_last = 0;
+  const auto other = [](unsigned* count) -> Task<> {
+    ++*count;
+    co_return;
+  };
+  const std::function<std::optional<std::string>()> next = [&]() -> std::optional<std::string> {
+    turns_before_last = turns;
+    if (asked == pieces) return std::nullopt;
+    place.node.scope().spawn("other", other(&turns));
+    return std::string(1, static_cast<char>('0' + asked++ % 10));
+  };
+  const auto writes = place.disk().calls(io::sim::DiskCall::write);
+  ASSERT_TRUE(place.run(replace_file(place.call(), place.machine(), "registry/pieces", next)));
+  EXPECT_EQ(place.disk().calls(io::sim::DiskCall::write), writes + 1);
+  // Whose turn it is, is drawn by lot.
+  EXPECT_GE(turns_before_last, pieces / 4);
+  EXPECT_EQ(place.file("pieces").size(), pieces);
+}
+
+TEST(ReplaceFile, what_comes_in_large_pieces_is_written_as_it_comes) {
+  SimulatedRegistry place;
+  ASSERT_TRUE(place.open());
+  unsigned asked = 0;
+  std::string expected;
+  const std::function<std::optional<std::string>()> next = [&]() -> std::optional<std::string> {
+    if (asked == 5) return std::nullopt;
+    ++asked;
+    const std::string piece((asked % 2 == 0 ? 1u << 20 : 10u) + asked, static_cast<char>('a' + asked));
+    expected += piece;
+    return piece;
+  };
+  ASSERT_TRUE(place.run(replace_file(place.call(), place.machine(), "registry/pieces", next)));
+  EXPECT_EQ(place.file("pieces"), expected);
+  place.kill();
+  place.disk().lose_unsynced();
+  EXPECT_EQ(place.file("pieces"), expected);
 }
 
 // [H-1] Killed anywhere between asking and answering: wholly there, or absent, and the chain verifies.

@@ -92,6 +92,7 @@ Result<> Ledger::apply(std::uint8_t kind, ByteView meta, store::Position at) {
 // The last record of it counts: an older one had been forgotten, or is about to go.
 Result<> Ledger::apply_item(ByteView meta, Place place) {
   const Hash hash = crypto::hash_object(meta).bytes;
+  keep_item(hash);
   items_[hash].place = place;
   if (is_governor(meta)) governor_items_.emplace(hash, as_text(meta));
   return {};
@@ -103,7 +104,7 @@ Result<> Ledger::apply_proposal(ByteView meta, Place place) {
   take_gap(record.set.version, record.set.prev);
   // Only damage to an older record can make it unreadable.
   std::optional<std::vector<Hash>> items;
-  if (!record.list.base || *record.list.base == base_) items = expand(record.list, base_items_);
+  if (!record.list.base || *record.list.base == base_) items = expand(record.list, base_items_.get());
   Pending pending;
   pending.id = record.id;
   pending.who = std::move(record.who);
@@ -116,7 +117,10 @@ Result<> Ledger::apply_proposal(ByteView meta, Place place) {
   pending.full = !record.list.base;
   pending.place = place;
   // One that is not known was copied by retention to a place behind this one: settle() looks again.
-  for (const Hash& hash : pending.items) ++items_[hash].proposals;
+  for (const Hash& hash : pending.items) {
+    keep_item(hash);
+    ++items_[hash].proposals;
+  }
   pending_items_ += pending.items.size();
   const Ulid id = pending.id;
   if (!pending_.emplace(id, std::move(pending)).second) return does_not_follow("a proposal twice");
@@ -197,6 +201,7 @@ Result<> Ledger::apply_commit(ByteView meta, Place place) {
     entry.full = found->second.full;
     if (found->second.set.supersede_of && version > 0) versions_.back().superseded = true;
   }
+  if (found != pending_.end()) entry.id = record.id;
   versions_.push_back(entry);
   tree_.append(crypto::hash_leaf(as_bytes(record.commit)));
   if (found != pending_.end()) {
@@ -213,6 +218,7 @@ Result<> Ledger::apply_commit(ByteView meta, Place place) {
 
 void Ledger::take_items(const Pending& pending, std::uint64_t version) {
   for (const Hash& hash : pending.items) {
+    keep_item(hash);
     ItemEntry& entry = items_.find(hash)->second;
     entry.last_version = version;
     entry.committed = true;
@@ -252,6 +258,7 @@ void Ledger::release_items(const Pending& pending) {
   for (const Hash& hash : pending.items) {
     const auto found = items_.find(hash);
     if (found == items_.end()) continue;  // twice in one set
+    keep_item(hash);
     --found->second.proposals;
     if (!settled_ || is_known(found->second)) continue;
     governor_items_.erase(hash);
@@ -262,6 +269,7 @@ void Ledger::release_items(const Pending& pending) {
 void Ledger::forget_items() {
   std::erase_if(items_, [&](const auto& item) {
     if (is_known(item.second)) return false;
+    keep_item(item.first);
     governor_items_.erase(item.first);
     return true;
   });

@@ -11,6 +11,7 @@
 
 #include <deque>
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
@@ -19,6 +20,7 @@
 
 #include "client/descriptor_set.h"
 #include "crypto/merkle.h"
+#include "crypto/object_hasher.h"
 #include "services/registry/hash_of_hash.h"
 #include "services/registry/record.h"
 #include "store/log.h"
@@ -32,6 +34,25 @@ struct Place {
   friend bool operator==(const Place&, const Place&) = default;
 };
 
+// A list that many may hold and nobody changes.
+class HashList {
+ public:
+  HashList() = default;
+  // NOLINTNEXTLINE(google-explicit-constructor): a list is a list
+  HashList(std::vector<Hash> list) : list_(std::make_shared<const std::vector<Hash>>(std::move(list))) {}
+  const std::vector<Hash>& get() const noexcept {
+    static const std::vector<Hash> none;
+    return list_ ? *list_ : none;
+  }
+  auto begin() const noexcept { return get().begin(); }
+  auto end() const noexcept { return get().end(); }
+  std::size_t size() const noexcept { return get().size(); }
+  friend bool operator==(const HashList& a, const HashList& b) noexcept { return a.get() == b.get(); }
+
+ private:
+  std::shared_ptr<const std::vector<Hash>> list_;
+};
+
 struct Head {
   std::uint64_t version = 0;
   Address payload_b3, commit_b3;
@@ -42,6 +63,7 @@ struct Head {
 struct VersionEntry {
   Address payload_b3, commit_b3;
   WallTime committed_at{};
+  Ulid id;                  // of the proposal that it was; none: that is lost
   Place commit, payload;    // the commit's and the proposal's record
   bool superseded = false;  // by the next version
   bool full = false;        // its list stands alone: no version after it refers to one before it
@@ -61,7 +83,7 @@ struct Pending {
   WallTime at{}, expires{};
   Address payload_b3;
   client::DescriptorSet set;  // without its items
-  std::vector<Hash> items;
+  HashList items;
   bool full = false;     // as a version's
   bool readable = true;  // its list could be made out
   Place place;
@@ -95,6 +117,11 @@ bool is_governor(ByteView item);
 
 class Ledger {
  public:
+  Ledger();
+  Ledger(Ledger&&) noexcept;
+  Ledger& operator=(Ledger&&) noexcept;
+  ~Ledger();
+
   // --- the chain
   bool empty() const noexcept { return versions_.empty(); }
   std::uint64_t size() const noexcept { return versions_.size(); }
@@ -102,10 +129,10 @@ class Ledger {
   Head head() const;                          // precondition: not empty
   Head head_of(std::uint64_t version) const;  // precondition: version < size()
   const VersionEntry& version(std::uint64_t version) const { return versions_[version]; }
-  const std::vector<Hash>& head_items() const noexcept { return head_items_; }
+  const std::vector<Hash>& head_items() const noexcept { return head_items_.get(); }
   // The version whose list later ones refer to, and that list.
   std::uint64_t base() const noexcept { return base_; }
-  const std::vector<Hash>& base_items() const noexcept { return base_items_; }
+  const std::vector<Hash>& base_items() const noexcept { return base_items_.get(); }
   // Of the head; nobody (m = 0) when the head cannot be read.
   const client::Governance& governance() const noexcept { return governance_; }
   const std::vector<std::string>& governors() const noexcept { return governors_; }
@@ -161,8 +188,15 @@ class Ledger {
   // Items that said who may approve the first kept version, if those before it are gone.
   const std::vector<std::string>& floor_governors() const noexcept { return floor_governors_; }
 
-  // --- the snapshot. Nothing when the bytes are not one. What is decoded is to be settled.
-  std::string encode(const store::LogPoint& point) const;
+  // --- the snapshot: a copy of this moment, written out in slices while the ledger goes on.
+  // From now on what changes is kept as it is until it is copied. One at a time: another one ends it. False:
+  // leaves are missing, and there can be none.
+  bool begin_copy(const store::LogPoint& point);
+  // The next piece: about `most` versions, items or hashes of a list. Nothing: that was all.
+  std::optional<std::string> copy_some(std::size_t most);
+  void end_copy() noexcept;
+  // Of the pieces and the seal behind them. Nothing when the bytes are not that. What is decoded is to be
+  // settled.
   static std::optional<std::pair<Ledger, store::LogPoint>> decode(ByteView bytes);
 
  private:
@@ -172,6 +206,8 @@ class Ledger {
   Result<> apply_approval(ByteView meta);
   Result<> apply_commit(ByteView meta, Place place);
   Result<> apply_pruned(ByteView meta);
+  void keep_item(const Hash& hash);
+  std::optional<std::string> copy_items(std::size_t most);
   void take_gap(std::uint64_t until, const Address& prev);
   void take_items(const Pending& pending, std::uint64_t version);
   void end(Ulid id, Ended how);  // by value: it may be the entry's own key
@@ -186,9 +222,9 @@ class Ledger {
   std::vector<VersionEntry> versions_;
   bool settled_ = false;
   std::uint64_t first_kept_ = 0;
-  std::vector<Hash> head_items_;
+  HashList head_items_;
   std::uint64_t base_ = 0;
-  std::vector<Hash> base_items_;
+  HashList base_items_;
   client::Governance governance_;
   std::vector<std::string> governors_;          // items of the head that say who may approve
   std::map<Hash, std::string> governor_items_;  // all that are known
@@ -205,6 +241,19 @@ class Ledger {
   std::map<std::uint64_t, std::string> bad_;
   std::set<std::uint64_t> broken_;
   std::map<std::uint64_t, crypto::MerkleHash> found_leaves_;  // of broken ones, until settle()
+  struct Copying;
+  std::unique_ptr<Copying> copying_;
+};
+
+// Puts a seal behind the pieces of a copy.
+class SnapshotSeal {
+ public:
+  // What is to be written: the piece, or once behind the last one the seal, then nothing.
+  std::optional<std::string> take(std::optional<std::string> piece);
+
+ private:
+  crypto::ObjectHasher hasher_;
+  bool sealed_ = false;
 };
 
 }  // namespace cairn::registry

@@ -7,6 +7,17 @@
 namespace cairn::registry {
 namespace {
 
+// All of a copy that was begun; `between` may change the ledger after each piece.
+std::string whole_copy(Ledger& ledger, std::size_t slice, const std::function<void()>& between = [] {}) {
+  SnapshotSeal seal;
+  std::string out;
+  while (const auto piece = seal.take(ledger.copy_some(slice))) {
+    out += *piece;
+    between();
+  }
+  return out;
+}
+
 // A registry with something of everything in its ledger.
 class Busy : public SimulatedRegistry {
  public:
@@ -37,7 +48,10 @@ class Busy : public SimulatedRegistry {
     return proposed->id;
   }
   std::string bytes() {
-    return ledger([](Ledger& l) { return l.encode({7, {3, 4096}}); });
+    return ledger([](Ledger& l) {
+      CHECK(l.begin_copy({7, {3, 4096}}));
+      return whole_copy(l, 3);
+    });
   }
   Ulid stale, expired, committed;
   Outcome pending;
@@ -86,6 +100,83 @@ TEST(Ledger, a_snapshot_with_any_flipped_bit_is_refused) {
   }
   for (std::size_t length = 0; length < bytes.size(); length += 7)
     ASSERT_FALSE(Ledger::decode(as_bytes(bytes.substr(0, length)))) << length;
+}
+
+// What is in a ledger, as far as the regions go that these tests make.
+std::string describe(const Ledger& ledger) {
+  std::string out = std::to_string(ledger.size()) + " " + std::to_string(ledger.first_kept()) + " " +
+                    std::to_string(ledger.base()) + "\n";
+  for (std::uint64_t v = 0; v < ledger.size(); ++v) {
+    const VersionEntry& entry = ledger.version(v);
+    out += format_address(entry.commit_b3) + (entry.superseded ? "s" : "") + (entry.full ? "f" : "") +
+           format_ulid(entry.id) + "\n";
+  }
+  for (const Hash& hash : ledger.head_items()) out += format_hex(hash) + "\n";
+  for (const auto& [id, pending] : ledger.pending())
+    out += format_ulid(id) + " " + std::to_string(pending.approvals.size()) + "\n";
+  for (unsigned number = 0; number < 400; ++number)
+    if (const ItemEntry* item = ledger.find_item(crypto::hash_object(as_bytes(sample_region(number))).bytes))
+      out += std::to_string(number) + ": " + std::to_string(item->place.at.offset) + " " +
+             std::to_string(item->last_version) + " " + std::to_string(item->proposals) + "\n";
+  return out + format_hex(ledger.tree().root());
+}
+
+// Commits, proposals, approvals, ends and cuts while the copy is under way: it knows of none of them.
+TEST(Ledger, a_copy_in_slices_is_of_the_moment_when_it_was_begun) {
+  for (const std::size_t slice : {1u, 2u, 5u, 1000u}) {
+    Busy place;
+    ASSERT_TRUE(place.advance_in_full(70) && place.advance_in_full(80) && place.checkpoint());
+    Retention retention;
+    retention.policy = Retention::Policy::by_count;
+    retention.max_count = 1;
+    place.home().set_retention(retention);
+    client::ProposalDraft draft = place.draft_of(place.with_regions({90}));
+    draft.supersede_of = place.ledger([](Ledger& ledger) { return ledger.head().version; });
+    draft.reason = "a mistake";
+    place.pending = *place.run(place.propose_task(draft));
+    ASSERT_TRUE(place.propose(place.with_regions({95})));  // ended by the commit, and its item goes
+    const std::string expected = place.ledger([](Ledger& ledger) { return describe(ledger); });
+    ASSERT_TRUE(place.ledger([](Ledger& ledger) { return ledger.begin_copy({7, {3, 4096}}); }));
+    SnapshotSeal seal;
+    std::string bytes;
+    unsigned pieces = 0;
+    for (;;) {
+      const auto piece = seal.take(place.ledger([&](Ledger& ledger) { return ledger.copy_some(slice); }));
+      if (!piece) break;
+      bytes += *piece;
+      ++pieces;
+      if (pieces == 1) ASSERT_TRUE(place.approve(place.pending, 1));
+      if (pieces == 2) ASSERT_TRUE(place.commit(place.pending.id, true));
+      if (pieces == 3) ASSERT_TRUE(place.propose(place.with_regions({91, 92})));
+      if (pieces == 4) ASSERT_TRUE(place.prune());
+      if (pieces > 4 && pieces < 40) {
+        std::vector<unsigned> many;
+        for (unsigned i = 0; i < 8; ++i) many.push_back(100 + pieces * 8 + i);
+        ASSERT_TRUE(place.advance(place.with_regions(many)));
+      }
+    }
+    EXPECT_GE(pieces, slice == 1 ? 20u : 3u);
+    auto decoded = Ledger::decode(as_bytes(bytes));
+    ASSERT_TRUE(decoded);
+    EXPECT_EQ(describe(decoded->first), expected) << slice;
+    // Nothing is put aside any more, and the next copy is of now.
+    const std::string now = place.ledger([](Ledger& ledger) { return describe(ledger); });
+    const std::string again = place.bytes();
+    EXPECT_EQ(describe(Ledger::decode(as_bytes(again))->first), now);
+  }
+}
+
+TEST(Ledger, a_copy_in_slices_holds_the_ledger_for_no_more_than_a_slice) {
+  SimulatedRegistry place(Founding(1, {1}, 2000));
+  ASSERT_TRUE(place.open());
+  std::size_t pieces = 0, longest = 0;
+  ASSERT_TRUE(place.ledger([](Ledger& ledger) { return ledger.begin_copy({7, {3, 4096}}); }));
+  while (const auto piece = place.ledger([](Ledger& ledger) { return ledger.copy_some(64); })) {
+    // The first one has the lists of head and base, which are no longer than a set is.
+    if (pieces++ > 0) longest = std::max(longest, piece->size());
+  }
+  EXPECT_GE(pieces, 2000u / 64);
+  EXPECT_LE(longest, 64u * 128);
 }
 
 //

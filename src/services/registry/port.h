@@ -67,6 +67,9 @@ class Port {
   // The commit's bytes alone, checked.
   Task<Result<std::string>> read_commit(Call call, std::uint64_t version);
 
+  // Of the audit trail, the oldest first: those behind the sequence `after`, or the newest ones.
+  Task<Result<AuditPage>> read_audit(Call call, std::optional<std::uint64_t> after, std::uint64_t limit);
+
   // --- changes. Answered when durable. Cancel: partial — one that was begun may still be done.
   Task<Result<Outcome>> propose(Call call, std::string who, client::ProposalDraft draft);
   Task<Result<Outcome>> approve(Call call, std::string who, Ulid id, client::Approval approval);

@@ -89,40 +89,6 @@ void write_hashes(JsonWriter& json, const std::vector<crypto::MerkleHash>& hashe
 
 }  // namespace
 
-bool RegistryShard::try_answer(Exchange& exchange) {
-  const auto settle = [&](const Result<>& answered) {
-    if (!answered) {
-      exchange.response.clear();
-      serve::answer_error(exchange, answered.error());
-    }
-    return true;
-  };
-  switch (exchange.route.id) {
-    case get_head:
-      return try_head(exchange);
-    case get_version:
-      if (const ArtifactPtr artifact = port_->find_version(exchange.route.at[0].number)) {
-        answer_artifact(exchange, artifact);
-        return true;
-      }
-      return false;
-    case get_log:
-      return settle(log_range(exchange));
-    case get_stream:
-      return settle(stream(exchange));
-    case get_checkpoint:
-      return settle(checkpoint(exchange));
-    case get_inclusion:
-      return settle(inclusion(exchange));
-    case get_consistency:
-      return settle(consistency(exchange));
-    default: {
-      const Result<bool> tried = try_tile(exchange);
-      return tried ? *tried : settle(fail(tried.error()));
-    }
-  }
-}
-
 // --- the head
 
 void RegistryShard::answer_head(Exchange& exchange) {
@@ -164,7 +130,7 @@ bool RegistryShard::try_head(Exchange& exchange) {
 }
 
 // The long poll: the next head, or the present one when the time is up.
-Task<Result<>> RegistryShard::answer_later(Call call, Exchange& exchange) {
+Task<Result<>> RegistryShard::wait_for_head(Call call, Exchange& exchange) {
   std::string room;
   CO_TRY(const auto query, query_of(exchange, room));
   CO_TRY(const std::uint64_t version, parse_number(query.find("after").value_or("0")));
@@ -186,6 +152,13 @@ Result<> RegistryShard::stream(Exchange& exchange) {
 }
 
 // --- versions
+
+bool RegistryShard::try_version(Exchange& exchange) {
+  const ArtifactPtr artifact = port_->find_version(exchange.route.at[0].number);
+  if (!artifact) return false;
+  answer_artifact(exchange, artifact);
+  return true;
+}
 
 void RegistryShard::answer_artifact(Exchange& exchange, const ArtifactPtr& artifact) {
   http::Response& response = exchange.response;
@@ -411,7 +384,7 @@ Task<Result<>> RegistryShard::entries(Call call, Exchange& exchange) {
 
 // --- proposals
 
-Task<Result<>> RegistryShard::proposals(Exchange& exchange) {
+Task<Result<>> RegistryShard::proposals(Call, Exchange& exchange) {
   std::string room;
   CO_TRY(const http::Query query, query_of(exchange, room));
   CO_TRY_VOID(query.allow_only({"after", "limit"}));
@@ -447,6 +420,30 @@ Task<Result<>> RegistryShard::proposals(Exchange& exchange) {
   co_return Result<>{};
 }
 
+Task<Result<>> RegistryShard::audit(Call call, Exchange& exchange) {
+  std::string room;
+  CO_TRY(const http::Query query, query_of(exchange, room));
+  CO_TRY_VOID(query.allow_only({"after", "limit"}));
+  CO_TRY(const std::uint64_t limit, parse_number(query.find("limit").value_or("100")));
+  std::optional<std::uint64_t> after;
+  if (const auto given = query.find("after")) {
+    CO_TRY(after, parse_number(*given));
+  }
+  if (limit == 0 || limit > list_limit_max)
+    co_return fail(ErrorCode::malformed, "ask with ?after=SEQUENCE&limit=N, which is 1 to 1000",
+                   Side::client);
+  CO_TRY(const AuditPage page, co_await port_->read_audit(call, after, limit));
+  JsonWriter json(exchange.response.text);
+  json.begin_object().key("events").begin_array();
+  for (const AuditSlot& slot : page.events) write_event(json, slot);
+  json.end_array();
+  if (page.next) json.field("next", *page.next);
+  json.end_object().finish();
+  exchange.response.add_field("Cache-Control", "no-store");
+  exchange.response.answer_text(json_type);
+  co_return Result<>{};
+}
+
 Task<Result<>> RegistryShard::proposal(Call call, Exchange& exchange) {
   const auto id = parse_ulid(exchange.route.at[0].text);
   struct Found {
@@ -467,7 +464,7 @@ Task<Result<>> RegistryShard::proposal(Call call, Exchange& exchange) {
     co_return fail(ErrorCode::chain_mismatch, "another version was committed first", Side::client);
   if (!found.pending) co_return fail(ErrorCode::not_found, "there is no such proposal", Side::client);
   CO_TRY(const std::string payload,
-         co_await port_->read_payload(call, found.pending->set, found.pending->items,
+         co_await port_->read_payload(call, found.pending->set, found.pending->items.get(),
                                       found.pending->payload_b3));
   JsonWriter json(exchange.response.text);
   json.begin_object();

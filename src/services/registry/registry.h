@@ -14,6 +14,7 @@
 #include "observe/log.h"
 #include "runtime/guarded.h"
 #include "runtime/permits.h"
+#include "services/registry/audit.h"
 #include "services/registry/ledger.h"
 
 namespace cairn::registry {
@@ -22,12 +23,15 @@ class Home;
 class Port;
 
 inline constexpr std::uint64_t queue_capacity = 512;
+inline constexpr std::uint64_t chores_capacity = 64;  // of its own tasks
+inline constexpr std::size_t retention_capacity = 8;
 // What those are told who find a queue full.
 inline constexpr char queue_is_full[] = "too many changes wait for the disk";
 inline constexpr std::size_t committed_capacity = 1024;  // unless bus.channel_bound says otherwise
 inline constexpr unsigned ledger_rank = 19;
 inline constexpr unsigned ports_rank = 18;
 inline constexpr unsigned feed_rank = 20;
+inline constexpr unsigned audit_rank = 21;
 
 struct Retention {
   enum class Policy : std::uint8_t { none, by_age, by_count, by_size };
@@ -49,6 +53,7 @@ struct RegistryOptions {
   Duration proposals_ttl = Duration::seconds(24 * 3600);
   std::uint64_t proposals_max = 1024;
   std::size_t channel_bound = committed_capacity;  // heads kept for a slow subscriber
+  AuditRing audit;
   client::Genesis genesis;
   std::shared_ptr<const crypto::Ed25519Key> log_key;
 };
@@ -70,7 +75,11 @@ struct Status {
   std::atomic<std::uint64_t> committed{0}, accepted{0}, refused{0};
   std::atomic<std::uint64_t> cas_failed{0}, backoffs{0};
   std::atomic<std::uint64_t> prunes_skipped{0};
+  std::atomic<std::uint64_t> audit_next{0};  // the sequence that comes next in the ring; 0: not known yet
+  std::atomic<std::uint64_t> audit_dropped{0};
   std::atomic<bool> open{false}, fenced{false}, full{false};
+  std::atomic<bool> rolled_back{
+      false};  // fenced, and so will the next start be while the files are as they are
   std::atomic<bool> reads_failed{false};  // the disk gave an error for the last record that was read
 };
 
@@ -94,6 +103,7 @@ class Registry {
   const RegistryOptions& options() const noexcept { return options_; }
   Status& status() noexcept { return status_; }
   Guarded<Ledger, ledger_rank>& ledger() noexcept { return ledger_; }
+  Guarded<AuditTable, audit_rank>& audit() noexcept { return audit_; }
   // Whether changes are taken and will soon be durable.
   bool writable(Instant now) const noexcept;
   std::string segment_directory() const { return options_.directory + "/segments"; }
@@ -108,8 +118,9 @@ class Registry {
 
   RegistryOptions options_;
   Guarded<Ledger, ledger_rank> ledger_;
+  Guarded<AuditTable, audit_rank> audit_;
   Permits proposals_{queue_capacity}, approvals_{queue_capacity}, commits_{queue_capacity};
-  Permits chores_{64};  // of its own tasks
+  Permits chores_{chores_capacity};
   Status status_;
   std::unique_ptr<Home> home_;
   struct PortList {

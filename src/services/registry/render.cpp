@@ -67,4 +67,14 @@ void write_pending(JsonWriter& json, const Pending& pending) {
   json.end_array();
 }
 
+void write_event(JsonWriter& json, const AuditSlot& slot) {
+  const AuditEvent& event = slot.event;
+  json.begin_object().field("sequence", slot.sequence).field("at", format_rfc3339(event.at));
+  json.field("op", event.op).field("code", event.code).field("count", event.count);
+  if (!event.who.empty()) json.field("who", event.who);
+  if (event.id) json.field("proposal_id", format_ulid(*event.id));
+  if (event.hash) json.field("hash", format_address(*event.hash));
+  json.end_object();
+}
+
 }  // namespace cairn::registry

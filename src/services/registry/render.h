@@ -1,4 +1,4 @@
-// Heads, versions and proposals as JSON.
+// Heads, versions, proposals and events of the audit trail as JSON.
 #pragma once
 
 #include <string>
@@ -17,5 +17,7 @@ void write_head(codec::JsonWriter& json, const Head& head, const Address& prev,
 Result<std::string> render(const Artifact& artifact);
 // A pending proposal without its payload: the fields of an open object.
 void write_pending(codec::JsonWriter& json, const Pending& pending);
+// {"sequence","at","op","code","count","who"?,"proposal_id"?,"hash"?}
+void write_event(codec::JsonWriter& json, const AuditSlot& slot);
 
 }  // namespace cairn::registry

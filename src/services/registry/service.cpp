@@ -13,8 +13,9 @@ void Metrics::declare(observe::Registry& registry) {
   integrity = registry.counters({"integrity_fail_total",
                                  "Reads refused because stored bytes did not match.",
                                  {{"reason", {"checksum"}}}});
-  reload_success = registry.observed_counters(
-      {"registry_reload_success_total", "Configurations taken over.", {{"source", {"signal"}}}});
+  reload_success = registry.observed_counters({"registry_reload_success_total",
+                                               "Configurations read again and in force, changed or not.",
+                                               {{"source", {"signal"}}}});
   reload_fail = registry.observed_counters(
       {"registry_reload_fail_total", "Configurations refused.", {{"reason", {"invalid"}}}});
 }
@@ -30,8 +31,10 @@ RegistryShard::RegistryShard(Shared& shared, serve::ShardContext context)
   if (machine_.shard.index() != 0) return;
   // The host counts them for every service; these are the registry's own names.
   const observe::Counter applied = context_.metrics.config_reload.at(0),
+                         unchanged = context_.metrics.config_reload.at(1),
                          refused = context_.metrics.config_reload.at(2);
-  shared_.metrics.reload_success.bind([applied] { return static_cast<double>(applied.value()); }, 0);
+  shared_.metrics.reload_success.bind(
+      [applied, unchanged] { return static_cast<double>(applied.value() + unchanged.value()); }, 0);
   shared_.metrics.reload_fail.bind([refused] { return static_cast<double>(refused.value()); }, 0);
 }
 RegistryShard::~RegistryShard() = default;
@@ -54,6 +57,11 @@ Task<Result<>> RegistryShard::start(Call call) {
                             [&writer](Call c) { return writer.checkpoint_loop(c); }));
     CO_TRY_VOID(tasks.start({"pruner", "pruner"}, [&writer](Call c) { return writer.prune_loop(c); }));
     CO_TRY_VOID(tasks.start({"verifier", "verifier"}, [&writer](Call c) { return writer.verify_loop(c); }));
+    CO_TRY_VOID(tasks.start({"auditor", "auditor"}, [this, &writer](Call c) {
+      return writer.audit_loop(c, [this](std::uint64_t newest) {
+        (void)context_.bus.events.send({serve::Event::Kind::registry_audited, newest});
+      });
+    }));
     CO_TRY_VOID(tasks.start({"publisher", "publisher"}, [this](Call c) { return publish_loop(c); }));
     CO_TRY_VOID(tasks.start({"gates", "observer"}, [this](Call c) { return watch_gates(c); }));
     context_.health.set("store", true);
@@ -68,27 +76,6 @@ Task<> RegistryShard::stop(Call call) {
   if (machine_.shard.index() != 0 || !shared_.registry) co_return;
   if (auto closed = co_await shared_.registry->close(call); !closed)
     context_.log.warn("the log did not close cleanly", {{"why", closed.error().context}});
-}
-
-Task<Result<>> RegistryShard::handle(Call call, Exchange& exchange) {
-  switch (exchange.route.id) {
-    case get_version:
-      return version(call, exchange);
-    case get_tile:
-      return entries(call, exchange);
-    case list_proposals:
-      return proposals(exchange);
-    case get_proposal:
-      return proposal(call, exchange);
-    case post_proposal:
-      return propose(call, exchange);
-    case post_approval:
-      return approve(call, exchange);
-    case post_commit:
-      return commit(call, exchange);
-    default:
-      return supersede(call, exchange);
-  }
 }
 
 void RegistryShard::apply(const config::Snapshot& snapshot) {
@@ -124,7 +111,7 @@ class RegistryService final : public serve::Service {
   }
 
   const ServiceDeclaration& declaration() const override { return registry::declaration; }
-  std::span<const serve::RouteSpec> routes() const override { return registry::routes; }
+  std::span<const serve::RouteSpec> routes() const override { return RegistryShard::routes(); }
   std::vector<serve::GateDeclaration> gates() const override {
     return {std::begin(registry::gates), std::end(registry::gates)};
   }
@@ -155,6 +142,8 @@ class RegistryService final : public serve::Service {
     counter(registry, "registry_prunes_skipped_total",
             "Rounds of retention left out because one was waiting.",
             [](Status& s) { return s.prunes_skipped.load(); });
+    counter(registry, "registry_audit_dropped_total", "Events of the audit trail that were not written down.",
+            [](Status& s) { return s.audit_dropped.load(); });
     const auto updates = registry.observed_counters({"registry_updates_total",
                                                      "Changes that were asked for, by what became of them.",
                                                      {{"result", {"committed", "accepted", "rejected"}}}});

@@ -9,6 +9,7 @@
 #include "io/ram_disk.h"
 #include "observe/metric.h"
 #include "serve/service.h"
+#include "serve/shares.h"
 #include "services/registry/head_feed.h"
 #include "services/registry/service.h"
 #include "store/budget.h"
@@ -28,6 +29,9 @@ struct Shared {
   Publish publish;
   Metrics metrics;
   store::ByteBudget ingest{ingest_bytes};
+  // An address's bytes are counted in the slot of its requests.
+  static_assert(serve::Shares::slots == store::ByteBudget::slots &&
+                serve::Shares::Asker::none == store::Taker::none);
   std::unique_ptr<io::RamDisk> ram;  // instead of a disk, when nothing may be written to one
   std::unique_ptr<Registry> registry;
   // The same for /metrics, which any shard may be asked for while shard 0 still makes it: whoever sees the
@@ -42,17 +46,17 @@ class RegistryShard final : public serve::ServiceShard {
 
   Task<Result<>> start(Call call) override;
   Task<> stop(Call call) override;
-  bool try_answer(http::Exchange& exchange) override;
-  Task<Result<>> stage(Call call, http::Exchange& exchange) override;
-  Task<Result<>> answer_later(Call call, http::Exchange& exchange) override;
-  Task<Result<>> handle(Call call, http::Exchange& exchange) override;
+  void refused(const http::Exchange& exchange, std::string_view op, const Error& error) override;
   void apply(const config::Snapshot& snapshot) override;
+  static std::span<const serve::RouteSpec> routes();
 
  private:
-  struct Incoming;  // a body between stage() and handle()
+  struct Incoming;  // what was taken of a body
 
   // --- reads.cpp
   bool try_head(http::Exchange& exchange);
+  Task<Result<>> wait_for_head(Call call, http::Exchange& exchange);
+  bool try_version(http::Exchange& exchange);
   void answer_head(http::Exchange& exchange);
   void answer_artifact(http::Exchange& exchange, const ArtifactPtr& artifact);
   Result<> log_range(http::Exchange& exchange);
@@ -63,19 +67,25 @@ class RegistryShard final : public serve::ServiceShard {
   Result<> stream(http::Exchange& exchange);
   Task<Result<>> version(Call call, http::Exchange& exchange);
   Task<Result<>> entries(Call call, http::Exchange& exchange);
-  Task<Result<>> proposals(http::Exchange& exchange);
+  Task<Result<>> proposals(Call call, http::Exchange& exchange);
   Task<Result<>> proposal(Call call, http::Exchange& exchange);
+  Task<Result<>> audit(Call call, http::Exchange& exchange);
   void answer_pruned(http::Exchange& exchange);
   // A range of trees that can be proved, from the query.
   Result<std::uint64_t> tree_size(const http::Query& query, std::string_view name);
 
   // --- writes.cpp
-  Task<Result<>> propose(Call call, http::Exchange& exchange);
-  Task<Result<>> approve(Call call, http::Exchange& exchange);
-  Task<Result<>> commit(Call call, http::Exchange& exchange);
-  Task<Result<>> supersede(Call call, http::Exchange& exchange);
+  Task<Result<>> take_document(Call call, http::Exchange& exchange, Incoming& incoming);
+  Task<Result<>> read_document(Call call, http::Exchange& exchange, Incoming& incoming);
+  Task<Result<>> propose(Call call, http::Exchange& exchange, Incoming& incoming);
+  Task<Result<>> approve(Call call, http::Exchange& exchange, Incoming& incoming);
+  Task<Result<>> commit(Call call, http::Exchange& exchange, Incoming& incoming);
+  Task<Result<>> supersede(Call call, http::Exchange& exchange, Incoming& incoming);
   void answer_committed(http::Exchange& exchange, const Outcome& outcome);
-  std::unexpected<Error> refused(const Error& error, std::string_view queue);
+  std::unexpected<Error> turned_away(const http::Exchange& exchange, const Error& error,
+                                     std::string_view queue);
+  std::unexpected<Error> not_asked(const http::Exchange& exchange, const Error& error);
+  void note_refusal(const http::Exchange& exchange, ErrorCode code);
 
   // --- tasks.cpp
   Task<> watch_gates(Call call);
@@ -95,6 +105,7 @@ class RegistryShard final : public serve::ServiceShard {
   std::shared_ptr<const Rendered> head_;
   EventText event_;
   PublisherState publisher_;
+  client::GoodKeys good_keys_;
   Instant looked_for_room_{};
 };
 

@@ -1,4 +1,9 @@
 // The ledger as bytes: what spares the next start most of the log.
+//
+// A copy is of one moment. What does not change once it is there (versions but for the last, leaves) is read
+// when its turn comes; lists are shared; what is small is written out at that moment. Items change in any
+// order: whoever is about to change one that is not copied yet puts it aside first. The table keeps its
+// buckets meanwhile, so that they can be walked one after the other.
 #include <algorithm>
 #include <cstring>
 
@@ -11,7 +16,8 @@ namespace {
 using store::FieldReader;
 using store::FieldWriter;
 
-constexpr std::string_view magic{"cairn.registry\0\1", 16};
+constexpr float load_while_copying = 4096;
+constexpr std::string_view magic{"cairn.registry\0\2", 16};
 
 // A writer and a reader of the same fields, so that the layout is said once.
 class Writing {
@@ -124,41 +130,53 @@ void pairs(Io& io, M& map, F&& element) {
 }  // namespace
 
 struct LedgerFields {
+  template <class Io, class E>
+  static void version(Io& io, E& entry) {
+    io.bytes(entry.payload_b3.bytes), io.bytes(entry.commit_b3.bytes);
+    time(io, entry.committed_at), id(io, entry.id);
+    place(io, entry.commit), place(io, entry.payload);
+    flag(io, entry.superseded), flag(io, entry.full);
+  }
+  template <class Io, class H, class E>
+  static void item(Io& io, H& hash, E& entry) {
+    io.bytes(hash), place(io, entry.place);
+    io.number(entry.last_version), io.number(entry.proposals), flag(io, entry.committed);
+  }
+  template <class Io, class T>
+  static void list(Io& io, T& hashes) {
+    if constexpr (std::is_same_v<Io, Reading>) {
+      std::vector<Hash> read;
+      each(io, read, [&](auto& hash) { io.bytes(hash); });
+      hashes = std::move(read);
+    } else {
+      each(io, hashes.get(), [&](auto& hash) { io.bytes(hash); });
+    }
+  }
+  template <class Io, class P>
+  static void proposal(Io& io, P& pending) {
+    id(io, pending.id);
+    io.text(pending.who), time(io, pending.at), time(io, pending.expires);
+    io.bytes(pending.payload_b3.bytes);
+    auto& set = pending.set;
+    io.number(set.version), io.bytes(set.prev.bytes), time(io, set.created_at);
+    maybe(io, set.expiry, [&](auto& at) { time(io, at); });
+    maybe(io, set.supersede_of, [&](auto& version) { io.number(version); });
+    maybe(io, set.reason, [&](auto& text) { io.text(text); });
+    list(io, pending.items);
+    flag(io, pending.full), flag(io, pending.readable), place(io, pending.place);
+    each(io, pending.approvals, [&](auto& approval) {
+      io.text(approval.signer_id), io.text(approval.algo), io.text(approval.sig);
+      time(io, approval.signed_at);
+    });
+  }
+  // What is written out at once.
   template <class Io, class L>
-  static void go(Io& io, L& ledger, store::LogPoint& point) {
+  static void head(Io& io, L& ledger, store::LogPoint& point) {
     io.number(point.sequence), io.number(point.next.segment), io.number(point.next.offset);
-    each(io, ledger.versions_, [&](auto& entry) {
-      io.bytes(entry.payload_b3.bytes), io.bytes(entry.commit_b3.bytes);
-      time(io, entry.committed_at);
-      place(io, entry.commit), place(io, entry.payload);
-      flag(io, entry.superseded), flag(io, entry.full);
-    });
     io.number(ledger.first_kept_), io.number(ledger.base_), io.number(ledger.verified_);
-    each(io, ledger.head_items_, [&](auto& hash) { io.bytes(hash); });
-    each(io, ledger.base_items_, [&](auto& hash) { io.bytes(hash); });
-    each(io, ledger.floor_governors_, [&](auto& item) { io.text(item); });
-    pairs(io, ledger.governor_items_, [&](auto& hash, auto& item) { io.bytes(hash), io.text(item); });
-    pairs(io, ledger.items_, [&](auto& hash, auto& entry) {
-      io.bytes(hash), place(io, entry.place);
-      io.number(entry.last_version), io.number(entry.proposals), flag(io, entry.committed);
-    });
-    pairs(io, ledger.pending_, [&](auto& key, auto& pending) {
-      id(io, key), id(io, pending.id);
-      io.text(pending.who), time(io, pending.at), time(io, pending.expires);
-      io.bytes(pending.payload_b3.bytes);
-      auto& set = pending.set;
-      io.number(set.version), io.bytes(set.prev.bytes), time(io, set.created_at);
-      maybe(io, set.expiry, [&](auto& at) { time(io, at); });
-      maybe(io, set.supersede_of, [&](auto& version) { io.number(version); });
-      maybe(io, set.reason, [&](auto& text) { io.text(text); });
-      each(io, pending.items, [&](auto& hash) { io.bytes(hash); });
-      flag(io, pending.full), flag(io, pending.readable), place(io, pending.place);
-      each(io, pending.approvals, [&](auto& approval) {
-        io.text(approval.signer_id), io.text(approval.algo), io.text(approval.sig);
-        time(io, approval.signed_at);
-      });
-    });
-    pairs(io, ledger.committed_, [&](auto& key, auto& version) { id(io, key), io.number(version); });
+    list(io, ledger.head_items_), list(io, ledger.base_items_);
+    each(io, ledger.floor_governors_, [&](auto& text) { io.text(text); });
+    pairs(io, ledger.governor_items_, [&](auto& hash, auto& text) { io.bytes(hash), io.text(text); });
     each(io, ledger.ended_order_, [&](auto& key) { id(io, key); });
     pairs(io, ledger.ended_, [&](auto& key, auto& how) {
       id(io, key);
@@ -174,39 +192,129 @@ struct LedgerFields {
   }
 };
 
-std::string Ledger::encode(const store::LogPoint& point) const {
-  CHECK(broken_.empty() && found_leaves_.empty());
+// A copy under way, in the order in which it is written.
+struct Ledger::Copying {
+  std::string head;                 // and how many of each come behind it
+  std::map<Ulid, Pending> pending;  // not written yet
+  std::uint64_t versions = 0, next_version = 0;
+  VersionEntry last;  // the next version may mark it as superseded
+  std::size_t next_bucket = 0;
+  // Items as they were, which changed before their turn. Nothing: it was not there.
+  std::unordered_map<Hash, std::optional<ItemEntry>, HashOfHash> before;
+};
+
+Ledger::Ledger() = default;
+Ledger::Ledger(Ledger&&) noexcept = default;
+Ledger& Ledger::operator=(Ledger&&) noexcept = default;
+Ledger::~Ledger() = default;
+
+bool Ledger::begin_copy(const store::LogPoint& point) {
+  end_copy();
+  if (!broken_.empty() || !found_leaves_.empty()) return false;
+  copying_ = std::make_unique<Copying>();
+  copying_->pending = pending_;
+  copying_->versions = versions_.size();
+  if (!versions_.empty()) copying_->last = versions_.back();
   Writing io;
   store::LogPoint at = point;
-  LedgerFields::go(io, *this, at);
-  for (std::uint64_t i = 0; i < tree_.size(); ++i) io.bytes(tree_.leaf(i));
-  const std::string fields = io.take();
-  std::string out(magic);
-  out.append(FieldWriter().number(static_cast<std::uint64_t>(fields.size())).take());
-  out.append(fields);
-  out.append(as_text(crypto::hash_object(as_bytes(out)).bytes));
-  return out;
+  LedgerFields::head(io, *this, at);
+  std::size_t pending = pending_.size(), versions = versions_.size(), items = items_.size();
+  io.count(pending), io.count(versions), io.count(items);
+  copying_->head = std::string(magic) + io.take();
+  // Many more could come before the table would want other buckets.
+  items_.max_load_factor(load_while_copying);
+  return true;
+}
+
+void Ledger::end_copy() noexcept {
+  if (!std::exchange(copying_, {})) return;
+  items_.max_load_factor(1);
+}
+
+void Ledger::keep_item(const Hash& hash) {
+  if (!copying_ || items_.bucket(hash) < copying_->next_bucket) return;
+  const auto found = items_.find(hash);
+  copying_->before.try_emplace(hash, found == items_.end() ? std::nullopt : std::optional(found->second));
+}
+
+std::optional<std::string> Ledger::copy_some(std::size_t most) {
+  if (!copying_) return std::nullopt;
+  Copying& copy = *copying_;
+  if (!copy.head.empty()) return std::exchange(copy.head, {});
+  Writing io;
+  std::size_t done = 0;
+  for (; done < most && !copy.pending.empty(); copy.pending.erase(copy.pending.begin())) {
+    LedgerFields::proposal(io, copy.pending.begin()->second);
+    done += 1 + copy.pending.begin()->second.items.size();
+  }
+  if (done > 0) return io.take();
+  for (; done < most && copy.next_version < copy.versions; ++done, ++copy.next_version) {
+    const bool last = copy.next_version + 1 == copy.versions;
+    LedgerFields::version(io, last ? copy.last : versions_[copy.next_version]);
+    io.bytes(tree_.leaf(copy.next_version));
+  }
+  return done > 0 ? io.take() : copy_items(most);
+}
+
+std::optional<std::string> Ledger::copy_items(std::size_t most) {
+  Copying& copy = *copying_;
+  Writing io;
+  std::size_t done = 0;
+  for (; done < most && copy.next_bucket < items_.bucket_count(); ++done, ++copy.next_bucket)
+    for (auto item = items_.cbegin(copy.next_bucket); item != items_.cend(copy.next_bucket); ++item, ++done) {
+      const auto kept = copy.before.find(item->first);
+      if (kept == copy.before.end()) LedgerFields::item(io, item->first, item->second);
+      if (kept == copy.before.end()) continue;
+      if (kept->second) LedgerFields::item(io, item->first, *kept->second);
+      copy.before.erase(kept);
+    }
+  // And those that are gone since.
+  for (; done < most && !copy.before.empty(); ++done, copy.before.erase(copy.before.begin()))
+    if (const auto& [hash, entry] = *copy.before.begin(); entry) LedgerFields::item(io, hash, *entry);
+  if (done > 0) return io.take();
+  end_copy();
+  return std::nullopt;
+}
+
+std::optional<std::string> SnapshotSeal::take(std::optional<std::string> piece) {
+  if (piece) hasher_.update(as_bytes(*piece));
+  if (!piece && !std::exchange(sealed_, true)) piece = as_text(hasher_.finish().address.bytes);
+  return piece;
 }
 
 std::optional<std::pair<Ledger, store::LogPoint>> Ledger::decode(ByteView bytes) {
-  constexpr std::size_t hash_size = sizeof(Hash), head_size = 24;
-  if (bytes.size() < head_size + hash_size || as_text(bytes.first(magic.size())) != magic)
+  constexpr std::size_t hash_size = sizeof(Hash);
+  if (bytes.size() < magic.size() + hash_size || as_text(bytes.first(magic.size())) != magic)
     return std::nullopt;
   const ByteView sealed = bytes.first(bytes.size() - hash_size);
   if (std::memcmp(crypto::hash_object(sealed).bytes.data(), bytes.last(hash_size).data(), hash_size) != 0)
     return std::nullopt;
-  std::uint64_t size = 0;
-  FieldReader(bytes.subspan(magic.size(), 8)).number(size);
-  if (size != sealed.size() - head_size) return std::nullopt;
   std::pair<Ledger, store::LogPoint> out;
-  Reading io(sealed.subspan(head_size));
-  LedgerFields::go(io, out.first, out.second);
-  for (std::size_t i = 0; i < out.first.versions_.size(); ++i) {
-    crypto::MerkleHash leaf{};
-    io.bytes(leaf);
-    out.first.tree_.append(leaf);
+  Ledger& ledger = out.first;
+  Reading io(sealed.subspan(magic.size()));
+  LedgerFields::head(io, ledger, out.second);
+  std::size_t pending = 0, versions = 0, items = 0;
+  io.count(pending), io.count(versions), io.count(items);
+  for (std::size_t i = 0; i < pending; ++i) {
+    Pending one;
+    LedgerFields::proposal(io, one);
+    ledger.pending_items_ += one.items.size();
+    ledger.pending_.emplace(one.id, std::move(one));
   }
-  for (const auto& [key, pending] : out.first.pending_) out.first.pending_items_ += pending.items.size();
+  for (std::size_t i = 0; i < versions; ++i) {
+    VersionEntry entry;
+    crypto::MerkleHash leaf{};
+    LedgerFields::version(io, entry), io.bytes(leaf);
+    if (entry.id != Ulid{}) ledger.committed_.emplace(entry.id, i);
+    ledger.versions_.push_back(entry);
+    ledger.tree_.append(leaf);
+  }
+  for (std::size_t i = 0; i < items; ++i) {
+    Hash hash{};
+    ItemEntry entry;
+    LedgerFields::item(io, hash, entry);
+    ledger.items_.emplace(hash, entry);
+  }
   if (!io.complete()) return std::nullopt;
   return out;
 }
