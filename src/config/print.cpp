@@ -127,7 +127,10 @@ std::string docs_markdown(const Schema& schema, std::string_view service) {
       "# Configuration of {}\n\n"
       "Generated from the declarations by `cairn config docs`. Flag > environment > file > default. In "
       "`cairn up`\n"
-      "every key is under the table of its service, and its variable starts with `CAIRN_{}__`.\n\n"
+      "every key is under the table of its service, and its variable starts with `CAIRN_{}__`. Three are of "
+      "the "
+      "whole process and under none there:\n`log.level`, `log.format`, and `shards` in place of "
+      "`server.shards`.\n\n"
       "| key | type | default | reload | environment | other names | meaning |\n"
       "|---|---|---|---|---|---|---|\n",
       service, environment_name(service).substr(6));

@@ -243,11 +243,13 @@ void declare_planes(Schema& schema, const ServerDefaults& defaults, ServerKeys& 
                                            .doc = "Also listen on this Unix socket; empty: none.",
                                            .reload = Reload::restart,
                                            .check = socket_path_check()});
-  keys.uds_allow_uids = schema.add<std::vector<std::string>>(
-      {.name = "uds.allow_uids",
-       .default_value = "",
-       .doc = "Users that may use the Unix socket; empty: only the service's own.",
-       .check = uid_list_check()});
+  keys.uds_allow_uids =
+      schema.add<std::vector<std::string>>({.name = "uds.allow_uids",
+                                            .default_value = "",
+                                            .doc = "Users that may use the Unix socket; empty: only the "
+                                                   "service's own. Its modes hold as well: 0600 in "
+                                                   "a directory of 0700, which root alone passes.",
+                                            .check = uid_list_check()});
 }
 
 void declare_the_rest(Schema& schema, const ServerDefaults& defaults, ServerKeys& keys) {

@@ -149,7 +149,7 @@ class NoDisk final : public io::Disk {
   Task<Result<>> make_directory(Call, std::string) override { co_return none(); }
   Task<Result<std::vector<std::string>>> list(Call, std::string) override { co_return none(); }
   Task<Result<>> sync_directory(Call, std::string) override { co_return none(); }
-  Task<Result<std::uint64_t>> free_space(Call, std::string) override { co_return none(); }
+  Task<Result<io::FreeSpace>> free_space(Call, std::string) override { co_return none(); }
   Task<Result<std::uint64_t>> total_space(Call, std::string) override { co_return none(); }
 
  private:

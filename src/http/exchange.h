@@ -172,6 +172,7 @@ struct Exchange {
   // For the layer above, from begin to finished: what it has counted for this request.
   std::uint32_t counted = 0;
   std::uint32_t share = 0;  // and where it counted what its address has under way
+  bool contested = false;   // another address asked, too, when this began
 
   void clear() noexcept;
 };

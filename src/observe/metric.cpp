@@ -193,7 +193,10 @@ void Registry::observed_gauge(std::string name, std::string help, ObservedFamily
 
 void Registry::expose_family(const Family& family, std::string& out) const {
   Exposition text(out, family.declaration, family.kind);
-  const bool skip_zero = family.declaration.print == Print::touched;
+  const auto skips_zero = [&](std::size_t combination) {
+    const std::vector<std::size_t>& still = family.declaration.still;
+    return family.declaration.print == Print::touched || std::ranges::find(still, combination) != still.end();
+  };
   const std::size_t width = family.buckets.empty() ? 1 : family.buckets[0].bounds().size() + 2;
   std::vector<std::uint64_t> sums(width);
   for (std::size_t i = 0; i < family.combinations; ++i) {
@@ -203,7 +206,7 @@ void Registry::expose_family(const Family& family, std::string& out) const {
     }
     for (std::size_t cell = 0; cell < width; ++cell)
       sums[cell] = sum_slots(family.shape.first + i * width + cell, family.shape.stride, slots_);
-    if (skip_zero && std::ranges::all_of(sums, [](std::uint64_t n) { return n == 0; })) continue;
+    if (skips_zero(i) && std::ranges::all_of(sums, [](std::uint64_t n) { return n == 0; })) continue;
     if (family.kind == MetricKind::counter)
       text.sample(i, sums[0]);
     else if (family.kind == MetricKind::gauge)

@@ -51,6 +51,9 @@ struct Declaration {
   std::string help;
   std::vector<Label> labels = {};
   Print print = Print::all;
+  // Combinations that nothing is known to move, by position: a zero that stands for ever is no news. One that
+  // moves all the same is printed.
+  std::vector<std::size_t> still = {};
 };
 
 namespace detail {

@@ -193,6 +193,19 @@ TEST(Metric, unbound_observed_cell_is_not_printed) {
             "# HELP queue_depth Jobs waiting.\n# TYPE queue_depth gauge\nqueue_depth{queue=\"work\"} 7\n");
 }
 
+TEST(Metric, what_nothing_is_known_to_move_is_printed_once_it_moves) {
+  Registry registry(1);
+  auto family = registry.counters(
+      {.name = "x_total", .help = "X.", .labels = {{"a", {"0", "1", "2"}}}, .still = {1, 2}});
+  std::string text;
+  registry.expose(text);
+  EXPECT_EQ(text, "# HELP x_total X.\n# TYPE x_total counter\nx_total{a=\"0\"} 0\n");
+  family.at(2).add(0);
+  text.clear();
+  registry.expose(text);
+  EXPECT_EQ(text, "# HELP x_total X.\n# TYPE x_total counter\nx_total{a=\"0\"} 0\nx_total{a=\"2\"} 1\n");
+}
+
 TEST(Metric, families_are_listed_by_name_whatever_the_order_of_declaration) {
   Registry registry(1);
   registry.gauge("b", "B.");

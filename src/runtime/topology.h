@@ -37,6 +37,7 @@ struct QueueDeclaration {
   OverflowPolicy policy = OverflowPolicy::refuse;
   std::string_view metric;
   std::string_view refusal = {};  // what those are told whom it refuses, where that is an answer's
+  bool fills = true;              // false: there are fewer who could wait in it than it has places
 };
 
 struct TaskDeclaration {

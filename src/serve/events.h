@@ -12,10 +12,11 @@
 namespace cairn::serve {
 
 struct Event {
-  enum class Kind : std::uint8_t { shutdown, config_updated, registry_updated };
+  enum class Kind : std::uint8_t { shutdown, config_updated, registry_updated, registry_audited };
   Kind kind;
-  std::uint64_t version = 0;  // of the configuration, or of the registry
-  Address b3 = {};            // registry_updated: the hash of its new head
+  // Of the configuration, or of the registry; registry_audited: the newest sequence of its audit trail.
+  std::uint64_t version = 0;
+  Address b3 = {};  // registry_updated: the hash of its new head
 };
 
 inline constexpr std::size_t events_capacity = 1024;

@@ -11,6 +11,7 @@
 #include "crypto/secret_bytes.h"
 #include "io/entropy.h"
 #include "io/process.h"
+#include "io/small_file.h"
 #include "observe/log_writer.h"
 #include "runtime/mpsc.h"
 #include "runtime/wait.h"
@@ -39,8 +40,8 @@ struct Loaded {
 };
 
 // What came of reading it, on its way from the pool.
-struct Reading {
-  std::expected<Loaded, std::string> outcome;
+struct Outcome {
+  std::expected<Loaded, std::string> loaded;
 };
 
 // The sections of a configuration, and which snapshot is whose.
@@ -52,8 +53,9 @@ class Sections {
     if (shared_) sections_.push_back({{}, options.process_schema});
     for (const HostedService& each : services) sections_.push_back({each.prefix, each.schema});
   }
-  std::expected<Loaded, std::string> load(const HostOptions& options, std::uint64_t version) const {
-    auto sources = options.sources();
+  std::expected<Loaded, std::string> load(const HostOptions& options, Reading reading,
+                                          std::uint64_t version) const {
+    auto sources = options.sources(reading);
     if (!sources) return std::unexpected(sources.error());
     auto snapshots = config::load(sections_, *sources, version);
     if (!snapshots) return std::unexpected(config::format_problems(snapshots.error()));
@@ -115,7 +117,7 @@ class Host {
     }
     lifecycle_ = std::make_unique<Lifecycle>(
         std::move(nodes), LifecycleEvents{.serving = [this] { tell_ready(); },
-                                          .ending = [this](Duration within) { process_.end_within(within); },
+                                          .ending = [this](Duration within) { begin_end(within); },
                                           .drained = {}});
     note_patience();
     control_.spawn("life", live_or_leave(control_.call()));
@@ -251,6 +253,7 @@ class Host {
     void panicked(const char* kind, const char* name, const char* what) noexcept override {
       host_.logger_.error("a task ended with an exception", {{"task", name}, {"what", what}});
       count(&Metrics::tasks_panicked, kind);
+      for (Hosted& each : host_.hosted_) each.node->metrics().backoff_retries.at(0).add(0);
     }
     void unhealthy(const char*, const char*) noexcept override {
       for (Hosted& each : host_.hosted_) each.node->health().set("tasks", false);
@@ -274,6 +277,12 @@ class Host {
     } catch (const std::exception& problem) {
       lose("a signal", problem.what());
     }
+  }
+
+  // What runs beside the services reads files and tells others of what is about to go: it goes first.
+  void begin_end(Duration within) {
+    process_.end_within(within);
+    watching_.drain(StopReason::draining);
   }
 
   void terminate(Instant came) {
@@ -321,7 +330,6 @@ class Host {
   // Everything between the first turn of shard 0 and the last.
   Task<> live(Call call) {
     auto outcome = co_await lifecycle_->run(call);
-    watching_.drain(StopReason::draining);  // they talk to the services, or wait
     (void)co_await watching_.join(call);
     CHECK(outcome.has_value());  // nobody stops this task
     for (const std::string& name : outcome->still_alive)
@@ -329,8 +337,10 @@ class Host {
     stuck_ = !outcome->still_alive.empty();  // their frames cannot be taken down
     if (outcome->failed != nullptr) {
       exit_ = exit_failed;
-      options_.complain(fmt::format("{} cannot start: {} ({})", outcome->failed->name(),
-                                    outcome->failure.context, name_of(outcome->failure.code)));
+      const std::string where = outcome->failed->trouble();
+      options_.complain(fmt::format("{} cannot start: {}{}{} ({})", outcome->failed->name(), where,
+                                    where.empty() ? "" : ": ", outcome->failure.context,
+                                    name_of(outcome->failure.code)));
     } else if (outcome->aborted > 0) {
       exit_ = exit_aborted;
     }
@@ -443,13 +453,14 @@ class Host {
       while (reloads_.try_recv()) {
       }
       show_reloads();
-      auto loaded = co_await cairn::run(
-          process_.pool(0), call, Lane::upkeep,
-          [this, version = snapshot_->version() + 1] { return Reading{sections_.load(options_, version)}; });
-      if (loaded)
-        reload(loaded->outcome);
+      auto outcome = co_await cairn::run(process_.pool(0), call, Lane::upkeep,
+                                         [this, version = snapshot_->version() + 1] {
+                                           return Outcome{sections_.load(options_, Reading::again, version)};
+                                         });
+      if (outcome)
+        reload(outcome->loaded);
       else if (!call.stopped())
-        refuse_reload(loaded.error().context);
+        refuse_reload(outcome.error().context);
     }
   }
 
@@ -551,9 +562,22 @@ class Host {
 
 }  // namespace
 
+std::expected<config::File, std::string> read_config_file(const std::string& path, Reading reading) {
+  constexpr std::size_t most = 256 << 10;
+  const bool again = reading == Reading::again;
+  auto text = again ? io::read_regular_file(path, most) : io::read_small_file(path, most);
+  if (!text)
+    return std::unexpected(fmt::format("{}: {}{}", path, text.error().context,
+                                       again && text.error().code == ErrorCode::invalid
+                                           ? "; a change of it takes effect at the next start"
+                                           : ""));
+  if (again && text->empty()) return std::unexpected(fmt::format("{}: is empty", path));
+  return config::File{path, std::move(*text)};
+}
+
 int run_host(std::vector<HostedService> services, const HostOptions& options) {
   Sections sections(services, options);
-  auto loaded = sections.load(options, 1);
+  auto loaded = sections.load(options, Reading::first, 1);
   if (!loaded) {
     options.complain(loaded.error());
     return exit_bad_config;

@@ -34,9 +34,18 @@ struct Served {
   std::string socket = {};  // the path of its Unix socket; empty: none
 };
 
+// When a configuration is read: at start, or again at a SIGHUP.
+enum class Reading : std::uint8_t { first, again };
+
+// A configuration's file. Whatever can be read does for a start; a reload takes only a regular file that is
+// not empty. A pipe has nothing left to say, and a file that is just being replaced may be empty for a
+// moment: taken at their word, both would put every default in force. The error is text for people and names
+// the file.
+std::expected<config::File, std::string> read_config_file(const std::string& path, Reading reading);
+
 struct HostOptions {
   // Collects the sources anew: at start and at every SIGHUP. The error is text for people and names the file.
-  std::function<std::expected<config::Sources, std::string>()> sources;
+  std::function<std::expected<config::Sources, std::string>(Reading)> sources;
   BuildInfo build;
   // Where several services share the process: the section without a table. A service alone has these keys
   // among its own.

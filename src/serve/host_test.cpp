@@ -19,7 +19,7 @@ struct Hosting {
   HostOptions options;
 
   Hosting() {
-    options.sources = [] {
+    options.sources = [](Reading) {
       config::Sources sources;
       for (auto [key, value] : {std::pair("server.bind", "127.0.0.1:0"), std::pair("server.shards", "1"),
                                 std::pair("timeouts.drain", "1s")})
@@ -54,12 +54,12 @@ TEST(Host, a_reload_is_not_read_on_a_shard) {
     Hosting hosting;
     const auto read = hosting.options.sources;
     int readings = 0;
-    hosting.options.sources = [&readings, read] {
+    hosting.options.sources = [&readings, read](Reading reading) {
       if (++readings == 2) {
         if (current_shard() != nullptr) ::_exit(3);
         ::kill(::getpid(), SIGTERM);
       }
-      return read();
+      return read(reading);
     };
     hosting.options.ready = [](std::span<const Served>) { ::kill(::getpid(), SIGHUP); };
     hosting.run();

@@ -26,6 +26,40 @@ std::vector<std::string> queue_names(const ServiceDeclaration& declaration) {
   return names;
 }
 
+// Positions of those that `stands` says of.
+template <class T, class F>
+std::vector<std::size_t> still(const T& all, F stands) {
+  std::vector<std::size_t> found;
+  for (std::size_t i = 0; i < all.size(); ++i)
+    if (stands(all[i])) found.push_back(i);
+  return found;
+}
+
+// Queues that somebody else's metric tells of, and watches, which have no depth and drop nothing. Events are
+// sent and logged by turns on one shard; those that are dropped all the same are shown then.
+bool has_no_depth(const QueueDeclaration& queue) noexcept { return queue.metric != "queue_depth"; }
+bool drops_nothing(const QueueDeclaration& queue) noexcept {
+  return queue.kind == QueueKind::broadcast ? queue.name == "events" : has_no_depth(queue) || !queue.fills;
+}
+
+// What can become of a task, by its kind. All can happen to those of the service's own.
+bool is_in(std::string_view kind, std::initializer_list<std::string_view> kinds) noexcept {
+  return std::find(kinds.begin(), kinds.end(), kind) != kinds.end();
+}
+// The supervisor is no task, but what keeps them.
+bool is_never_spawned(std::string_view kind) noexcept { return kind == "supervisor"; }
+// Listeners end when they are told to; so do the host's, which are told first of all. Workers are left with
+// nothing to wait for: what is aborted is the connection whose request they do.
+bool is_never_aborted(std::string_view kind) noexcept {
+  return is_in(kind, {"supervisor", "listener", "host", "worker"});
+}
+// Connections and workers end with their last request.
+bool is_never_cancelled(std::string_view kind) noexcept {
+  return is_in(kind, {"supervisor", "listener", "connection", "worker"});
+}
+// What a listener cannot take in costs that connection.
+bool never_panics(std::string_view kind) noexcept { return is_in(kind, {"supervisor", "listener"}); }
+
 std::vector<std::string> task_kinds(const ServiceDeclaration& declaration) {
   std::vector<std::string> kinds;
   for (const TaskDeclaration& task : declaration.tasks)
@@ -53,17 +87,23 @@ std::size_t Metrics::kind_index(std::string_view kind) const noexcept {
   return static_cast<std::size_t>(found - kinds_.begin());
 }
 
-Metrics::Metrics(observe::Registry& registry, std::span<const std::string_view> routes,
+Metrics::Metrics(observe::Registry& registry, std::span<const Route> routes,
                  const ServiceDeclaration& declaration)
     : kinds_(task_kinds(declaration)) {
   std::vector<std::string> patterns;
-  for (const std::string_view route : routes) {
-    const auto known = std::find(patterns.begin(), patterns.end(), route);
+  std::vector<bool> flies;  // by pattern
+  for (const Route& route : routes) {
+    const auto known = std::find(patterns.begin(), patterns.end(), route.pattern);
     labels_.push_back(static_cast<std::size_t>(known - patterns.begin()));
-    if (known == patterns.end()) patterns.emplace_back(route);
+    if (known == patterns.end()) {
+      patterns.emplace_back(route.pattern);
+      flies.push_back(false);
+    }
+    if (route.flies) flies[labels_.back()] = true;
   }
   unmatched = patterns.size();
   patterns.emplace_back("other");
+  flies.push_back(false);
   queues_ = queue_names(declaration);
   for (const QueueDeclaration& queue : declaration.queues) refusals_.push_back(queue.refusal);
   for (const QueueDeclaration& queue : declaration.queues) {
@@ -84,8 +124,11 @@ Metrics::Metrics(observe::Registry& registry, std::span<const std::string_view> 
                                  {{"route", patterns}, {"method", method_values()}},
                                  Print::touched},
                                 observe::Buckets::latency());
-  inflight = registry.gauges(
-      {"inflight_requests", "Requests admitted and not yet answered.", {{"route", patterns}}});
+  inflight = registry.gauges({"inflight_requests",
+                              "Requests admitted and not yet answered.",
+                              {{"route", patterns}},
+                              Print::all,
+                              still(flies, [](bool flying) { return !flying; })});
   rejected = registry.counters({"rejected_total",
                                 "Requests and connections turned away before any work.",
                                 {{"reason",
@@ -93,20 +136,30 @@ Metrics::Metrics(observe::Registry& registry, std::span<const std::string_view> 
                                    "body_cap", "decode", "queue", "draining"}}}});
   busy = registry.counters(
       {"busy_rejections_total", "Answers `429 busy`.", {{"endpoint", patterns}}, Print::touched});
-  queue_depth = registry.gauges({"queue_depth", "Items waiting.", {{"queue", queues_}}});
-  queue_dropped = registry.counters(
-      {"queue_dropped_total", "Items refused or dropped by a full queue.", {{"queue", queues_}}});
-  const observe::Label kind{"kind", kinds_};
-  tasks_spawned = registry.counters({"tasks_spawned_total", "Tasks started.", {kind}});
-  tasks_aborted = registry.counters({"tasks_aborted_total", "Tasks aborted at the drain deadline.", {kind}});
+  const auto queue_declarations = declaration.queues;
+  queue_depth = registry.gauges({"queue_depth",
+                                 "Items waiting.",
+                                 {{"queue", queues_}},
+                                 Print::all,
+                                 still(queue_declarations, has_no_depth)});
+  queue_dropped = registry.counters({"queue_dropped_total",
+                                     "Items refused or dropped by a full queue.",
+                                     {{"queue", queues_}},
+                                     Print::all,
+                                     still(queue_declarations, drops_nothing)});
+  const auto tasks = [&](const char* name, const char* help, auto never) {
+    return registry.counters({name, help, {{"kind", kinds_}}, Print::all, still(kinds_, never)});
+  };
+  tasks_spawned = tasks("tasks_spawned_total", "Tasks started.", is_never_spawned);
+  tasks_aborted = tasks("tasks_aborted_total", "Tasks aborted at the drain deadline.", is_never_aborted);
   tasks_canceled =
-      registry.counters({"tasks_canceled_total", "Tasks that ended because they were cancelled.", {kind}});
-  tasks_panicked = registry.counters({"tasks_panicked_total", "Tasks that ended with an exception.", {kind}});
+      tasks("tasks_canceled_total", "Tasks that ended because they were cancelled.", is_never_cancelled);
+  tasks_panicked = tasks("tasks_panicked_total", "Tasks that ended with an exception.", never_panics);
   io_timeouts = registry.counters({"io_timeouts_total",
                                    "Waits for a peer or a device that ran out of time.",
-                                   {{"op", {"read", "write", "connect", "fill", "commit", "rpc"}}}});
-  backoff_retries = registry.counters(
-      {"backoff_retries_total", "Attempts repeated after a wait.", {{"op", {"restart", "rpc"}}}});
+                                   {{"op", {"read", "write", "commit"}}}});
+  backoff_retries =
+      registry.counters({"backoff_retries_total", "Attempts repeated after a wait.", {{"op", {"restart"}}}});
   bus_lagged = registry.counters({"bus_lagged_total",
                                   "Events a slow consumer missed.",
                                   {{"topic", topics_}, {"consumer", consumers_}},
@@ -142,6 +195,7 @@ void Metrics::count_refusal(const Error& error, observe::Slot slot) const noexce
 void Metrics::count_lag(std::string_view topic, std::string_view consumer, observe::Slot slot,
                         std::uint64_t missed) const noexcept {
   bus_lagged.at(index_in(topics_, topic), index_in(consumers_, consumer)).add(slot, missed);
+  queue_dropped.at(index_in(queues_, topic)).add(slot, missed);
 }
 
 }  // namespace cairn::serve

@@ -26,12 +26,15 @@ enum class Rejected : std::uint8_t {
   queue,
   draining
 };
-enum class IoOp : std::uint8_t { read, write, connect, fill, commit, rpc };
+enum class IoOp : std::uint8_t { read, write, commit };
 
 struct Metrics {
-  // `routes` are the patterns, by RouteId; the last value is for requests that matched none.
-  Metrics(observe::Registry& registry, std::span<const std::string_view> routes,
-          const ServiceDeclaration& declaration);
+  struct Route {
+    std::string_view pattern;
+    bool flies = true;  // its requests are in flight: it is neither a health route nor one that stays open
+  };
+  // `routes` by RouteId; one more label is for requests that matched none.
+  Metrics(observe::Registry& registry, std::span<const Route> routes, const ServiceDeclaration& declaration);
 
   observe::CounterFamily requests;   // route, method, status
   observe::HistogramFamily latency;  // route, method
@@ -57,7 +60,7 @@ struct Metrics {
   void count_dropped(std::string_view queue, observe::Slot slot) const noexcept;
   // The same, when this error is the refusal of a declared queue.
   void count_refusal(const Error& error, observe::Slot slot) const noexcept;
-  // A declared consumer of a declared broadcast missed so many.
+  // A declared consumer of a declared broadcast missed so many: the broadcast dropped them.
   void count_lag(std::string_view topic, std::string_view consumer, observe::Slot slot,
                  std::uint64_t missed) const noexcept;
 

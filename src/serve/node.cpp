@@ -8,32 +8,32 @@ namespace {
 // `admin_op` outlives them.
 std::vector<RouteSpec> all_routes(const Service& service, const Access& access, std::string_view admin_op) {
   std::vector<RouteSpec> specs(service.routes().begin(), service.routes().end());
-  for (std::size_t i = 0; i < specs.size(); ++i) {
-    CHECK(specs[i].route.id == i);
-    // A service that asks for capabilities and has no keys would let everybody in, or nobody.
-    CHECK(specs[i].op.empty() || access.keys != nullptr || access.open);
-  }
+  // A service that asks for capabilities and has no keys would let everybody in, or nobody.
+  for (const RouteSpec& spec : specs) CHECK(spec.op.empty() || access.keys != nullptr || access.open);
   CHECK((access.keys != nullptr) == static_cast<bool>(access.revoke));
-  std::span<const RouteSpec> shared = shared_routes();
-  if (access.keys == nullptr) shared = shared.first(shared.size() - 1);
-  for (RouteSpec spec : shared) {
-    spec.route.id = static_cast<http::RouteId>(specs.size());
-    specs.push_back(spec);
-  }
-  if (access.keys != nullptr) specs.back().op = admin_op;
+  const std::vector<RouteSpec> built_in = built_in_routes();
+  specs.insert(specs.end(), built_in.begin(), built_in.end());
+  if (access.keys != nullptr)
+    specs.back().op = admin_op;
+  else
+    specs.pop_back();
   return specs;
 }
 
 std::vector<http::Route> plain_routes(std::span<const RouteSpec> specs) {
   std::vector<http::Route> routes;
-  for (const RouteSpec& spec : specs) routes.push_back(spec.route);
+  for (const RouteSpec& spec : specs)
+    routes.push_back({static_cast<http::RouteId>(routes.size()), spec.methods, spec.pattern});
   return routes;
 }
 
-std::vector<std::string_view> patterns(std::span<const RouteSpec> specs) {
-  std::vector<std::string_view> names;
-  for (const RouteSpec& spec : specs) names.push_back(spec.route.pattern);
-  return names;
+// The built-in ones answer in the step that begins them, but for the last, which asks the host.
+std::vector<Metrics::Route> measured(std::span<const RouteSpec> specs, std::size_t own) {
+  std::vector<Metrics::Route> routes;
+  for (const RouteSpec& spec : specs)
+    routes.push_back({spec.pattern, spec.handlers.run != Run::open &&
+                                        (routes.size() < own || spec.handlers.run == Run::queued)});
+  return routes;
 }
 
 std::string write_version(std::string_view service, const BuildInfo& build) {
@@ -69,6 +69,9 @@ void log_event(const observe::Logger& log, const Event& event) {
       return;
     case Event::Kind::registry_updated:
       log.debug("registry updated", {{"version", event.version}, {"b3", format_address(event.b3)}});
+      return;
+    case Event::Kind::registry_audited:
+      log.debug("registry audited", {{"sequence", event.version}});
       return;
   }
 }
@@ -162,7 +165,7 @@ Node::Node(Service& service, config::SnapshotPtr snapshot, const config::ServerK
       registry_(shards),
       specs_(all_routes(service, access_, admin_op_)),
       routes_(plain_routes(specs_)),
-      metrics_(registry_, patterns(specs_), service.declaration()),
+      metrics_(registry_, measured(specs_, service.routes().size()), service.declaration()),
       health_(all_gates(service)),
       admission_(settings_),
       work_(static_cast<std::uint64_t>(snapshot->get(keys.work_queue))),
@@ -219,6 +222,7 @@ Result<std::string> Node::listen(unsigned shard, const io::Endpoint& endpoint, b
 
 Result<std::string> Node::rebind(unsigned shard, const io::Endpoint& endpoint) {
   TRY_VOID(parts_[shard]->server.rebind(endpoint));
+  metrics_.tasks_spawned.at(metrics_.kind_index("listener")).add(shard);
   return parts_[shard]->server.addresses().back();
 }
 
@@ -230,6 +234,8 @@ void Node::start(unsigned shard) {
             .start({"event-log", "observer"}, [this, &part](Call call) { return log_events(call, part); })
             .has_value());
   part.server.start(part.connections, &part.attending);
+  metrics_.tasks_spawned.at(metrics_.kind_index("listener"))
+      .add(part.machine.shard.index(), part.server.addresses().size());
   health_.set("tasks", true);
 }
 
@@ -316,7 +322,11 @@ void Node::abort(unsigned shard) noexcept {
   part.starting.abort();
   part.tasks.abort();
   part.stopping.abort();
-  part.attending.abort();
+}
+
+void Node::cut_off(unsigned shard) noexcept {
+  abort(shard);
+  parts_[shard]->attending.abort();
 }
 
 void Node::fail_task(unsigned shard, std::string_view name) noexcept {
@@ -373,7 +383,7 @@ Task<> Node::leave_shard(Call call, ShardPart& part, bool aborted, std::function
   const Drain& drain = part.bus.drain;
   try {
     if (aborted && part.server.connections() > 0)
-      (void)co_await attending.join(call.within(last_look).by(drain.orderly_until()));
+      (void)co_await attending.join(call.within(last_look).by(drain.abandoned_at()));
     part.server.leave();
     if (!co_await attending.join(call.within(last_look).by(drain.orderly_until()))) {
       attending.abort();

@@ -49,7 +49,9 @@ class Node {
   // After that, and when every service of the process has come so far: ends who was told of health until
   // now. `aborted`: something was, and whoever asks gets a moment to see it.
   void leave(unsigned shard, bool aborted, std::function<void(DrainResult)> done);
-  void abort(unsigned shard) noexcept;  // the second signal
+  void abort(unsigned shard) noexcept;  // the second signal; health is told of until the end
+  // As when the process is gone: whoever is told of health is cut off, too. For simulated ones.
+  void cut_off(unsigned shard) noexcept;
   // Ends a shard's background tasks of that name as if by an exception. For tests of whole processes.
   void fail_task(unsigned shard, std::string_view name) noexcept;
   void apply(unsigned shard, const config::SnapshotPtr& snapshot);
@@ -62,6 +64,7 @@ class Node {
   void serve() noexcept;
   std::uint64_t keys_version(unsigned shard) const noexcept;  // 0: no keys
   std::string_view name() const noexcept { return service_.declaration().name; }
+  std::string trouble() const { return service_.trouble(); }
   unsigned shards() const noexcept { return static_cast<unsigned>(parts_.size()); }  // attached
   Mailbox& mailbox(unsigned shard) noexcept;
   Health& health() noexcept { return health_; }

@@ -159,6 +159,18 @@ TEST(Open, a_client_that_leaves_ends_its_wait) {
   EXPECT_EQ(sample.metric(R"(http_requests_total{route="/poll/{ms:Int}",method="GET",status="499"})"), 1);
 }
 
+TEST(Open, events_that_the_log_missed_are_counted_as_lag_and_as_dropped) {
+  SimulatedNode sample;
+  {
+    ShardScope here(sample.host.shard());
+    for (std::size_t i = 0; i < events_capacity + 5; ++i)
+      ASSERT_TRUE(sample.service.state.bus->events.send({Event::Kind::config_updated, i}).has_value());
+  }
+  sample.connect().run_for(Duration::millis(10));
+  EXPECT_EQ(sample.metric(R"(bus_lagged_total{topic="events",consumer="event-log"})"), 5);
+  EXPECT_EQ(sample.metric(R"(queue_dropped_total{queue="events"})"), 5);
+}
+
 TEST(Open, the_bus_tells_the_log_of_a_registry_update) {
   SimulatedNode sample;
   sample.log.set_level(observe::Level::debug);

@@ -16,17 +16,6 @@ namespace {
 
 using http::Method;
 
-enum SharedRoute : std::size_t { healthz, readyz, version, metrics, topology, revoke };
-
-constexpr RouteSpec shared_specs[shared_route_count] = {
-    {{0, Method::get | Method::head, "/healthz"}, Run::at_once, false, ""},
-    {{0, Method::get | Method::head, "/readyz"}, Run::at_once, false, ""},
-    {{0, Method::get | Method::head, "/version"}, Run::at_once, false, ""},
-    {{0, Method::get | Method::head, "/metrics"}, Run::at_once, false, ""},
-    {{0, Method::get | Method::head, "/debug/topology"}, Run::at_once, false, ""},
-    {{0, Method::post, "/admin/keys/{id:Id}/revoke"}, Run::queued, false, ""},  // its op is the service's
-};
-
 // What is to be undone when a request is finished; bits of Exchange::counted.
 constexpr std::uint32_t counted_inflight = 1;
 constexpr std::uint32_t counted_route = 2;
@@ -37,16 +26,16 @@ bool is_corr_char(char c) noexcept {
 }
 
 bool names_address(const RouteSpec& spec) noexcept {
-  return spec.route.pattern.find(":Address}") != std::string_view::npos;
+  return spec.pattern.find(":Address}") != std::string_view::npos;
 }
 
 // How much the request would store. Nobody can tell before the end of a chunked body, and before it is
 // decoded of one with a content coding.
 std::optional<std::uint64_t> stored_bytes(const http::RequestHead& head, const RouteSpec& spec) noexcept {
-  if (!spec.body || head.body == http::BodyKind::none) return 0;
+  if (spec.takes == Takes::nothing || head.body == http::BodyKind::none) return spec.stores_least;
   if (head.body != http::BodyKind::length || head.fields.has(http::FieldName::content_encoding))
     return std::nullopt;
-  return head.content_length;
+  return std::max(spec.stores_least, head.content_length);
 }
 
 // What a service kept for this request goes when its handler has returned, however that ended.
@@ -61,7 +50,35 @@ unsigned whole_seconds(Duration duration) noexcept {
 
 }  // namespace
 
-std::span<const RouteSpec> shared_routes() { return shared_specs; }
+// A route that the pipeline answers itself.
+struct Pipeline::BuiltInRoute {
+  std::string_view pattern;
+  http::MethodSet methods;
+  bool is_health;                             // passes by every limit
+  void (Pipeline::*answer)(http::Exchange&);  // none: a worker revokes a key
+};
+
+constexpr Pipeline::BuiltInRoute Pipeline::built_in[] = {
+    {"/healthz", Method::get | Method::head, true, &Pipeline::answer_health},
+    {"/readyz", Method::get | Method::head, true, &Pipeline::answer_readiness},
+    {"/version", Method::get | Method::head, true, &Pipeline::answer_version},
+    {"/metrics", Method::get | Method::head, true, &Pipeline::answer_metrics},
+    {"/debug/topology", Method::get | Method::head, false, &Pipeline::answer_topology},
+    {"/admin/keys/{id:Id}/revoke", Method::post, false, nullptr},
+};
+
+std::vector<RouteSpec> built_in_routes() {
+  std::vector<RouteSpec> specs;
+  for (const auto& [pattern, methods, health, answer] : Pipeline::built_in)
+    specs.push_back({.pattern = pattern,
+                     .methods = methods,
+                     .handlers = {.run = answer != nullptr ? Run::at_once : Run::queued}});
+  return specs;
+}
+
+const Pipeline::BuiltInRoute* Pipeline::find_built_in(const http::Exchange& exchange) const noexcept {
+  return exchange.route.id < shared_.own ? nullptr : &built_in[exchange.route.id - shared_.own];
+}
 
 // One queued request.
 struct Pipeline::Job : HandedOver {
@@ -139,7 +156,8 @@ http::Handler::Place Pipeline::place(http::Exchange& exchange, bool health_only,
 void Pipeline::closed_unread() { shared_.metrics.rejected.at(Rejected::connections).add(slot_); }
 
 bool Pipeline::is_health(const http::Exchange& exchange) const noexcept {
-  return exchange.route.id >= shared_.own && exchange.route.id < shared_.own + topology;
+  const BuiltInRoute* route = find_built_in(exchange);
+  return route != nullptr && route->is_health;
 }
 
 void Pipeline::left(const io::PeerAddress& peer, Admission admission) {
@@ -212,20 +230,28 @@ std::size_t Pipeline::route_of(const http::Exchange& exchange) const noexcept {
 void Pipeline::reject(http::Exchange& exchange, Rejected why, const Error& error, unsigned retry_after) {
   shared_.metrics.rejected.at(why).add(slot_);
   if (error.code == ErrorCode::busy) shared_.metrics.busy.at(route_of(exchange)).add(slot_);
+  tell_refused(exchange, error);
   if (error.retry() == Retry::later)
     answer_error(exchange, error, retry_after);
   else
     answer_error(exchange, error);
 }
 
+// Changes only, and of the service's own.
+void Pipeline::tell_refused(const http::Exchange& exchange, const Error& error) {
+  if (exchange.route.outcome != http::RouteMatch::Outcome::matched || exchange.route.id >= shared_.own)
+    return;
+  const RouteSpec& spec = shared_.specs[exchange.route.id];
+  if (!spec.op.empty() && spec.asked == Asked::always) service_->refused(exchange, spec.op, error);
+}
+
 http::Handler::Next Pipeline::begin(http::Exchange& exchange) {
   take_corr_id(exchange);
   const Error unmatched = match_route(exchange);
   const bool matched = unmatched.code == ErrorCode::ok;
-  const std::size_t own = shared_.own;
   if (matched && is_health(exchange) && !exchange.without_place) {
     exchange.is_health = true;
-    answer_shared(exchange, exchange.route.id - own);
+    (this->*find_built_in(exchange)->answer)(exchange);
     return Next::answered;
   }
   if (exchange.attends) {
@@ -254,6 +280,7 @@ http::Handler::Next Pipeline::begin(http::Exchange& exchange) {
   }
   exchange.counted |= counted_inflight;
   exchange.share = asker.slot;
+  exchange.contested = asker.contested;
   if (const RateVerdict rate = shared_.admission.try_take(asker, exchange.started); !rate) {
     reject(exchange, Rejected::rate, {ErrorCode::quota, "request rate over its limit", Side::client},
            whole_seconds(rate.retry_after));
@@ -265,17 +292,24 @@ http::Handler::Next Pipeline::begin(http::Exchange& exchange) {
   }
   const RouteSpec& spec = shared_.specs[exchange.route.id];
   if (Error error = admit_request(exchange, spec); error.code != ErrorCode::ok) return Next::answered;
-  if (exchange.route.id == own + topology) {
-    answer_shared(exchange, topology);
+  if (const BuiltInRoute* route = find_built_in(exchange); route != nullptr && route->answer != nullptr) {
+    (this->*route->answer)(exchange);
     return Next::answered;
   }
-  if (spec.run == Run::open) return begin_open(exchange);
+  if (spec.handlers.run == Run::open) return begin_open(exchange);
   exchange.deadline = request_deadline(exchange.request().fields, exchange.started, machine_.shard.wall(),
                                        settings_.request_timeout);
   shared_.metrics.inflight.at(route_of(exchange)).add(slot_, 1);
   exchange.counted |= counted_route;
-  if (spec.run == Run::at_once && service_->try_answer(exchange)) return Next::answered;
-  return Next::handle;
+  return try_now(spec, exchange) ? Next::answered : Next::handle;
+}
+
+// False: it is to be run as a task.
+bool Pipeline::try_now(const RouteSpec& spec, http::Exchange& exchange) {
+  if (spec.handlers.now == nullptr) return false;
+  const Result<bool> answered = service_->answer_now(spec.handlers, exchange);
+  if (!answered) answer_outcome(exchange, answered.error());
+  return !answered || *answered;
 }
 
 // Admitted: from here on it counts as a connection only.
@@ -284,7 +318,7 @@ http::Handler::Next Pipeline::begin_open(http::Exchange& exchange) {
   exchange.stays_open = true;
   exchange.deadline =
       request_deadline(exchange.request().fields, exchange.started, machine_.shard.wall(), open_timeout);
-  if (!service_->try_answer(exchange)) return Next::handle;
+  if (!try_now(shared_.specs[exchange.route.id], exchange)) return Next::handle;
   count_open_stream(exchange);
   return Next::answered;
 }
@@ -292,7 +326,7 @@ http::Handler::Next Pipeline::begin_open(http::Exchange& exchange) {
 Task<> Pipeline::answer_open(Call call, http::Exchange& exchange) {
   Result<> outcome;
   try {
-    outcome = co_await service_->answer_later(call, exchange);
+    outcome = co_await service_->answer_later(call, shared_.specs[exchange.route.id].handlers, exchange);
   } catch (...) {
     log_exception(exchange);
     outcome = fail(ErrorCode::internal, "internal error");
@@ -309,7 +343,7 @@ void Pipeline::count_open_stream(http::Exchange& exchange) noexcept {
 }
 
 Result<> Pipeline::authorize(http::Exchange& exchange, const RouteSpec& spec) {
-  if (spec.op.empty() || (spec.read && !settings_.reads_need_capability)) return {};
+  if (spec.op.empty() || (spec.asked == Asked::of_reads && !settings_.reads_need_capability)) return {};
   if (!authorizer_) return {};  // open access: the node has checked that this was asked for
   crypto::CapabilityRequest asked{.op = spec.op,
                                   .service = shared_.service.declaration().name,
@@ -318,8 +352,7 @@ Result<> Pipeline::authorize(http::Exchange& exchange, const RouteSpec& spec) {
                                   .local = exchange.peer.local};
   if (names_address(spec)) asked.address = exchange.route.address;
   if (!exchange.peer.local) asked.ip = std::to_array(exchange.peer.bytes);
-  TRY(const Authorizer::Bearer bearer,
-      authorizer_->authorize(exchange.request().fields, service_->describe(exchange, asked)));
+  TRY(const Authorizer::Bearer bearer, authorizer_->authorize(exchange.request().fields, asked));
   exchange.capability = bearer.nonce;
   exchange.tenant = bearer.tenant;
   return {};
@@ -338,7 +371,7 @@ Error Pipeline::admit_request(http::Exchange& exchange, const RouteSpec& spec) {
     reject(exchange, Rejected::body_cap, error);
     return error;
   }
-  if (spec.body && head.fields.has(http::FieldName::content_encoding)) {
+  if (spec.takes == Takes::body && head.fields.has(http::FieldName::content_encoding)) {
     const bool repeated = head.fields.repeated(http::FieldName::content_encoding);
     auto decoder = codec::make_decoder(head.fields.get(http::FieldName::content_encoding), settings_.decode);
     if (repeated || !decoder) {
@@ -354,7 +387,7 @@ Task<> Pipeline::handle(Call call, http::Exchange& exchange) {
   take_context(exchange);
   call = call.with_context(exchange.context);
   const StateDrop drop{exchange};
-  const Run run = shared_.specs[exchange.route.id].run;
+  const Run run = shared_.specs[exchange.route.id].handlers.run;
   if (run == Run::open) {
     co_await answer_open(call, exchange);
     co_return;
@@ -377,9 +410,11 @@ void Pipeline::answer_undone(http::Exchange& exchange, const Error& why) {
       reject(exchange, Rejected::draining, {ErrorCode::draining, "shutting down"});
       return;
     case ErrorCode::timeout:
+      tell_refused(exchange, why);
       answer_error(exchange, {ErrorCode::timeout, "the deadline passed in the queue"});
       return;
     default:
+      tell_refused(exchange, why);
       answer_error(exchange, why);
   }
 }
@@ -395,7 +430,7 @@ Task<bool> Pipeline::stage(Call call, http::Exchange& exchange) {
   Result<> outcome;
   exchange.taking_body = true;
   try {
-    outcome = co_await service_->stage(call, exchange);
+    outcome = co_await service_->take(call, shared_.specs[exchange.route.id].handlers, exchange);
   } catch (...) {
     log_exception(exchange);
     outcome = fail(ErrorCode::internal, "internal error");
@@ -443,8 +478,9 @@ Task<> Pipeline::run_job(Job& job) {
   http::Exchange& exchange = job.exchange;
   Result<> outcome;
   try {
-    if (exchange.route.id < shared_.own)
-      outcome = co_await service_->handle(job.call(), exchange);
+    if (find_built_in(exchange) == nullptr)
+      outcome =
+          co_await service_->answer_later(job.call(), shared_.specs[exchange.route.id].handlers, exchange);
     else
       outcome = co_await revoke_key(job.call(), exchange);
   } catch (...) {
@@ -510,6 +546,7 @@ void Pipeline::count_answer(const http::Exchange& exchange, int status) noexcept
 
 void Pipeline::answer_metrics(http::Exchange& exchange) {
   http::Response& response = exchange.response;
+  response.text.clear();
   const Instant now = machine_.shard.now();
   if (now - rendering_since_ >= rendering_window) {
     rendering_since_ = now;
@@ -524,33 +561,31 @@ void Pipeline::answer_metrics(http::Exchange& exchange) {
   response.answer_text(observe::exposition_type);
 }
 
-void Pipeline::answer_shared(http::Exchange& exchange, std::size_t which) {
+void Pipeline::answer_health(http::Exchange& exchange) {
+  exchange.response.answer_view("text/plain; charset=utf-8", "ok\n");
+}
+
+void Pipeline::answer_readiness(http::Exchange& exchange) {
   http::Response& response = exchange.response;
+  const Readiness readiness = shared_.health.check();
   response.text.clear();
-  switch (which) {
-    case healthz:
-      response.answer_view("text/plain; charset=utf-8", "ok\n");
-      return;
-    case readyz: {
-      const Readiness readiness = shared_.health.check();
-      write_readiness(readiness, response.text);
-      if (!readiness.ready) {
-        response.status = 503;
-        response.add_number("Retry-After", 1);
-      }
-      response.add_field("Cache-Control", "no-store");
-      response.answer_text("application/json");
-      return;
-    }
-    case version:
-      response.answer_view("application/json", shared_.version_json);
-      return;
-    case metrics:
-      return answer_metrics(exchange);
-    default:
-      shared_.topology_json(response.text);
-      response.answer_text("application/json");
+  write_readiness(readiness, response.text);
+  if (!readiness.ready) {
+    response.status = 503;
+    response.add_number("Retry-After", 1);
   }
+  response.add_field("Cache-Control", "no-store");
+  response.answer_text("application/json");
+}
+
+void Pipeline::answer_version(http::Exchange& exchange) {
+  exchange.response.answer_view("application/json", shared_.version_json);
+}
+
+void Pipeline::answer_topology(http::Exchange& exchange) {
+  exchange.response.text.clear();
+  shared_.topology_json(exchange.response.text);
+  exchange.response.answer_text("application/json");
 }
 
 }  // namespace cairn::serve

@@ -65,9 +65,9 @@ struct Shared {
 inline constexpr unsigned renderings_max = 20;
 inline constexpr Duration rendering_window = Duration::millis(100);
 
-// The routes every service has; their ids follow the service's own. The last one is there with keys only.
-inline constexpr std::size_t shared_route_count = 6;
-std::span<const RouteSpec> shared_routes();
+// The routes every service has; their numbers follow the service's own. The last one is there with keys only,
+// and its `op` is the service's.
+std::vector<RouteSpec> built_in_routes();
 
 class Pipeline final : public http::Handler {
  public:
@@ -103,7 +103,11 @@ class Pipeline final : public http::Handler {
 
  private:
   struct Job;
+  struct BuiltInRoute;
+  static const BuiltInRoute built_in[];
+  friend std::vector<RouteSpec> built_in_routes();
 
+  const BuiltInRoute* find_built_in(const http::Exchange& exchange) const noexcept;
   Next begin_open(http::Exchange& exchange);
   Task<> answer_open(Call call, http::Exchange& exchange);
   bool try_connect(const io::PeerAddress& peer) {
@@ -116,14 +120,19 @@ class Pipeline final : public http::Handler {
   void take_context(http::Exchange& exchange) noexcept;
   Error match_route(http::Exchange& exchange);
   bool is_health(const http::Exchange& exchange) const noexcept;
+  bool try_now(const RouteSpec& spec, http::Exchange& exchange);
   void answer_unmatched(http::Exchange& exchange, const Error& error);
   Error admit_request(http::Exchange& exchange, const RouteSpec& spec);
   Result<> authorize(http::Exchange& exchange, const RouteSpec& spec);
-  void answer_shared(http::Exchange& exchange, std::size_t which);
+  void answer_health(http::Exchange& exchange);
+  void answer_readiness(http::Exchange& exchange);
+  void answer_version(http::Exchange& exchange);
+  void answer_topology(http::Exchange& exchange);
   void answer_undone(http::Exchange& exchange, const Error& why);
   void answer_outcome(http::Exchange& exchange, const Error& error);
   void answer_metrics(http::Exchange& exchange);
   void reject(http::Exchange& exchange, Rejected why, const Error& error, unsigned retry_after = 1);
+  void tell_refused(const http::Exchange& exchange, const Error& error);
   Task<> worker(Call call);
   void show_depth() noexcept;
   Task<> run_job(Job& job);

@@ -154,6 +154,21 @@ TEST(Pipeline, an_answer_that_nobody_takes_gives_its_place_back) {
   EXPECT_EQ(sample.service.state.stops, std::vector{StopReason::client_gone});
 }
 
+TEST(Pipeline, a_service_is_told_which_changes_were_refused_before_it_had_them) {
+  SimulatedNode sample({{"limits.max_body_bytes", "10B"}, {"server.max_rps", "5"}});
+  Guest guest = sample.connect();
+  EXPECT_EQ(guest.ask(post("/guarded", "x")).status, 401);
+  EXPECT_EQ(guest.ask(post("/guarded", "x", bearer({"op = sample.read"}))).status, 403);
+  EXPECT_EQ(guest.ask(post("/guarded", std::string(100, 'x'), bearer())).status, 413);
+  // Not of what needs no capability, nor of a path that is none.
+  EXPECT_EQ(guest.ask(post("/echo", std::string(100, 'x'))).status, 413);
+  EXPECT_EQ(guest.ask(get("/nowhere")).status, 404);
+  EXPECT_EQ(guest.ask(post("/guarded", "x", bearer())).status, 429);
+  EXPECT_EQ(sample.service.state.refused,
+            (std::vector<std::string>{"sample.write unauthorized", "sample.write forbidden",
+                                      "sample.write body_cap known", "sample.write quota"}));
+}
+
 TEST(Pipeline, a_capability_is_asked_for_before_the_body_is_looked_at) {
   SimulatedNode sample({{"limits.max_body_bytes", "10B"}});
   Guest guest = sample.connect();

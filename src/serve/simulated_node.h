@@ -34,14 +34,23 @@ struct SampleState {
   Duration start_takes{}, stop_takes{};
   std::optional<Error> start_fails;
   unsigned failing_shard = 0;
-  std::vector<std::string> life;  // what happened, with the shard's number
+  std::vector<std::string> life;     // what happened, with the shard's number
+  std::vector<std::string> refused;  // before it had them: operation, reason, and whether anybody is known
 };
 
 // A body that was staged.
-struct SampleBody : http::RequestState {
-  explicit SampleBody(SampleState& of) : state(of) { ++state.staged; }
-  ~SampleBody() override { --state.staged; }
-  SampleState& state;
+struct SampleBody {
+  SampleBody() = default;
+  SampleBody(const SampleBody&) = delete;
+  SampleBody& operator=(const SampleBody&) = delete;
+  ~SampleBody() {
+    if (state != nullptr) --state->staged;
+  }
+  void begin(SampleState& of) {
+    state = &of;
+    ++state->staged;
+  }
+  SampleState* state = nullptr;
   std::string text;
 };
 
@@ -67,38 +76,6 @@ class SampleFeed final : public http::EventFeed {
   SampleState& state_;
   Watch<std::uint64_t>::Receiver seen_;
   bool first_ = true;
-};
-
-enum SampleRoute : http::RouteId {
-  route_now,
-  route_job,
-  route_echo,
-  route_throw,
-  route_throw_now,
-  route_guarded,
-  route_fail,
-  route_later,
-  route_staged,
-  route_stage_throw,
-  route_object,
-  route_poll,
-  route_events,
-};
-
-inline constexpr RouteSpec sample_routes[] = {
-    {{route_now, http::Method::get | http::Method::head, "/now/{name:Segment}"}, Run::at_once, false, ""},
-    {{route_job, http::Method::get | http::Method::post, "/job/{ms:Int}"}, Run::queued, true, ""},
-    {{route_echo, http::Method::post, "/echo"}, Run::queued, true, ""},
-    {{route_throw, http::Method::get, "/throw"}, Run::queued, false, ""},
-    {{route_throw_now, http::Method::get, "/throw-now"}, Run::at_once, false, ""},
-    {{route_guarded, http::Method::post, "/guarded"}, Run::queued, true, "sample.write"},
-    {{route_fail, http::Method::get, "/fail/{code:Name}"}, Run::queued, false, ""},
-    {{route_later, http::Method::get, "/later"}, Run::at_once, false, ""},
-    {{route_staged, http::Method::post, "/staged"}, Run::staged, true, ""},
-    {{route_stage_throw, http::Method::post, "/stage-throw"}, Run::staged, true, ""},
-    {{route_object, http::Method::get, "/object/{addr:Address}"}, Run::queued, false, "sample.read", true},
-    {{route_poll, http::Method::get, "/poll/{ms:Int}"}, Run::open, false, "sample.read", true},
-    {{route_events, http::Method::get | http::Method::head, "/events"}, Run::open, false, ""},
 };
 
 inline constexpr TaskDeclaration sample_tasks[] = {
@@ -161,11 +138,26 @@ class SampleShard final : public ServiceShard {
     note("stop");
     note(co_await sleep_for(call, state_.stop_takes) ? "stopped" : "stop cut off");
   }
-  Task<Result<>> stage(Call call, http::Exchange& exchange) override {
-    if (exchange.route.id == route_stage_throw) throw std::runtime_error("the stage's reason");
-    auto kept = std::make_unique<SampleBody>(state_);
-    SampleBody& into = *kept;
-    exchange.state = std::move(kept);
+  void refused(const http::Exchange& exchange, std::string_view op, const Error& error) override {
+    state_.refused.push_back(
+        fmt::format("{} {}{}", op, name_of(error.code), exchange.capability ? " known" : ""));
+  }
+  void apply(const config::Snapshot&) override { ++state_.applied; }
+  static std::span<const RouteSpec> routes();
+
+ private:
+  // --- at once
+  void tell_name(http::Exchange& exchange) {
+    exchange.response.text = exchange.route.at[0].text;
+    exchange.response.answer_text("text/plain");
+  }
+  void throw_now(http::Exchange&) { throw std::runtime_error("at once"); }
+  bool leave_it(http::Exchange&) { return false; }
+
+  // --- staged
+  // NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the request's state outlives it
+  Task<Result<>> take_text(Call call, http::Exchange& exchange, SampleBody& into) {
+    into.begin(state_);
     Body body(exchange, *state_.slab, state_.guard);
     ++state_.staging;
     auto text = co_await body.read_all(call, std::size_t{1} << 24);
@@ -177,20 +169,71 @@ class SampleShard final : public ServiceShard {
     into.text = std::move(*text);
     co_return Result<>{};
   }
-  bool try_answer(http::Exchange& exchange) override {
-    if (exchange.route.id == route_throw_now) throw std::runtime_error("at once");
-    if (exchange.route.id == route_later) return false;
-    if (exchange.route.id == route_events) {
-      http::answer_events(exchange.response, std::make_unique<SampleFeed>(state_, version_));
-      return true;
-    }
-    if (exchange.route.id == route_poll) return version_.value() > 0 && tell_version(exchange);
-    exchange.response.text = exchange.route.at[0].text;
+  // NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the request's state outlives it
+  Task<Result<>> throw_taking(Call, http::Exchange&, SampleBody&) {
+    throw std::runtime_error("the stage's reason");
+    co_return Result<>{};
+  }
+  // NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the request's state outlives it
+  Task<Result<>> give_back(Call call, http::Exchange& exchange, SampleBody& body) {
+    begin_work(call, exchange);
+    CO_TRY_VOID(co_await sleep_for(call, Duration::millis(1)));
+    co_return end_work(exchange, body.text);
+  }
+
+  // --- on a worker
+  void begin_work(const Call& call, http::Exchange& exchange) {
+    ++state_.started;
+    if (call.expired()) ++state_.started_late;
+    exchange.response.add_field("X-Half", "done");  // an error must not carry it
+    exchange.response.text = "half";
+  }
+  Result<> end_work(http::Exchange& exchange, std::string text) {
+    ++state_.ended;
+    exchange.response.text = std::move(text);
     exchange.response.answer_text("text/plain");
+    return {};
+  }
+  Task<Result<>> work(Call call, http::Exchange& exchange) {
+    begin_work(call, exchange);
+    co_return end_work(exchange, "done");
+  }
+  Task<Result<>> throw_working(Call call, http::Exchange& exchange) {
+    begin_work(call, exchange);
+    throw std::runtime_error("the handler's reason");
+    co_return Result<>{};
+  }
+  Task<Result<>> fail_as_asked(Call call, http::Exchange& exchange) {
+    begin_work(call, exchange);
+    co_return fail(*find_error_code(exchange.route.at[0].text), sample_refusal);
+  }
+  Task<Result<>> sleep(Call call, http::Exchange& exchange) {
+    begin_work(call, exchange);
+    const auto ms = static_cast<std::int64_t>(exchange.route.at[0].number);
+    if (auto slept = co_await sleep_for(call, Duration::millis(ms)); !slept) {
+      state_.stops.push_back(slept.error().stop);
+      co_return slept;
+    }
+    co_return end_work(exchange, "done");
+  }
+  Task<Result<>> echo(Call call, http::Exchange& exchange) {
+    begin_work(call, exchange);
+    Body body(exchange, *state_.slab, state_.guard);
+    CO_TRY(std::string text, co_await body.read_all(call, std::size_t{1} << 24));
+    co_return end_work(exchange, std::move(text));
+  }
+
+  // --- open
+  void stream_versions(http::Exchange& exchange) {
+    http::answer_events(exchange.response, std::make_unique<SampleFeed>(state_, version_));
+  }
+  bool try_poll(http::Exchange& exchange) {
+    if (version_.value() == 0) return false;
+    tell_version(exchange);
     return true;
   }
   // Up to `ms` for a new version; the present one is told when the time is up.
-  Task<Result<>> answer_later(Call call, http::Exchange& exchange) override {
+  Task<Result<>> poll(Call call, http::Exchange& exchange) {
     exchange.response.add_field("X-Half", "done");  // an error must not carry it
     const auto ms = static_cast<std::int64_t>(exchange.route.at[0].number);
     if (ms == 13) throw std::runtime_error("the wait's reason");
@@ -211,50 +254,11 @@ class SampleShard final : public ServiceShard {
     tell_version(exchange);
     co_return Result<>{};
   }
-  Task<Result<>> handle(Call call, http::Exchange& exchange) override {
-    ++state_.started;
-    if (call.expired()) ++state_.started_late;
-    exchange.response.add_field("X-Half", "done");  // an error must not carry it
-    exchange.response.text = "done";
-    switch (exchange.route.id) {
-      case route_throw:
-        throw std::runtime_error("the handler's reason");
-      case route_fail:
-        co_return fail(*find_error_code(exchange.route.at[0].text), sample_refusal);
-      case route_job: {
-        const auto ms = static_cast<std::int64_t>(exchange.route.at[0].number);
-        if (auto slept = co_await sleep_for(call, Duration::millis(ms)); !slept) {
-          state_.stops.push_back(slept.error().stop);
-          co_return slept;
-        }
-        break;
-      }
-      case route_staged: {
-        auto& body = static_cast<SampleBody&>(*exchange.state);
-        CO_TRY_VOID(co_await sleep_for(call, Duration::millis(1)));
-        exchange.response.text = body.text;
-        break;
-      }
-      case route_echo: {
-        Body body(exchange, *state_.slab, state_.guard);
-        CO_TRY(exchange.response.text, co_await body.read_all(call, std::size_t{1} << 24));
-        break;
-      }
-      default:
-        break;
-    }
-    ++state_.ended;
-    exchange.response.answer_text("text/plain");
-    co_return Result<>{};
-  }
-  void apply(const config::Snapshot&) override { ++state_.applied; }
-
- private:
-  bool tell_version(http::Exchange& exchange) {
+  void tell_version(http::Exchange& exchange) {
     exchange.response.text = fmt::format("{}", version_.value());
     exchange.response.answer_text("text/plain");
-    return true;
   }
+
   void note(std::string_view what) { state_.life.push_back(fmt::format("{} {}", what, index_)); }
   Task<> sweep(Call call) {
     (void)co_await sleep_until(call, Instant::never());
@@ -267,10 +271,56 @@ class SampleShard final : public ServiceShard {
   Watch<std::uint64_t> version_;
 };
 
+inline std::span<const RouteSpec> SampleShard::routes() {
+  using http::Method;
+  using Self = SampleShard;
+  static constexpr RouteSpec table[] = {
+      {.pattern = "/now/{name:Segment}",
+       .methods = Method::get | Method::head,
+       .handlers = at_once<&Self::tell_name>()},
+      {.pattern = "/job/{ms:Int}",
+       .methods = Method::get | Method::post,
+       .handlers = queued<&Self::sleep>(),
+       .takes = Takes::body},
+      {.pattern = "/echo", .methods = Method::post, .handlers = queued<&Self::echo>(), .takes = Takes::body},
+      {.pattern = "/throw", .methods = Method::get, .handlers = queued<&Self::throw_working>()},
+      {.pattern = "/throw-now", .methods = Method::get, .handlers = at_once<&Self::throw_now>()},
+      {.pattern = "/guarded",
+       .methods = Method::post,
+       .handlers = queued<&Self::work>(),
+       .takes = Takes::body,
+       .op = "sample.write"},
+      {.pattern = "/fail/{code:Name}", .methods = Method::get, .handlers = queued<&Self::fail_as_asked>()},
+      {.pattern = "/later", .methods = Method::get, .handlers = at_once<&Self::leave_it, &Self::work>()},
+      {.pattern = "/staged",
+       .methods = Method::post,
+       .handlers = staged<&Self::take_text, &Self::give_back>(),
+       .takes = Takes::body},
+      {.pattern = "/stage-throw",
+       .methods = Method::post,
+       .handlers = staged<&Self::throw_taking, &Self::give_back>(),
+       .takes = Takes::body},
+      {.pattern = "/object/{addr:Address}",
+       .methods = Method::get,
+       .handlers = queued<&Self::work>(),
+       .op = "sample.read",
+       .asked = Asked::of_reads},
+      {.pattern = "/poll/{ms:Int}",
+       .methods = Method::get,
+       .handlers = open<&Self::try_poll, &Self::poll>(),
+       .op = "sample.read",
+       .asked = Asked::of_reads},
+      {.pattern = "/events",
+       .methods = Method::get | Method::head,
+       .handlers = open<&Self::stream_versions>()},
+  };
+  return table;
+}
+
 class SampleService final : public Service {
  public:
   const ServiceDeclaration& declaration() const override { return sample_declaration; }
-  std::span<const RouteSpec> routes() const override { return sample_routes; }
+  std::span<const RouteSpec> routes() const override { return SampleShard::routes(); }
   std::vector<GateDeclaration> gates() const override { return {{"store"}, {"bus", false}}; }
   std::unique_ptr<ServiceShard> make_shard(ShardContext context) override {
     state.slab = &context.machine.slab;

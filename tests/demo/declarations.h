@@ -1,4 +1,5 @@
-// Everything the demo declares: settings, routes, tasks, queues, locks, gates. Each once.
+// Everything the demo declares but its routes (service.cpp): settings, tasks, queues, locks, gates. Each
+// once.
 #pragma once
 
 #include "config/schema.h"
@@ -36,22 +37,6 @@ inline Keys declare_keys(config::Schema& schema, bool alone = true) {
                                .reload = config::Reload::restart});
   return keys;
 }
-
-enum RouteIds : http::RouteId { mem, file, echo, job, stream, staged, guarded, events, flood, poll, bump };
-
-inline constexpr serve::RouteSpec routes[] = {
-    {{mem, http::Method::get | http::Method::head, "/mem/{name:Segment}"}, serve::Run::at_once, false, ""},
-    {{file, http::Method::get | http::Method::head, "/file/{name:Name}"}, serve::Run::at_once, false, ""},
-    {{echo, http::Method::post | http::Method::put, "/echo"}, serve::Run::queued, true, ""},
-    {{job, http::Method::post | http::Method::get, "/job/{ms:Int}"}, serve::Run::queued, true, ""},
-    {{stream, http::Method::get, "/stream/{parts:Int}"}, serve::Run::queued, false, ""},
-    {{staged, http::Method::post | http::Method::put, "/staged"}, serve::Run::staged, true, ""},
-    {{guarded, http::Method::get | http::Method::post, "/guarded"}, serve::Run::queued, true, "demo.write"},
-    {{events, http::Method::get, "/events/{beat:Int}"}, serve::Run::open, false, ""},
-    {{flood, http::Method::get, "/flood"}, serve::Run::open, false, ""},
-    {{poll, http::Method::get, "/poll/{seen:Int}/{wait:Int}"}, serve::Run::open, false, ""},
-    {{bump, http::Method::post, "/bump"}, serve::Run::at_once, false, ""},
-};
 
 inline constexpr TaskDeclaration tasks[] = {
     {"supervisor", "supervisor", "one per shard", Criticality::essential,

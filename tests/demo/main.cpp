@@ -18,7 +18,6 @@
 #include "demo/allocations.h"
 #include "demo/declarations.h"
 #include "demo/service.h"
-#include "io/process.h"
 #include "serve/host.h"
 
 extern char** environ;
@@ -64,12 +63,12 @@ Arguments parse(int argc, char** argv) {
   return a;
 }
 
-std::expected<config::Sources, std::string> sources_of(const Arguments& a) {
+std::expected<config::Sources, std::string> sources_of(const Arguments& a, serve::Reading reading) {
   config::Sources sources;
   if (a.file) {
-    auto text = io::read_small_file(*a.file, 256 << 10);
-    if (!text) return std::unexpected(fmt::format("{}: {}", *a.file, text.error().context));
-    sources.file = config::File{*a.file, std::move(*text)};
+    auto read = serve::read_config_file(*a.file, reading);
+    if (!read) return std::unexpected(read.error());
+    sources.file = std::move(*read);
   }
   for (char** each = environ; *each != nullptr; ++each) {
     const std::string_view entry = *each;
@@ -115,7 +114,7 @@ void say(int descriptor, const std::string& text) { (void)!write(descriptor, tex
 
 serve::HostOptions host_options(const Arguments& a) {
   serve::HostOptions options;
-  options.sources = [&a] { return sources_of(a); };
+  options.sources = [&a](serve::Reading reading) { return sources_of(a, reading); };
   options.build = {CAIRN_VERSION, CAIRN_GIT, "demo"};
   options.ready = [](std::span<const serve::Served> served) {
     for (const serve::Served& each : served)
@@ -141,11 +140,15 @@ int serve_verb(const Arguments& a) {
   config::Schema schema;
   const demo::Keys keys = demo::declare_keys(schema);
   serve::HostOptions options = host_options(a);
+  config::Sources first;  // a pipe cannot be read twice
+  options.sources = [&](serve::Reading reading) {
+    auto sources = sources_of(a, reading);
+    if (sources && reading == serve::Reading::first) first = *sources;
+    return sources;
+  };
   std::unique_ptr<serve::RootKeys> root_keys;
   options.root_keys = [&](const std::vector<bool>&) -> std::expected<serve::RootKeys*, std::string> {
-    auto sources = sources_of(a);
-    if (!sources) return std::unexpected(sources.error());
-    const auto loaded = config::load(schema, *sources);
+    const auto loaded = config::load(schema, first);
     if (!loaded) return std::unexpected(config::format_problems(loaded.error()));
     const std::string& path = (*loaded)->get(keys.root_keys);
     if (path.empty()) return nullptr;
@@ -171,7 +174,7 @@ int pair_verb(const Arguments& a) {
 int config_verb(const Arguments& a) {
   config::Schema schema;
   demo::declare_keys(schema);
-  auto sources = sources_of(a);
+  auto sources = sources_of(a, serve::Reading::first);
   if (!sources) {
     fmt::print(stderr, "{}\n", sources.error());
     return serve::exit_bad_config;

@@ -89,7 +89,7 @@ class FloodFeed : public http::EventFeed {
 };
 
 // A body that waits for its worker.
-struct StagedBody : http::RequestState {
+struct StagedBody {
   std::vector<Buffer> parts;
 };
 
@@ -110,26 +110,64 @@ class DemoShard : public serve::ServiceShard {
         kilobyte_(make_kilobyte()),
         version_(context.machine.shard, 0) {}
 
-  bool try_answer(Exchange& exchange) override {
-    switch (exchange.route.id) {
-      case mem:
-        exchange.response.answer_view("application/octet-stream", kilobyte_);
-        return true;
-      case file:
-        return try_answer_file(exchange);
-      case events:
-        http::answer_events(exchange.response, std::make_unique<VersionFeed>(version_),
-                            millis(exchange.route.at[0].number));
-        return true;
-      case flood:
-        http::answer_events(exchange.response, std::make_unique<FloodFeed>());
-        return true;
-      case poll:
-        return version_.value() > exchange.route.at[0].number && answer_version(exchange);
-      default:
-        version_.set(version_.value() + 1);
-        return answer_version(exchange);
-    }
+  static std::span<const serve::RouteSpec> routes() {
+    using http::Method;
+    using serve::at_once, serve::open, serve::queued, serve::staged, serve::Takes;
+    using Self = DemoShard;
+    static constexpr serve::RouteSpec table[] = {
+        {.pattern = "/mem/{name:Segment}",
+         .methods = Method::get | Method::head,
+         .handlers = at_once<&Self::answer_memory>()},
+        {.pattern = "/file/{name:Name}",
+         .methods = Method::get | Method::head,
+         .handlers = at_once<&Self::try_answer_file, &Self::serve_file>()},
+        {.pattern = "/echo",
+         .methods = Method::post | Method::put,
+         .handlers = queued<&Self::serve_echo>(),
+         .takes = Takes::body},
+        {.pattern = "/job/{ms:Int}",
+         .methods = Method::post | Method::get,
+         .handlers = queued<&Self::serve_job>(),
+         .takes = Takes::body},
+        {.pattern = "/stream/{parts:Int}", .methods = Method::get, .handlers = queued<&Self::serve_stream>()},
+        {.pattern = "/staged",
+         .methods = Method::post | Method::put,
+         .handlers = staged<&Self::take_body, &Self::serve_staged>(),
+         .takes = Takes::body},
+        {.pattern = "/guarded",
+         .methods = Method::get | Method::post,
+         .handlers = queued<&Self::serve_guarded>(),
+         .takes = Takes::body,
+         .op = "demo.write"},
+        {.pattern = "/events/{beat:Int}", .methods = Method::get, .handlers = open<&Self::answer_events>()},
+        {.pattern = "/flood", .methods = Method::get, .handlers = open<&Self::answer_flood>()},
+        {.pattern = "/poll/{seen:Int}/{wait:Int}",
+         .methods = Method::get,
+         .handlers = open<&Self::try_poll, &Self::wait_poll>()},
+        {.pattern = "/bump", .methods = Method::post, .handlers = at_once<&Self::bump>()},
+    };
+    return table;
+  }
+
+ private:
+  void answer_memory(Exchange& exchange) {
+    exchange.response.answer_view("application/octet-stream", kilobyte_);
+  }
+  void answer_events(Exchange& exchange) {
+    http::answer_events(exchange.response, std::make_unique<VersionFeed>(version_),
+                        millis(exchange.route.at[0].number));
+  }
+  void answer_flood(Exchange& exchange) {
+    http::answer_events(exchange.response, std::make_unique<FloodFeed>());
+  }
+  bool try_poll(Exchange& exchange) {
+    if (version_.value() <= exchange.route.at[0].number) return false;
+    answer_version(exchange);
+    return true;
+  }
+  void bump(Exchange& exchange) {
+    version_.set(version_.value() + 1);
+    answer_version(exchange);
   }
 
   bool try_answer_file(Exchange& exchange) {
@@ -139,24 +177,8 @@ class DemoShard : public serve::ServiceShard {
     return true;
   }
 
-  Task<Result<>> handle(Call call, Exchange& exchange) override {
-    switch (exchange.route.id) {
-      case file:
-        return serve_file(call, exchange);
-      case echo:
-        return serve_echo(call, exchange);
-      case job:
-        return serve_job(call, exchange);
-      case staged:
-        return serve_staged(exchange);
-      case guarded:
-        return serve_guarded(exchange);
-      default:
-        return serve_stream(exchange);
-    }
-  }
   // A newer version, or the present one when the wait is over.
-  Task<Result<>> answer_later(Call call, Exchange& exchange) override {
+  Task<Result<>> wait_poll(Call call, Exchange& exchange) {
     const std::uint64_t known = exchange.route.at[0].number;
     const Instant end = machine_.shard.now() + millis(exchange.route.at[1].number);
     Version::Receiver seen = version_.subscribe();
@@ -168,24 +190,18 @@ class DemoShard : public serve::ServiceShard {
     answer_version(exchange);
     co_return Result<>{};
   }
-  Task<Result<>> stage(Call call, Exchange& exchange) override {
-    auto kept = std::make_unique<StagedBody>();
-    std::vector<Buffer>& parts = kept->parts;
-    exchange.state = std::move(kept);
-    return read_body(call, exchange, parts);
+  Task<Result<>> take_body(Call call, Exchange& exchange, StagedBody& body) {
+    return read_body(call, exchange, body.parts);
   }
-  void apply(const config::Snapshot&) override {}
 
- private:
   static constexpr std::size_t open_files_max = 256;
 
   static Duration millis(std::uint64_t number) noexcept {
     return Duration::millis(static_cast<std::int64_t>(std::min<std::uint64_t>(number, 3'600'000)));
   }
-  bool answer_version(Exchange& exchange) const {
+  void answer_version(Exchange& exchange) const {
     exchange.response.text = fmt::format("{{\"version\":{}}}\n", version_.value());
     exchange.response.answer_text("application/json");
-    return true;
   }
 
   Task<Result<>> serve_file(Call call, Exchange& exchange) {
@@ -253,14 +269,14 @@ class DemoShard : public serve::ServiceShard {
     co_return Result<>{};
   }
 
-  Task<Result<>> serve_staged(Exchange& exchange) {
-    auto& body = static_cast<StagedBody&>(*exchange.state);
+  // NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the request's state outlives it
+  Task<Result<>> serve_staged(Call, Exchange& exchange, StagedBody& body) {
     exchange.response.answer_stream("application/octet-stream",
                                     std::make_unique<EchoSource>(std::move(body.parts)));
     co_return Result<>{};
   }
 
-  Task<Result<>> serve_guarded(Exchange& exchange) {
+  Task<Result<>> serve_guarded(Call, Exchange& exchange) {
     exchange.response.answer_view("text/plain", "allowed\n");
     co_return Result<>{};
   }
@@ -274,7 +290,7 @@ class DemoShard : public serve::ServiceShard {
     co_return Result<>{};
   }
 
-  Task<Result<>> serve_stream(Exchange& exchange) {
+  Task<Result<>> serve_stream(Call, Exchange& exchange) {
     const std::uint64_t parts = std::min<std::uint64_t>(exchange.route.at[0].number, 100'000);
     exchange.response.answer_stream("text/plain", std::make_unique<Ticks>(machine_.slab, parts));
     co_return Result<>{};
@@ -300,7 +316,7 @@ class DemoService : public serve::Service {
  public:
   explicit DemoService(std::string files) : files_(std::move(files)) {}
   const ServiceDeclaration& declaration() const override { return demo::declaration; }
-  std::span<const serve::RouteSpec> routes() const override { return demo::routes; }
+  std::span<const serve::RouteSpec> routes() const override { return DemoShard::routes(); }
   std::unique_ptr<serve::ServiceShard> make_shard(serve::ShardContext context) override {
     return std::make_unique<DemoShard>(context, files_);
   }

@@ -16,6 +16,9 @@ Task<Result<>> StorageShard::remove(Call call, Exchange& exchange) {
   co_return Result<>{};
 }
 
+Task<Result<>> StorageShard::put_pin(Call call, Exchange& exchange) { return pin(call, exchange, true); }
+Task<Result<>> StorageShard::remove_pin(Call call, Exchange& exchange) { return pin(call, exchange, false); }
+
 Task<Result<>> StorageShard::pin(Call call, Exchange& exchange, bool pinned) {
   CO_TRY(const std::size_t done, co_await ports_->pin(call, exchange.route.address, pinned));
   if (done == 0) co_return fail(ErrorCode::not_found, "no such object", Side::client);
@@ -23,7 +26,7 @@ Task<Result<>> StorageShard::pin(Call call, Exchange& exchange, bool pinned) {
   co_return Result<>{};
 }
 
-Task<Result<>> StorageShard::status(Exchange& exchange) {
+Task<Result<>> StorageShard::status(Call, Exchange& exchange) {
   codec::JsonWriter json(exchange.response.text);
   std::uint64_t objects = 0, bytes = 0, uploads = 0, upload_bytes = 0, quarantined = 0;
   for (std::size_t i = 0; i < shared_.stores->size(); ++i) {
@@ -52,6 +55,7 @@ Task<Result<>> StorageShard::status(Exchange& exchange) {
         .field("writable", store.writable())
         .field("fenced", one.fenced.load())
         .field("full", one.full.load())
+        .field("room_bytes", one.room_bytes.load())
         .field("index", !one.index_damaged     ? "ok"
                         : one.index_lacks_room ? "no_room"
                                                : "remade")
@@ -61,6 +65,7 @@ Task<Result<>> StorageShard::status(Exchange& exchange) {
         .field("upload_bytes", one.upload_bytes.load())
         .field("segments", one.segments.load())
         .field("lost_segments", one.lost_segments.load())
+        .field("first_lost_segment", one.first_lost.load())
         .field("whole", one.whole())
         .field("log_bytes", one.log_bytes.load())
         .field("dead_bytes", one.dead_bytes.load())
@@ -79,13 +84,13 @@ Task<Result<>> StorageShard::status(Exchange& exchange) {
   co_return Result<>{};
 }
 
-Task<Result<>> StorageShard::scrub(Exchange& exchange) {
+Task<Result<>> StorageShard::scrub(Call, Exchange& exchange) {
   for (std::size_t i = 0; i < shared_.stores->size(); ++i) shared_.stores->at(i).ask_for_scrub();
   exchange.response.status = 202;
   co_return Result<>{};
 }
 
-Task<Result<>> StorageShard::accept_losses(Exchange& exchange) {
+Task<Result<>> StorageShard::accept_losses(Call, Exchange& exchange) {
   for (std::size_t i = 0; i < shared_.stores->size(); ++i) shared_.stores->at(i).ask_to_accept_losses();
   exchange.response.status = 202;
   co_return Result<>{};
@@ -94,7 +99,7 @@ Task<Result<>> StorageShard::accept_losses(Exchange& exchange) {
 // Readiness follows what the stores say of themselves.
 Task<> StorageShard::watch_gates(Call call) {
   do {
-    context_.health.set("writes", shared_.stores->writable());
+    context_.health.set("writes", shared_.stores->takes_writes(machine_.shard.now()));
     context_.health.set("whole", shared_.stores->whole());
     context_.health.set("index", !shared_.stores->index_damaged());
     std::uint64_t waiting = 0;

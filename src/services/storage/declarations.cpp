@@ -13,6 +13,8 @@ constexpr TaskDeclaration tasks[] = {
      "reads the configuration again after SIGHUP, off the shards, and applies it", "the process"},
     {"watch-keys", "host", "one per process", Criticality::degrading,
      "reads the root keys of capabilities again when their file has changed", "the process"},
+    {"afterwards", "host", "one, in cairn up", Criticality::degrading,
+     "makes storage known to the registry, and ends", "the process"},
     {"listener", "listener", "one per shard", Criticality::essential, "accepts connections within the caps",
      "the shard's connection scope"},
     {"connection", "connection", "one per connection", Criticality::essential,
@@ -47,7 +49,7 @@ constexpr QueueDeclaration queues[] = {
      "queue_depth"},
     {"changes",
      QueueKind::mpsc,
-     512,
+     store::changes_capacity,
      {"worker", "connection", "compactor", "scrubber", "sweeper", "indexer"},
      {"committer"},
      OverflowPolicy::refuse,
@@ -101,6 +103,11 @@ constexpr WriterDeclaration writers[] = {
     {"a connection's stream", "its connection task"},
     {"an exchange's response", "connection, then the worker it was handed to"},
     {"a data directory's log and index", "its committer"},
+    {"changes that an index has not written down", "its committer, under `index-recent`"},
+    {"which index is in use", "its committer, under `index-in-use`"},
+    {"the cache of verified groups", "whoever verified a group, under its `cache-stripe`"},
+    {"the root keys", "watch-keys, or the worker of a revocation, under `root-keys`"},
+    {"what an address holds", "its connections, under `addresses`"},
     {"metric cells of a shard", "that shard"},
 };
 
@@ -110,7 +117,7 @@ const ServiceDeclaration declaration{
     .name = "storage",
     .purpose = "Keeps and serves bytes by their BLAKE3 address, verified on every read from disk",
     .owner = "cairn maintainers",
-    .last_reviewed = "2026-11-15",
+    .last_reviewed = "2026-11-17",
     .drain = Duration::seconds(3),
     .tasks = tasks,
     .queues = queues,
@@ -159,8 +166,15 @@ Keys declare_keys(config::Schema& schema, const Defaults& where) {
                                        .max = "64KiB"});
   keys.scrub_rate = schema.add<Rate>({.name = "scrub.rate",
                                       .default_value = "20MiB/s",
-                                      .doc = "How fast the scrubber reads.",
+                                      .doc = "How fast the scrubber reads at most.",
                                       .reload = Reload::live});
+  keys.scrub_interval = schema.add<Duration>(
+      {.name = "scrub.interval",
+       .default_value = "7d",
+       .doc = "Over which time the scrubber looks at everything once, if its rate allows.",
+       .reload = Reload::live,
+       .min = "1m",
+       .max = "365d"});
   keys.uploads_ttl = schema.add<Duration>(
       {.name = "uploads.ttl",
        .default_value = "24h",
@@ -173,8 +187,8 @@ Keys declare_keys(config::Schema& schema, const Defaults& where) {
     const std::uint64_t cache = snapshot.get(keys.cache_bytes).count;
     return snapshot.get(keys.server.amnesia) ? cache + cache / 16 : cache;
   });
-  schema.add_memory("32 MiB for bodies on their way in",
-                    [](const config::Snapshot&) { return ingest_bytes; });
+  schema.add_memory("36 MiB for bodies on their way in",
+                    [](const config::Snapshot&) { return ingest_bytes + ingest_bytes / 8; });
   return keys;
 }
 

@@ -79,8 +79,7 @@ std::optional<StorageShard::Wanted> StorageShard::answer_head(Exchange& exchange
 }
 
 // Everything that is in memory is answered here, on the connection's own shard.
-bool StorageShard::try_answer(Exchange& exchange) {
-  if (exchange.route.id != get_object) return false;
+bool StorageShard::try_get(Exchange& exchange) {
   const Address& address = exchange.route.address;
   const bool ranged = exchange.request().fields.has(FieldName::range);
   if (!ranged) {

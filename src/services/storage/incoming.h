@@ -1,17 +1,15 @@
-// Incoming: a request's body between stage() and handle(). Recycled as frames are: every upload has one.
+// What is kept of a request's body between its taking and the work.
 #pragma once
 
 #include <optional>
 #include <string>
 
-#include "http/exchange.h"
-#include "runtime/task.h"
 #include "services/storage/shard.h"
 #include "store/draft.h"
 
 namespace cairn::storage {
 
-struct StorageShard::Incoming final : http::RequestState, PooledFrame {
+struct StorageShard::Incoming {
   std::optional<store::Draft> draft;
   std::uint64_t size = 0;
   std::uint64_t said = 0;  // what it will be; 0: not known
@@ -19,8 +17,12 @@ struct StorageShard::Incoming final : http::RequestState, PooledFrame {
   store::StorePort* port = nullptr;
   Ulid token;
   store::UploadOwner owner;
+  store::Taker taker;
   std::uint64_t parts = 0;
-  std::string document;  // a small JSON body
+};
+
+struct StorageShard::Document {
+  std::string text;
 };
 
 }  // namespace cairn::storage

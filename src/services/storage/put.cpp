@@ -26,51 +26,47 @@ std::string media_type_of(const Exchange& exchange) {
   return std::string(form || !http::is_media_type(given) ? http::unknown_media_type : given);
 }
 
-void StorageShard::count_refused_body(const Exchange& exchange, const Error& error) {
-  if (!exchange.request().fields.has(FieldName::content_encoding)) return;
-  if (error.code == ErrorCode::decoded_ratio) shared_.metrics.decompress.at(0).add(slot_);
-  if (error.code == ErrorCode::decoded_cap) shared_.metrics.decompress.at(1).add(slot_);
-  if (error.code == ErrorCode::malformed) shared_.metrics.decompress.at(2).add(slot_);
+Task<Result<>> StorageShard::count_refused(Exchange& exchange, Task<Result<>> taking) {
+  const Result<> taken = co_await std::move(taking);
+  if (taken || !exchange.request().fields.has(FieldName::content_encoding)) co_return taken;
+  const ErrorCode code = taken.error().code;
+  if (code == ErrorCode::decoded_ratio) shared_.metrics.decompress.at(0).add(slot_);
+  if (code == ErrorCode::decoded_cap) shared_.metrics.decompress.at(1).add(slot_);
+  if (code == ErrorCode::malformed) shared_.metrics.decompress.at(2).add(slot_);
+  co_return taken;
 }
 
-Task<Result<>> StorageShard::stage(Call call, Exchange& exchange) {
-  const Result<> staged = co_await stage_body(call, exchange);
-  if (!staged) count_refused_body(exchange, staged.error());
-  co_return staged;
+Task<Result<>> StorageShard::take_document(Call call, Exchange& exchange, Document& document) {
+  return count_refused(exchange, read_document(call, exchange, document));
 }
 
-Task<Result<>> StorageShard::stage_body(Call call, Exchange& exchange) {
-  auto state = std::make_unique<Incoming>();
-  Incoming& incoming = *state;
-  exchange.state = std::move(state);
-  switch (exchange.route.id) {
-    case put_object:
-    case post_object: {
-      const Result<> taken = co_await take_body(call, exchange, incoming);
-      // Nothing is kept of a body that did not arrive whole; the answer does not wait for that.
-      if (!taken && incoming.port != nullptr) incoming.port->drop_upload(incoming.token);
-      co_return taken;
-    }
-    case patch_upload:
-      co_return co_await take_part(call, exchange, incoming);
-    default: {
-      serve::Body body(exchange, machine_.slab, context_.settings.decode);
-      CO_TRY(incoming.document, co_await body.read_all(call, document_max));
-      co_return Result<>{};
-    }
-  }
+// NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the request's state outlives it
+Task<Result<>> StorageShard::read_document(Call call, Exchange& exchange, Document& document) {
+  serve::Body body(exchange, machine_.slab, context_.settings.decode);
+  CO_TRY(document.text, co_await body.read_all(call, document_max));
+  co_return Result<>{};
+}
+
+// NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the request's state outlives it
+Task<Result<>> StorageShard::take_object(Call call, Exchange& exchange, Incoming& incoming) {
+  const Result<> taken = co_await count_refused(exchange, read_object(call, exchange, incoming));
+  // Nothing is kept of a body that did not arrive whole; the answer does not wait for that.
+  if (!taken && incoming.port != nullptr) incoming.port->drop_upload(incoming.token);
+  co_return taken;
 }
 
 // Hashes and keeps what arrives. More than one part goes to the store part by part, as an upload.
 // NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the request's state outlives it
-Task<Result<>> StorageShard::take_body(Call call, Exchange& exchange, Incoming& incoming) {
+Task<Result<>> StorageShard::read_object(Call call, Exchange& exchange, Incoming& incoming) {
   serve::Body body(exchange, machine_.slab, context_.settings.decode);
   const auto& fields = exchange.request().fields;
   const std::uint64_t said = exchange.request().content_length;
   if (!fields.has(FieldName::content_encoding)) incoming.said = said;
   const bool small = incoming.said > 0 && incoming.said <= crypto::part_size;
   incoming.owner = owner_of(exchange);
-  incoming.draft.emplace(shared_.ingest, 0, small ? static_cast<std::size_t>(said) : crypto::part_size);
+  incoming.taker = {exchange.share, exchange.contested};
+  incoming.draft.emplace(shared_.ingest, 0, small ? static_cast<std::size_t>(said) : crypto::part_size,
+                         incoming.taker);
   for (;;) {
     CO_TRY(const Buffer slice, co_await body.next(call));
     if (slice.empty()) break;
@@ -101,14 +97,20 @@ Task<Result<>> StorageShard::flush_part(Call call, Incoming& incoming, std::stri
   store::PartRecord part;
   store::Draft::Taken taken = incoming.draft->take_part(incoming.token, part);
   CO_TRY_VOID(co_await incoming.port->put_part(call, std::move(part), std::move(taken)));
-  incoming.draft.emplace(shared_.ingest, ++incoming.parts);
+  incoming.draft.emplace(shared_.ingest, ++incoming.parts, crypto::part_size, incoming.taker);
   co_return Result<>{};
 }
 
-Task<Result<>> StorageShard::put(Call call, Exchange& exchange) {
-  auto& incoming = static_cast<Incoming&>(*exchange.state);
-  std::optional<Address> expected;
-  if (exchange.route.id == put_object) expected = exchange.route.address;
+Task<Result<>> StorageShard::put_at(Call call, Exchange& exchange, Incoming& incoming) {
+  return put(call, exchange, incoming, exchange.route.address);
+}
+Task<Result<>> StorageShard::put_anywhere(Call call, Exchange& exchange, Incoming& incoming) {
+  return put(call, exchange, incoming, std::nullopt);
+}
+
+// NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the request's state outlives it
+Task<Result<>> StorageShard::put(Call call, Exchange& exchange, Incoming& incoming,
+                                 std::optional<Address> expected) {
   const auto wrong = [] { return fail(ErrorCode::conflict, "the bytes have another address", Side::client); };
   if (incoming.port != nullptr) {
     Result<store::Outcome> made = fail(ErrorCode::internal, "not decided");

@@ -16,7 +16,8 @@ void Metrics::declare(observe::Registry& registry) {
   using observe::Buckets;
   get_latency = registry.histograms({"storage_get_latency_seconds",
                                      "Until the head of an answer, from memory or from the disk.",
-                                     {{"route", {"/o/{address}"}}, {"range", {"whole", "single", "multi"}}}},
+                                     {{"route", {std::string(StorageShard::routes().front().pattern)}},
+                                      {"range", {"whole", "single", "multi"}}}},
                                     Buckets::latency());
   put_latency = registry.histograms({"storage_put_latency_seconds", "Until a stored object was durable."},
                                     Buckets::latency());
@@ -58,8 +59,10 @@ Task<Result<>> StorageShard::start(Call call) {
     options.segment_size = asked.segment_size;
     options.reserve = asked.reserve;
     if (asked.amnesia) options.reserve = asked.cache_bytes / 32;
+    options.spare_files = asked.amnesia ? 0 : asked.spare_files;
     options.fsync = asked.fsync && !asked.amnesia;
     options.scrub_rate = asked.scrub_rate;
+    options.scrub_interval = asked.scrub_interval;
     options.upload_ttl = asked.uploads_ttl;
     options.uploads_max = asked.uploads_max;
     shared_.stores =
@@ -67,7 +70,10 @@ Task<Result<>> StorageShard::start(Call call) {
     shared_.made_stores.store(shared_.stores.get(), std::memory_order_release);
     for (std::size_t i = 0; i < shared_.stores->size(); ++i) {
       store::ObjectStore& store = shared_.stores->at(i);
-      CO_TRY_VOID(co_await store.open(call, machine_, context_.log));
+      if (auto opened = co_await store.open(call, machine_, context_.log); !opened) {
+        if (!asked.amnesia) shared_.trouble = store.options().directory;
+        co_return fail(opened.error());
+      }
       store::ObjectHome& home = store.home();
       Supervisor& tasks = context_.tasks;
       CO_TRY_VOID(tasks.start({"committer", "committer"}, [&home](Call c) { return home.commit_loop(c); }));
@@ -83,7 +89,7 @@ Task<Result<>> StorageShard::start(Call call) {
   ports_ = std::make_unique<store::SetPort>(*shared_.stores, machine_);
   if (machine_.shard.index() == 0) {
     context_.health.set("store", true);
-    context_.health.set("writes", shared_.stores->writable());
+    context_.health.set("writes", shared_.stores->takes_writes(machine_.shard.now()));
     context_.health.set("whole", shared_.stores->whole());
     context_.health.set("index", !shared_.stores->index_damaged());
   }
@@ -111,48 +117,15 @@ Task<> StorageShard::stop(Call call) {
       context_.log.warn("a store did not close cleanly", {{"why", closed.error().context}});
 }
 
-Task<Result<>> StorageShard::handle(Call call, Exchange& exchange) {
-  switch (exchange.route.id) {
-    case get_object:
-      return get(call, exchange);
-    case put_object:
-    case post_object:
-      return put(call, exchange);
-    case delete_object:
-      return remove(call, exchange);
-    case get_proof:
-      return proof(call, exchange);
-    case list_objects:
-      return list(call, exchange);
-    case begin_upload:
-      return begin(call, exchange);
-    case patch_upload:
-      return patch(call, exchange);
-    case head_upload:
-      return upload_status(call, exchange);
-    case delete_upload:
-      return abort(call, exchange);
-    case commit_upload:
-      return commit(call, exchange);
-    case put_pin:
-      return pin(call, exchange, true);
-    case delete_pin:
-      return pin(call, exchange, false);
-    case get_status:
-      return status(exchange);
-    case accept_loss:
-      return accept_losses(exchange);
-    default:
-      return scrub(exchange);
-  }
-}
-
 void StorageShard::apply(const config::Snapshot& snapshot) {
   if (machine_.shard.index() != 0 || !shared_.stores) return;
   // While it starts, or when it could not, there is no home to tell.
-  for (std::size_t i = 0; i < shared_.stores->size(); ++i)
-    if (shared_.stores->at(i).status().open)
-      shared_.stores->at(i).home().set_scrub_rate(snapshot.get(shared_.keys.scrub_rate));
+  for (std::size_t i = 0; i < shared_.stores->size(); ++i) {
+    if (!shared_.stores->at(i).status().open) continue;
+    store::ObjectHome& home = shared_.stores->at(i).home();
+    home.set_scrub_rate(snapshot.get(shared_.keys.scrub_rate));
+    home.set_scrub_interval(snapshot.get(shared_.keys.scrub_interval));
+  }
 }
 
 namespace {
@@ -166,15 +139,17 @@ class StorageService final : public serve::Service {
                 .metrics = {},
                 .ram = {},
                 .cache = {},
-                .stores = {}} {
+                .stores = {},
+                .trouble = {}} {
     if (shared_.options.amnesia) shared_.ram = std::make_unique<io::RamDisk>(shared_.options.cache_bytes);
   }
 
   const ServiceDeclaration& declaration() const override { return storage::declaration; }
-  std::span<const serve::RouteSpec> routes() const override { return storage::routes; }
+  std::span<const serve::RouteSpec> routes() const override { return StorageShard::routes(); }
   std::vector<serve::GateDeclaration> gates() const override {
     return {std::begin(storage::gates), std::end(storage::gates)};
   }
+  std::string trouble() const override { return shared_.trouble; }
   std::unique_ptr<serve::ServiceShard> make_shard(serve::ShardContext context) override {
     return std::make_unique<StorageShard>(shared_, context);
   }
@@ -244,6 +219,7 @@ Options read_options(const config::Snapshot& snapshot, const Keys& keys, const s
   options.fsync = snapshot.get(keys.fsync);
   options.amnesia = snapshot.get(keys.server.amnesia);
   options.scrub_rate = snapshot.get(keys.scrub_rate);
+  options.scrub_interval = snapshot.get(keys.scrub_interval);
   options.uploads_ttl = snapshot.get(keys.uploads_ttl);
   return options;
 }

@@ -17,9 +17,11 @@ struct Options {
   bool fsync = true;
   bool amnesia = false;
   Rate scrub_rate{20u << 20};
+  Duration scrub_interval = Duration::seconds(7 * 24 * 3600);
   Duration uploads_ttl = Duration::seconds(24 * 3600);
   std::uint64_t uploads_max = 4096;
   std::uint64_t reserve = 8u << 20;  // kept free for what frees space, in each directory
+  std::uint64_t spare_files = 16;    // likewise; a start needs a few, and so does a merge of the index
 };
 // `data`: where `storage.data_dirs` begins when it is not said.
 Options read_options(const config::Snapshot& snapshot, const Keys& keys, const std::string& data);

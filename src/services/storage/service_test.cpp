@@ -106,7 +106,8 @@ TEST(Storage, rot_is_502_and_never_404_or_other_bytes) {
   const std::string bytes = sample(200'000), good = sample(100'000);
   ASSERT_EQ(sample_node.ask(put(bytes)).status, 201);
   ASSERT_EQ(sample_node.ask(put(good)).status, 201);
-  sample_node.crash(io::sim::Crash::process);  // nothing is in memory now
+  sample_node.crash(io::sim::Crash::process);        // nothing is in memory now
+  sample_node.world.run_for(Duration::millis(500));  // and the scrubber has passed
   const std::size_t at = sample_node.disk().view().text(log_file()).find(bytes.substr(70'000, 64));
   ASSERT_NE(at, std::string::npos);
   ASSERT_TRUE(sample_node.disk().rot(log_file(), at));

@@ -8,6 +8,7 @@
 
 #include "io/ram_disk.h"
 #include "serve/service.h"
+#include "serve/shares.h"
 #include "services/storage/metrics.h"
 #include "services/storage/object_source.h"
 #include "services/storage/service.h"
@@ -23,9 +24,13 @@ struct Shared {
   store::KvMaker& kv;
   Metrics metrics;
   store::ByteBudget ingest{ingest_bytes};
+  // An address's bytes are counted in the slot of its requests.
+  static_assert(serve::Shares::slots == store::ByteBudget::slots &&
+                serve::Shares::Asker::none == store::Taker::none);
   std::unique_ptr<io::RamDisk> ram;          // instead of a disk, when nothing may be written to one
   std::shared_ptr<store::GroupCache> cache;  // a job of the pool may hold it, too
   std::unique_ptr<store::StoreSet> stores;
+  std::string trouble;  // the directory whose store could not be opened; shard 0's
   // The same for /metrics, which any shard may be asked for while shard 0 still makes them: whoever sees a
   // pointer (acquire) sees what it leads to whole (release), and that stays until the service goes.
   std::atomic<const store::GroupCache*> made_cache{nullptr};
@@ -39,15 +44,12 @@ class StorageShard final : public serve::ServiceShard {
 
   Task<Result<>> start(Call call) override;
   Task<> stop(Call call) override;
-  bool try_answer(http::Exchange& exchange) override;
-  Task<Result<>> stage(Call call, http::Exchange& exchange) override;
-  Task<Result<>> handle(Call call, http::Exchange& exchange) override;
-  crypto::CapabilityRequest describe(const http::Exchange& exchange,
-                                     crypto::CapabilityRequest asked) override;
   void apply(const config::Snapshot& snapshot) override;
+  static std::span<const serve::RouteSpec> routes();
 
  private:
-  struct Incoming;  // a body between stage() and handle()
+  struct Incoming;  // what was taken of a body
+  struct Document;  // a small JSON body
 
   // --- get.cpp
   // What the conditions and ranges of a request make of an object: the head is filled; false: it is all.
@@ -55,6 +57,7 @@ class StorageShard final : public serve::ServiceShard {
     http::RangeSet ranges;
     std::uint64_t length = 0;
   };
+  bool try_get(http::Exchange& exchange);
   std::optional<Wanted> answer_head(http::Exchange& exchange, const store::ObjectFacts& facts);
   Task<Result<>> get(Call call, http::Exchange& exchange);
   void count_latency(const http::Exchange& exchange, const Wanted& wanted) noexcept;
@@ -65,29 +68,37 @@ class StorageShard final : public serve::ServiceShard {
   Task<Result<>> list(Call call, http::Exchange& exchange);
 
   // --- put.cpp
-  Task<Result<>> stage_body(Call call, http::Exchange& exchange);
-  Task<Result<>> take_body(Call call, http::Exchange& exchange, Incoming& incoming);
+  Task<Result<>> take_document(Call call, http::Exchange& exchange, Document& document);
+  Task<Result<>> read_document(Call call, http::Exchange& exchange, Document& document);
+  Task<Result<>> take_object(Call call, http::Exchange& exchange, Incoming& incoming);
+  Task<Result<>> read_object(Call call, http::Exchange& exchange, Incoming& incoming);
   Task<Result<>> flush_part(Call call, Incoming& incoming, std::string media_type);
-  Task<Result<>> put(Call call, http::Exchange& exchange);
+  Task<Result<>> put_at(Call call, http::Exchange& exchange, Incoming& incoming);
+  Task<Result<>> put_anywhere(Call call, http::Exchange& exchange, Incoming& incoming);
+  Task<Result<>> put(Call call, http::Exchange& exchange, Incoming& incoming,
+                     std::optional<Address> expected);
   void answer_stored(http::Exchange& exchange, const store::Outcome& outcome);
 
   // --- uploads.cpp
-  Task<Result<>> begin(Call call, http::Exchange& exchange);
+  Task<Result<>> begin_upload(Call call, http::Exchange& exchange, Document& document);
   Task<Result<>> take_part(Call call, http::Exchange& exchange, Incoming& incoming);
-  Task<Result<>> patch(Call call, http::Exchange& exchange);
+  Task<Result<>> read_part(Call call, http::Exchange& exchange, Incoming& incoming);
+  Task<Result<>> put_part(Call call, http::Exchange& exchange, Incoming& incoming);
   // The upload that the route names, if the request may touch it.
   Task<Result<store::SetPort::FoundUpload>> find_upload(Call call, const http::Exchange& exchange,
                                                         Ulid token);
   Task<Result<>> upload_status(Call call, http::Exchange& exchange);
-  Task<Result<>> abort(Call call, http::Exchange& exchange);
-  Task<Result<>> commit(Call call, http::Exchange& exchange);
+  Task<Result<>> abort_upload(Call call, http::Exchange& exchange);
+  Task<Result<>> commit_upload(Call call, http::Exchange& exchange, Document& document);
 
   // --- admin.cpp
   Task<Result<>> remove(Call call, http::Exchange& exchange);
+  Task<Result<>> put_pin(Call call, http::Exchange& exchange);
+  Task<Result<>> remove_pin(Call call, http::Exchange& exchange);
   Task<Result<>> pin(Call call, http::Exchange& exchange, bool pinned);
-  Task<Result<>> status(http::Exchange& exchange);
-  Task<Result<>> scrub(http::Exchange& exchange);
-  Task<Result<>> accept_losses(http::Exchange& exchange);
+  Task<Result<>> status(Call call, http::Exchange& exchange);
+  Task<Result<>> scrub(Call call, http::Exchange& exchange);
+  Task<Result<>> accept_losses(Call call, http::Exchange& exchange);
   Task<> watch_gates(Call call);
 
   // Keeps large pages of the cache ready. Cancel: clean
@@ -97,7 +108,8 @@ class StorageShard final : public serve::ServiceShard {
     return {*ports_, *shared_.cache, shared_.metrics.integrity.at(0), slot_,
             context_.settings.request_timeout};
   }
-  void count_refused_body(const http::Exchange& exchange, const Error& error);
+  // Passes on how taking a body ended, and counts what the decode guard refused.
+  Task<Result<>> count_refused(http::Exchange& exchange, Task<Result<>> taking);
 
   Shared& shared_;
   serve::ShardContext context_;

@@ -67,7 +67,8 @@ class SimulatedService {
   store::LogKvMaker& maps() { return kv_; }
   std::int64_t inflight() {
     std::int64_t sum = 0;
-    for (std::size_t i = 0; i < std::size(routes); ++i) sum += life_->node.metrics().inflight.at(i).value();
+    for (std::size_t i = 0; i < life_->service->routes().size(); ++i)
+      sum += life_->node.metrics().inflight.at(i).value();
     return sum;
   }
 
@@ -117,7 +118,7 @@ class SimulatedService {
     Task<> reap(Call call, unsigned shard) {
       (void)co_await sleep_until(call, Instant::never());
       node.drain(shard, current_shard()->now(), [](DrainResult) {});
-      node.abort(shard);
+      node.cut_off(shard);
     }
     // NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the test's, outlives the world
     Task<> live(Call call, SimulatedService& owner) {
@@ -145,6 +146,7 @@ class SimulatedService {
     made.segment_size = 8u << 20;
     made.cache_bytes = 1u << 20;
     made.reserve = 0;
+    made.spare_files = 0;
     made.uploads_max = shape_.uploads_max;
     return made;
   }

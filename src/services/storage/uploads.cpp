@@ -35,12 +35,6 @@ store::UploadOwner owner_of(const Exchange& exchange) {
   return {exchange.capability.value_or(Ulid{}), exchange.tenant};
 }
 
-// An upload stores something: a capability for no bytes does not begin one, although it says nothing yet.
-crypto::CapabilityRequest StorageShard::describe(const Exchange& exchange, crypto::CapabilityRequest asked) {
-  if (exchange.route.id == begin_upload && asked.bytes == 0u) asked.bytes = 1;
-  return asked;
-}
-
 // Another tenant's is as if it were not there. Where nobody needs a capability, everything is everybody's.
 // NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the caller waits
 Task<Result<store::SetPort::FoundUpload>> StorageShard::find_upload(Call call, const Exchange& exchange,
@@ -52,13 +46,13 @@ Task<Result<store::SetPort::FoundUpload>> StorageShard::find_upload(Call call, c
   co_return upload;
 }
 
-Task<Result<>> StorageShard::begin(Call call, Exchange& exchange) {
-  const std::string& document = static_cast<Incoming&>(*exchange.state).document;
+// NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the request's state outlives it
+Task<Result<>> StorageShard::begin_upload(Call call, Exchange& exchange, Document& document) {
   std::uint64_t size = 0;
   std::string media_type;
-  if (!document.empty()) {
+  if (!document.text.empty()) {
     codec::JsonReader reader;
-    CO_TRY(const codec::JsonValue root, reader.parse(document));
+    CO_TRY(const codec::JsonValue root, reader.parse(document.text));
     CO_TRY(codec::JsonObject object, root.object());
     CO_TRY(const auto said, object.optional_uint("size"));
     CO_TRY(media_type, media_type_in(object));
@@ -87,8 +81,12 @@ Task<Result<>> StorageShard::begin(Call call, Exchange& exchange) {
   co_return Result<>{};
 }
 
-// NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the request's state outlives it
 Task<Result<>> StorageShard::take_part(Call call, Exchange& exchange, Incoming& incoming) {
+  return count_refused(exchange, read_part(call, exchange, incoming));
+}
+
+// NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the request's state outlives it
+Task<Result<>> StorageShard::read_part(Call call, Exchange& exchange, Incoming& incoming) {
   CO_TRY(incoming.token, token_of(exchange));
   const auto offset = exchange.request().fields.find(FieldName::upload_offset);
   std::uint64_t at = 0;
@@ -99,7 +97,8 @@ Task<Result<>> StorageShard::take_part(Call call, Exchange& exchange, Incoming& 
   }
   if (!good || at % crypto::part_size != 0 || at >= store::largest_object)
     co_return fail(ErrorCode::malformed, "Upload-Offset must be a multiple of 1 MiB", Side::client);
-  incoming.draft.emplace(shared_.ingest, at / crypto::part_size);
+  incoming.draft.emplace(shared_.ingest, at / crypto::part_size, crypto::part_size,
+                         store::Taker{exchange.share, exchange.contested});
   serve::Body body(exchange, machine_.slab, context_.settings.decode);
   for (;;) {
     CO_TRY(const Buffer slice, co_await body.next(call));
@@ -113,8 +112,8 @@ Task<Result<>> StorageShard::take_part(Call call, Exchange& exchange, Incoming& 
   co_return Result<>{};
 }
 
-Task<Result<>> StorageShard::patch(Call call, Exchange& exchange) {
-  auto& incoming = static_cast<Incoming&>(*exchange.state);
+// NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the request's state outlives it
+Task<Result<>> StorageShard::put_part(Call call, Exchange& exchange, Incoming& incoming) {
   CO_TRY(const store::SetPort::FoundUpload upload, co_await find_upload(call, exchange, incoming.token));
   store::PartRecord part;
   store::Draft::Taken taken = incoming.draft->take_part(incoming.token, part);
@@ -144,7 +143,7 @@ Task<Result<>> StorageShard::upload_status(Call call, Exchange& exchange) {
   co_return Result<>{};
 }
 
-Task<Result<>> StorageShard::abort(Call call, Exchange& exchange) {
+Task<Result<>> StorageShard::abort_upload(Call call, Exchange& exchange) {
   CO_TRY(const Ulid token, token_of(exchange));
   CO_TRY(const store::SetPort::FoundUpload upload, co_await find_upload(call, exchange, token));
   CO_TRY_VOID(co_await upload.port->abort_upload(call, token));
@@ -152,14 +151,14 @@ Task<Result<>> StorageShard::abort(Call call, Exchange& exchange) {
   co_return Result<>{};
 }
 
-Task<Result<>> StorageShard::commit(Call call, Exchange& exchange) {
+// NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the request's state outlives it
+Task<Result<>> StorageShard::commit_upload(Call call, Exchange& exchange, Document& document) {
   CO_TRY(const Ulid token, token_of(exchange));
-  const std::string& document = static_cast<Incoming&>(*exchange.state).document;
   std::optional<Address> address;
   std::string media_type;
-  if (!document.empty()) {
+  if (!document.text.empty()) {
     codec::JsonReader reader;
-    CO_TRY(const codec::JsonValue root, reader.parse(document));
+    CO_TRY(const codec::JsonValue root, reader.parse(document.text));
     CO_TRY(codec::JsonObject object, root.object());
     CO_TRY(const auto text, object.optional_string("address"));
     CO_TRY(media_type, media_type_in(object));

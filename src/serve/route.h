@@ -1,0 +1,174 @@
+// RouteSpec: one line of a service's table: what is asked, by what right, and who answers.
+//
+//   const serve::RouteSpec routes[] = {
+//       {.pattern = "/o/{address:Address}", .methods = Method::put,
+//        .handlers = serve::staged<&StorageShard::take_body, &StorageShard::put>(),
+//        .takes = serve::Takes::body, .op = "storage.put"}, …};
+//
+// The table is the only place that knows them: a route's number is its place in it, and a route without a
+// handler does not compile.
+#pragma once
+
+#include <concepts>
+#include <cstdint>
+#include <memory>
+#include <string_view>
+#include <type_traits>
+
+#include "http/exchange.h"
+#include "runtime/task.h"
+
+namespace cairn::serve {
+
+class ServiceShard;
+
+// How a route's requests run. `at_once` is answered on the connection's shard without a wait; `queued` goes
+// through `work` to a worker. A route at once may hand a request on to a worker when it would have to wait.
+// `staged` is for bodies: the connection's own task pulls the body first, so that a client that sends slowly
+// holds neither a worker nor a place in the queue; then it is queued.
+// `open` is for what waits for something to happen: a long poll, a stream of events. It is admitted like any
+// other request and from then on counts as a connection, not in flight: no worker, no place in the queue. It
+// is answered at once if it can be, or else in the connection's own task.
+enum class Run : std::uint8_t { at_once, queued, staged, open };
+
+// Who answers a route, with the type of its shard taken away. Made by at_once(), queued(), staged() and
+// open() alone, from member functions of the shard:
+//
+//   answer now    Answered (Shard::*)(Exchange&): fills the response, and must not wait. `Answered` is void;
+//                 bool or Result<bool>, where false hands the request on; or Result<>.
+//   take          Task<Result<>> (Shard::*)(Call, Exchange&, State&): pulls the body into memory that the
+//                 service bounds. The State begins empty, and is dropped when the work has returned, or would
+//                 have. Cancel: clean.
+//   work          Task<Result<>> (Shard::*)(Call, Exchange&), with the State where there is one: the response
+//                 is filled, or the error is answered. Cancel: as the route's page says.
+//   wait          the same, of an open route, in the connection's task: waits, by its own narrower time
+//                 (wait_open()), and answers with what there is then, or with a stream (http/sse.h). The
+//                 call's deadline is open_timeout, whatever timeouts.request says. When draining begins its
+//                 waits end with `cancelled` and StopReason::draining: what there is may still be answered;
+//                 the error itself is answered `draining`. A stream's source is stopped and ended in the same
+//                 way, without its doing. It may keep no view of the request. Cancel: clean.
+struct Handlers {
+  using Now = Result<bool> (*)(ServiceShard&, http::Exchange&);
+  using Later = Task<Result<>> (*)(ServiceShard&, Call, http::Exchange&);
+
+  Run run;
+  Now now = nullptr;      // of at_once and open; false: `later` is to
+  Later take = nullptr;   // of staged
+  Later later = nullptr;  // none: `now` answers everything
+};
+
+namespace detail {
+
+template <class>
+struct MemberOf;
+template <class S, class R, class... A>
+struct MemberOf<R (S::*)(A...)> {
+  using Shard = S;
+};
+template <class S, class R>
+struct MemberOf<Task<R> (S::*)(Call, http::Exchange&)> {
+  using Shard = S;
+  using State = void;
+};
+template <class S, class R, class Kept>
+struct MemberOf<Task<R> (S::*)(Call, http::Exchange&, Kept&)> {
+  using Shard = S;
+  using State = Kept;
+};
+template <auto member>
+using ShardOf = typename MemberOf<decltype(member)>::Shard;
+template <auto member>
+using StateOf = typename MemberOf<decltype(member)>::State;
+
+// What was taken of a request, until its work is done. Recycled as frames are: every body has one.
+template <class State>
+struct Taken final : http::RequestState, PooledFrame {
+  State state;
+};
+
+inline Result<bool> settle(bool answered) noexcept { return answered; }
+inline Result<bool> settle(const Result<bool>& answered) noexcept { return answered; }
+inline Result<bool> settle(const Result<>& answered) noexcept {
+  if (!answered) return fail(answered.error());
+  return true;
+}
+
+template <auto member>
+Result<bool> answer_now(ServiceShard& shard, http::Exchange& exchange) {
+  auto& self = static_cast<ShardOf<member>&>(shard);
+  if constexpr (std::is_void_v<decltype((self.*member)(exchange))>) {
+    (self.*member)(exchange);
+    return true;
+  } else {
+    return settle((self.*member)(exchange));
+  }
+}
+
+template <auto member>
+Task<Result<>> take(ServiceShard& shard, Call call, http::Exchange& exchange) {
+  auto taken = std::make_unique<Taken<StateOf<member>>>();
+  StateOf<member>& state = taken->state;
+  exchange.state = std::move(taken);
+  return (static_cast<ShardOf<member>&>(shard).*member)(call, exchange, state);
+}
+
+template <auto member>
+Task<Result<>> answer_later(ServiceShard& shard, Call call, http::Exchange& exchange) {
+  auto& self = static_cast<ShardOf<member>&>(shard);
+  if constexpr (std::is_void_v<StateOf<member>>)
+    return (self.*member)(call, exchange);
+  else
+    return (self.*member)(call, exchange, static_cast<Taken<StateOf<member>>&>(*exchange.state).state);
+}
+
+}  // namespace detail
+
+template <auto answer>
+consteval Handlers at_once() {
+  return {.run = Run::at_once, .now = detail::answer_now<answer>};
+}
+template <auto answer, auto work>
+consteval Handlers at_once() {
+  static_assert(std::is_void_v<detail::StateOf<work>>);
+  return {.run = Run::at_once, .now = detail::answer_now<answer>, .later = detail::answer_later<work>};
+}
+template <auto work>
+consteval Handlers queued() {
+  static_assert(std::is_void_v<detail::StateOf<work>>);
+  return {.run = Run::queued, .later = detail::answer_later<work>};
+}
+template <auto take, auto work>
+consteval Handlers staged() {
+  static_assert(std::same_as<detail::StateOf<take>, detail::StateOf<work>>, "the work gets what was taken");
+  return {.run = Run::staged, .take = detail::take<take>, .later = detail::answer_later<work>};
+}
+template <auto answer>
+consteval Handlers open() {
+  return {.run = Run::open, .now = detail::answer_now<answer>};
+}
+template <auto answer, auto wait>
+consteval Handlers open() {
+  static_assert(std::is_void_v<detail::StateOf<wait>>);
+  return {.run = Run::open, .now = detail::answer_now<answer>, .later = detail::answer_later<wait>};
+}
+
+// What comes with a request.
+enum class Takes : std::uint8_t {
+  nothing,
+  body  // decoded under the guard
+};
+// Whether a route's `op` is asked for always, or only where auth.reads = required.
+enum class Asked : std::uint8_t { always, of_reads };
+
+struct RouteSpec {
+  std::string_view pattern;
+  http::MethodSet methods;
+  Handlers handlers;
+  Takes takes = Takes::nothing;
+  std::string_view op = {};  // the capability asked for; empty: none
+  Asked asked = Asked::always;
+  // What its requests store at least, although they may say nothing of it: a capability for less will not do.
+  std::uint64_t stores_least = 0;
+};
+
+}  // namespace cairn::serve
