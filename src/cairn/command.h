@@ -40,8 +40,9 @@ struct Argument {
 
 class Invocation;
 
-// Which server a verb asks. It then takes the flags that say where that is, and on whose behalf.
-enum class Asks : std::uint8_t { nobody, storage, registry };
+// Which server a verb asks; `every`: each service of the data directory. It then takes the flags that say
+// where that is, and on whose behalf.
+enum class Asks : std::uint8_t { nobody, storage, registry, every };
 
 struct Command {
   std::string_view name;

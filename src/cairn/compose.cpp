@@ -59,7 +59,7 @@ class Composition {
   int configure(const UpConfiguration& use) {
     const serve::HostedService storage = host_storage(), registry = host_registry();
     (void)config::declare_process_keys(process_schema_);
-    auto given = sources();
+    auto given = sources(serve::Reading::first);
     if (!given) return use.unreadable(given.error());
     const std::vector<config::Section> sections{
         {{}, &process_schema_}, {storage.prefix, storage.schema}, {registry.prefix, registry.schema}};
@@ -97,6 +97,10 @@ class Composition {
         [this, keys](
             const config::Snapshot& snapshot) -> std::expected<std::unique_ptr<serve::Service>, std::string> {
       storage::Options options = storage::read_options(snapshot, keys, data_ + "/storage");
+      if (!options.amnesia) {
+        stores_ = options.data_dirs;
+        if (auto there = check_stores(data_, stores_); !there) return std::unexpected(there.error());
+      }
       store::KvMaker& kv = options.amnesia ? static_cast<store::KvMaker&>(memory_kv_) : rocks_kv_;
       return storage::make_service(std::move(options), kv, keys);
     };
@@ -118,7 +122,7 @@ class Composition {
         [this, keys](
             const config::Snapshot& snapshot) -> std::expected<std::unique_ptr<serve::Service>, std::string> {
       registry::Options options = registry::read_options(snapshot, keys, data_ + "/registry");
-      auto genesis = find_genesis(options.ram);
+      auto genesis = find_genesis(snapshot.get(keys.server.amnesia), options.ram);
       if (!genesis) return std::unexpected(genesis.error());
       if (auto pinned = check_trust_roots(snapshot, keys, genesis->roots); !pinned)
         return std::unexpected(pinned.error());
@@ -130,9 +134,10 @@ class Composition {
   }
 
   // The registry's beginning: of the data directory, made for it by the first `up`, or made up for a process
-  // that leaves nothing behind.
-  std::expected<LoadedGenesis, std::string> find_genesis(bool ram) {
-    if (ram && !has_registry(data_)) {
+  // that leaves nothing behind. With amnesia it has keys of its own: with the directory's it would sign a
+  // second history of the directory's registry.
+  std::expected<LoadedGenesis, std::string> find_genesis(bool amnesia, bool ram) {
+    if (amnesia || (ram && !has_registry(data_))) {
       GenesisInMemory made = make_registry_in_memory(std::string(operator_name));
       operator_key_ = std::move(made.signer_key);
       return std::move(made.loaded);
@@ -140,7 +145,7 @@ class Composition {
     if (up_ && !has_registry(data_))
       if (auto made = make_registry(data_, 1, {std::string(operator_name)}); !made)
         return std::unexpected(made.error());
-    return load_registry(data_, !ram);
+    return load_registry(data_);
   }
 
   static std::expected<void, std::string> check_trust_roots(const config::Snapshot& snapshot,
@@ -173,14 +178,14 @@ class Composition {
     return problem || path.size() > 100 ? "" : path;
   }
 
-  std::expected<config::Sources, std::string> sources() const {
+  std::expected<config::Sources, std::string> sources(serve::Reading reading) const {
     config::Sources sources;
     std::optional<std::string> file = file_;
     if (const auto given = invocation_.find("config"); given && !file) file = *given;
     if (file) {
-      auto text = io::read_small_file(*file, 256 << 10);
-      if (!text) return std::unexpected(fmt::format("{}: {}", *file, text.error().context));
-      sources.file = config::File{*file, std::move(*text)};
+      auto read = serve::read_config_file(*file, reading);
+      if (!read) return std::unexpected(read.error());
+      sources.file = std::move(*read);
     }
     for (char** each = environ; *each != nullptr; ++each) {
       const std::string_view entry = *each;
@@ -205,7 +210,7 @@ class Composition {
   serve::HostOptions host_options() {
     if (up_) process_keys_ = config::declare_process_keys(process_schema_);
     serve::HostOptions options;
-    options.sources = [this] { return sources(); };
+    options.sources = [this](serve::Reading reading) { return sources(reading); };
     options.build = {CAIRN_VERSION, CAIRN_GIT, "release"};
     if (up_) {
       options.process_schema = &process_schema_;
@@ -234,7 +239,8 @@ class Composition {
       options.afterwards = [this](Call call, io::Machine* machine, std::vector<serve::Served> served) {
         return register_services(call, machine, std::move(served));
       };
-    options.complain = [this](const std::string& line) {
+    options.complain = [this](std::string line) {
+      while (line.ends_with('\n')) line.pop_back();  // of a list of problems
       terminal_.complain("failed", line, {}, hint_of(line));
     };
     return options;
@@ -266,6 +272,8 @@ class Composition {
   }
 
   void tell(std::span<const serve::Served> served) {
+    if (!stores_.empty())
+      if (auto noted = note_stores(data_, stores_); !noted) terminal_.warn(noted.error());
     for (const serve::Served& one : served)
       announce(terminal_.json() ? fmt::format("{{\"service\":{},\"url\":{}}}\n", json_string(one.service),
                                               json_string("http://" + one.address))
@@ -284,7 +292,7 @@ class Composition {
       if (one.service == "storage") wanted.addr = one.address;
       if (one.service == "registry") wanted.registry = one.address;
     }
-    if (!operator_key_) {
+    if (!operator_key_) {  // a registry that is on disk
       auto key = load_key(data_, operator_name);
       if (key) operator_key_ = std::move(*key);
     }
@@ -303,6 +311,7 @@ class Composition {
   std::vector<std::string> names_;
   bool up_;
   bool amnesia_;
+  std::vector<std::string> stores_;  // directories of storage, if they are on a disk
   std::string data_;
   int port_base_ = default_port_base;
   config::Schema storage_schema_, registry_schema_, process_schema_;

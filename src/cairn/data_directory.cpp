@@ -6,8 +6,10 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 
 #include "cairn/key_file.h"
+#include "cairn/local_files.h"
 #include "crypto/secret_bytes.h"
 #include "io/entropy.h"
 #include "io/process.h"
@@ -115,6 +117,11 @@ std::expected<Prepared, std::string> prepare_data_directory(const std::string& d
   if (auto secret = check_private(root); !secret) return std::unexpected(secret.error());
   if (auto secret = check_private(admin); !secret) return std::unexpected(secret.error());
   if (!io::mark_file(root)) {
+    if (io::mark_file(admin))
+      return std::unexpected(fmt::format(
+          "{0} is gone, and with a new one every token is void: restore it, or remove {1} to begin "
+          "with a new one",
+          root, admin));
     if (auto made = serve::RootKeys::create(root, fresh_ring());
         !made && made.error().code != ErrorCode::conflict)
       return std::unexpected(fmt::format("cannot write {}: {}", root, made.error().context));
@@ -156,6 +163,56 @@ std::expected<Prepared, std::string> prepare_amnesia(const std::string& director
   prepared.keys = std::make_unique<serve::RootKeys>(std::move(ring));
   prepared.made = true;
   return prepared;
+}
+
+namespace {
+
+constexpr std::size_t stores_max = 64 << 10;
+
+std::string stores_path(const std::string& directory) { return directory + "/storage.stores"; }
+
+// By its place in the data directory, which may be moved; others by where they are.
+std::string name_of_store(const std::string& directory, const std::string& store) {
+  const std::string inside = absolute_path(directory) + '/', path = absolute_path(store);
+  return path.starts_with(inside) ? path.substr(inside.size()) : path;
+}
+
+bool has_segments(const std::string& store) {
+  std::error_code problem;
+  for (std::filesystem::directory_iterator at(store + "/segments", problem), end; !problem && at != end;
+       at.increment(problem))
+    if (at->path().extension() == ".seg" || at->path().filename() == "key") return true;
+  return false;
+}
+
+}  // namespace
+
+std::expected<void, std::string> check_stores(const std::string& directory,
+                                              const std::vector<std::string>& stores) {
+  const std::string path = stores_path(directory);
+  const auto text = io::read_small_file(path, stores_max);
+  if (!text && text.error().code == ErrorCode::not_found) return {};
+  if (!text) return std::unexpected(fmt::format("{} {}", path, text.error().context));
+  for (const std::string& store : stores)
+    if (("\n" + *text).find("\n" + name_of_store(directory, store) + "\n") != std::string::npos &&
+        !has_segments(store))
+      return std::unexpected(fmt::format(
+          "{0} says that there was a store in {1}, and its segments are gone: mount or restore it, or "
+          "remove {0} to begin a new one",
+          path, store));
+  return {};
+}
+
+std::expected<void, std::string> note_stores(const std::string& directory,
+                                             const std::vector<std::string>& stores) {
+  std::string text;
+  for (const std::string& store : stores)
+    if (has_segments(store)) text += name_of_store(directory, store) + "\n";
+  const std::string path = stores_path(directory);
+  if (io::read_small_file(path, stores_max).value_or("") == text) return {};
+  if (const auto written = io::replace_file(path, text); !written)
+    return std::unexpected(fmt::format("{} {}", path, written.error().context));
+  return {};
 }
 
 }  // namespace cairn::cli

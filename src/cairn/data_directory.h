@@ -43,4 +43,11 @@ Result<> renew_admin_capability(const std::string& directory, const crypto::KeyR
 std::expected<Prepared, std::string> prepare_amnesia(const std::string& directory,
                                                      const std::vector<std::string>& writers);
 
+// A store that is there leaves a note in the data directory, so that one that is gone (a disk that is not
+// mounted) is not taken for one that never was. `stores`: the directories that storage is to use.
+std::expected<void, std::string> check_stores(const std::string& directory,
+                                              const std::vector<std::string>& stores);
+std::expected<void, std::string> note_stores(const std::string& directory,
+                                             const std::vector<std::string>& stores);
+
 }  // namespace cairn::cli

@@ -7,15 +7,19 @@
 
 #include <filesystem>
 
+#include "cairn/local_daemon.h"
 #include "cairn/local_files.h"
 #include "cairn/session.h"
 #include "cairn/verbs.h"
 #include "codec/json_reader.h"
 #include "codec/json_writer.h"
 #include "io/process.h"
+#include "serve/root_keys.h"
 
 namespace cairn::cli {
 namespace {
+
+constexpr Duration registry_patience = Duration::seconds(3);
 
 enum class Verdict : std::uint8_t { ok, warn, fail };
 
@@ -71,6 +75,15 @@ void check_data_directory(Report& report, const std::string& data) {
     report.add({"data", Verdict::ok, absolute_path(data)});
 }
 
+// What to do about a secret that others may know.
+std::string cure_of(const std::string& path, const std::string& data) {
+  if (path.ends_with("/capability-root.key") || path.ends_with(".cap"))
+    return fmt::format("cairn cap revoke KEYID --data {}; cairn cap inspect tells the key of a token", data);
+  if (path.ends_with("/registry-log.key"))
+    return "make a registry anew: this one's checkpoints can be forged";
+  return "propose a signer_set without it: cairn registry propose";
+}
+
 void check_keys(Report& report, const std::string& data) {
   const std::string keys = data + "/keys";
   struct stat is{};
@@ -88,10 +101,20 @@ void check_keys(Report& report, const std::string& data) {
     ++count;
     if (stat(path.c_str(), &is) == 0 && (is.st_mode & 0077) != 0) {
       all_well = false;
-      report.add({"keys", Verdict::fail, fmt::format("{} can be read by others", path),
-                  fmt::format("chmod 600 {}; then consider its secret known: cairn cap revoke", path)});
+      report.add(
+          {"keys", Verdict::fail, fmt::format("{} can be read by others", path),
+           fmt::format("chmod 600 {}; then consider its secret known: {}", path, cure_of(path, data))});
     }
   }
+  const std::string root = keys + "/capability-root.key";
+  if (stat(root.c_str(), &is) == 0)
+    if (const auto opened = serve::RootKeys::open(root); !opened) {
+      all_well = false;
+      report.add(
+          {"keys", Verdict::fail, fmt::format("{}: {}", root, opened.error().context),
+           "bring it back from a copy; else move it and admin.cap away: the next start makes new ones, and "
+           "every token is void"});
+    }
   if (problem)
     report.add({"keys", Verdict::warn, fmt::format("{} cannot be listed", keys)});
   else if (all_well)
@@ -102,11 +125,18 @@ void check_space(Report& report, const std::string& data) {
   struct statvfs is{};
   const std::string place = look_at(data, true).kind == FileKind::directory ? data : ".";
   if (statvfs(place.c_str(), &is) != 0) return;
+  if ((is.f_flag & ST_RDONLY) != 0)
+    report.add({"space", Verdict::fail,
+                fmt::format("{} is on a file system that cannot be written to", place),
+                "mount it read-write; after an error of the drive look at that first (dmesg)"});
   const std::uint64_t free = std::uint64_t{is.f_bavail} * is.f_frsize;
   const std::uint64_t total = std::uint64_t{is.f_blocks} * is.f_frsize;
-  const std::string what = fmt::format("{} free of {}", human_bytes(free), human_bytes(total));
-  if (free < (std::uint64_t{256} << 20))
-    report.add({"space", Verdict::fail, what, "writes will be refused (507); reads go on: make room"});
+  std::string what = fmt::format("{} free of {}", human_bytes(free), human_bytes(total));
+  // How much the service needs free it says itself (check_store).
+  const bool few = is.f_files > 0 && is.f_favail < is.f_files / 20;
+  if (is.f_files > 0) what += fmt::format(", {} files of {}", is.f_favail, is.f_files);
+  if (few)
+    report.add({"space", Verdict::warn, what, "less than 5 % of its files (inodes) are left"});
   else if (free < total / 20)
     report.add({"space", Verdict::warn, what, "less than 5 % is left"});
   else
@@ -139,6 +169,30 @@ Task<> check_clock(Call call, Session* session, Report* report) {
     report->add({"clock", Verdict::ok, what});
 }
 
+void tell_readiness(Report& report, std::string_view check, const client::Outcome<client::Readiness>& ready) {
+  if (!ready) return report.add({check, Verdict::fail, ready.error().message, "the service's log says why"});
+  if (ready->ready && ready->write_ready) return report.add({check, Verdict::ok, "for reads and writes"});
+  std::string missing;
+  for (const std::string& gate : ready->missing) missing += (missing.empty() ? "" : ", ") + gate;
+  report.add({check, Verdict::fail,
+              fmt::format("{} (missing: {})", ready->ready ? "for reads only" : "no", missing),
+              "the service's log says why"});
+}
+
+// That of the data directory, where one runs.
+Task<> check_registry(Call call, Session* session, Report* report) {
+  const std::vector<Endpoint> found = find_daemon(session->data, "registry");
+  if (found.empty()) co_return;
+  client::TransportOptions options;
+  options.endpoint = found.front();
+  client::Transport transport(session->machine, std::move(options));
+  {
+    client::StorageClient asked(transport);
+    tell_readiness(*report, "registry", co_await asked.readiness(call.within(registry_patience)));
+  }
+  co_await transport.close(call.unbounded());
+}
+
 Task<> check_store(Call call, Session* session, Report* report) {
   const auto status = co_await session->storage->status(call);
   if (!status) {
@@ -168,12 +222,20 @@ Task<> check_store(Call call, Session* session, Report* report) {
                      fmt::format("{} takes no writes since an error of the drive", directory),
                      "restart the service: it verifies the log again"});
       const auto lost = one->optional_uint("lost_segments");
+      const auto first = one->optional_uint("first_lost_segment");
       if (!one->optional_bool("whole").value_or(std::nullopt).value_or(true))
         report->add(
             {"store", Verdict::fail,
-             fmt::format("{} has lost a part of its log ({} files are missing)", directory,
-                         lost ? lost->value_or(0) : 0),
+             lost && lost->value_or(0) > 0
+                 ? fmt::format(
+                       "{} has lost a part of its log ({} files are missing, such as that of segment {})",
+                       directory, lost->value_or(0), first ? first->value_or(0) : 0)
+                 : fmt::format("{} has lost a part of its log", directory),
              "bring the files back and restart, or put the objects again; else: cairn doctor --accept-loss"});
+      if (const auto bad = one->optional_uint("damaged_places"); bad && bad->value_or(0) > 0)
+        report->add({"store", Verdict::warn,
+                     fmt::format("{} places in the log of {} cannot be read", bad->value_or(0), directory),
+                     "the service's log names each; check the drive (smartctl)"});
       const auto foreign = one->optional_uint("foreign_files");
       if (foreign && foreign->value_or(0) > 0)
         report->add({"store", Verdict::warn,
@@ -192,18 +254,51 @@ Task<> check_store(Call call, Session* session, Report* report) {
                      fmt::format("the index of {} was damaged and is being made anew", directory),
                      "some objects answer 503 until then; check the drive (smartctl)"});
       if (one->optional_bool("full").value_or(std::nullopt).value_or(false))
-        report->add({"store", Verdict::fail, fmt::format("{} is full", directory),
+        report->add({"store", Verdict::fail,
+                     fmt::format("{} is full, of bytes or of files: writes are refused (507)", directory),
                      "make room; reads and deletes go on"});
+      else if (const auto room = one->optional_uint("room_bytes"); room && room->value_or(0) > 0)
+        report->add(
+            {"store", Verdict::ok, fmt::format("{} has room for {}", directory, human_bytes(**room))});
     }
   if (count == 0) report->add({"store", Verdict::ok, "nothing is quarantined"});
 }
 
+// Whether every directory says that it lost nothing.
+bool is_whole(const std::string& status) {
+  codec::JsonReader reader({.bytes = 4 << 20});
+  const auto root = reader.parse(status);
+  if (!root) return false;
+  auto object = root->object();
+  if (!object) return false;
+  const auto places = object->optional_items("data_dirs");
+  if (!places || !*places) return false;
+  for (const codec::JsonValue place : **places) {
+    auto one = place.object();
+    if (!one || !one->optional_bool("whole").value_or(std::nullopt).value_or(false)) return false;
+  }
+  return true;
+}
+
 // What is lost may be many objects: they go one by one, and the next doctor sees how far it is.
 Task<Exit> accept_losses(Call call, Session* session) {
+  if (const auto status = co_await session->storage->status(call); status && is_whole(*status)) {
+    if (session->terminal.json())
+      session->terminal.line(R"({"accepted":false})");
+    else
+      session->terminal.say("nothing is lost");
+    co_return Exit::ok;
+  }
   const auto accepted = co_await session->storage->accept_losses(call);
-  if (accepted) co_return Exit::ok;
-  session->terminal.complain(accepted.error());
-  co_return exit_of(accepted.error());
+  if (!accepted) {
+    session->terminal.complain(accepted.error());
+    co_return exit_of(accepted.error());
+  }
+  if (session->terminal.json())
+    session->terminal.line(R"({"accepted":true})");
+  else
+    session->terminal.say("what is lost is given up; the service's log names each object");
+  co_return Exit::ok;
 }
 
 Task<Exit> examine(Call call, Session* session) {
@@ -214,6 +309,11 @@ Task<Exit> examine(Call call, Session* session) {
   check_keys(report, session->data);
   check_space(report, session->data);
   check_files(report);
+  if (session->unreachable && !find_daemon(session->data, "registry").empty()) {
+    report.add({"server", Verdict::ok, "a registry; no storage runs here"});
+    co_await check_registry(call, session, &report);
+    co_return report.failed() ? Exit::failed : Exit::ok;
+  }
   if (session->unreachable) {
     const client::Failure& why = *session->unreachable;
     report.add({"server", Verdict::fail,
@@ -227,20 +327,10 @@ Task<Exit> examine(Call call, Session* session) {
                 "update the older one"});
   else
     report.add({"version", Verdict::ok, session->server.version});
-  const auto ready = co_await session->storage->readiness(call);
-  if (ready && ready->ready && ready->write_ready)
-    report.add({"ready", Verdict::ok, "for reads and writes"});
-  else {
-    std::string missing;
-    if (ready)
-      for (const std::string& gate : ready->missing) missing += (missing.empty() ? "" : ", ") + gate;
-    report.add({"ready", Verdict::fail,
-                ready && ready->ready ? fmt::format("for reads only (missing: {})", missing)
-                                      : fmt::format("no (missing: {})", missing),
-                "the service's log says why"});
-  }
+  tell_readiness(report, "ready", co_await session->storage->readiness(call));
   co_await check_clock(call, session, &report);
-  co_await check_store(call, session, &report);
+  if (session->server.service != "registry") co_await check_store(call, session, &report);
+  co_await check_registry(call, session, &report);
   co_return report.failed() ? Exit::failed : Exit::ok;
 }
 

@@ -28,12 +28,10 @@ std::expected<void, std::string> write_marker(const std::string& data, const cli
 }
 
 // A registry that was made before there were markers gets its own.
-std::expected<void, std::string> check_marker(const std::string& data, const client::TrustRoots& roots,
-                                              bool may_write) {
+std::expected<void, std::string> check_marker(const std::string& data, const client::TrustRoots& roots) {
   const std::string path = marker_path(data);
   const auto text = io::read_small_file(path, 1024);
-  if (!text && text.error().code == ErrorCode::not_found)
-    return may_write ? write_marker(data, roots) : std::expected<void, std::string>();
+  if (!text && text.error().code == ErrorCode::not_found) return write_marker(data, roots);
   if (!text) return std::unexpected(fmt::format("{} {}", path, text.error().context));
   if (*text == format_address(roots.genesis_payload_b3) + "\n") return {};
   return std::unexpected(fmt::format(
@@ -118,7 +116,7 @@ std::expected<Made, std::string> make_registry(const std::string& data, unsigned
   return made;
 }
 
-std::expected<LoadedGenesis, std::string> load_registry(const std::string& data, bool may_write) {
+std::expected<LoadedGenesis, std::string> load_registry(const std::string& data) {
   const std::string path = genesis_path(data), beside = trust_roots_path(data);
   const auto bytes = io::read_small_file(path, genesis_max);
   if (!bytes && lost_registry(data))
@@ -145,7 +143,7 @@ std::expected<LoadedGenesis, std::string> load_registry(const std::string& data,
   if (roots->log_key != expected.log_key)
     return std::unexpected(
         fmt::format("{} names another log key than {}", beside, key_path(data, log_key_name)));
-  if (auto marked = check_marker(data, *roots, may_write); !marked) return std::unexpected(marked.error());
+  if (auto marked = check_marker(data, *roots); !marked) return std::unexpected(marked.error());
   return LoadedGenesis{std::move(*genesis), std::move(*roots), std::move(*log_key)};
 }
 

@@ -40,8 +40,8 @@ std::string trust_roots_path(const std::string& data);
 // Refused where there is one already. Key files that are there are used. Errors are text for people.
 std::expected<Made, std::string> make_registry(const std::string& data, unsigned m,
                                                std::vector<std::string> signers);
-// That genesis, trust roots and log key belong together is checked. Without `may_write` nothing is written.
-std::expected<LoadedGenesis, std::string> load_registry(const std::string& data, bool may_write);
+// That genesis, trust roots and log key belong together is checked.
+std::expected<LoadedGenesis, std::string> load_registry(const std::string& data);
 
 // Without a disk: everything lives and dies with the process.
 struct GenesisInMemory {

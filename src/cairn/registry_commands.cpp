@@ -46,6 +46,13 @@ constexpr Flag follow_flags[] = {
     {"from", 0, "VERSION", "Begin with this version instead of the present head."},
 };
 constexpr Example follow_examples[] = {"cairn registry follow --json"};
+constexpr Flag audit_flags[] = {
+    {"after", 0, "SEQUENCE",
+     "Those behind this one, which was seen; without it, the newest ones are listed."},
+    {"limit", 0, "N", "At most so many (50)."},
+};
+constexpr Example audit_examples[] = {"cairn registry audit",
+                                      "cairn registry audit --after 0 --limit 65536 --json"};
 
 // --- changing
 constexpr Argument propose_arguments[] = {
@@ -174,6 +181,16 @@ constinit const Command registry_commands[registry_command_count] = {
      .summary = "Commit a proposal that supersedes the head.",
      .arguments = proposal_argument,
      .run = registry_supersede_verb,
+     .asks = Asks::registry},
+    {.name = "audit",
+     .summary = "Who asked for which change, and what became of it.",
+     .text =
+         "The oldest first. Needs a capability for registry.admin. A token is named by its root key's id "
+         "and a short hash of its identifier, which every token narrowed from it shares. What was refused "
+         "before a capability was believed is counted: one line for each operation, reason and second.",
+     .flags = audit_flags,
+     .examples = audit_examples,
+     .run = registry_audit_verb,
      .asks = Asks::registry},
     {.name = "verify",
      .summary = "Check everything again from the trust roots (exit 4 when something is wrong).",

@@ -20,8 +20,10 @@ Task<Outcome<Committed>> send(Call call, Session* session, std::string id, bool 
   if (supersede) co_return co_await session->registry->supersede(call, id);
   std::vector<client::Approval> approvals;
   if (signing != nullptr) {
-    CO_TRY(client::Approval approval, co_await review_and_sign(call, session, id, signing));
-    approvals.push_back(std::move(approval));
+    auto approval = co_await review_and_sign(call, session, id, signing);
+    // What is committed needs no approval any more, and the answer is the same as the first time.
+    if (!approval && approval.error().code() != ErrorCode::conflict) co_return fail(approval.error());
+    if (approval) approvals.push_back(std::move(*approval));
   }
   co_return co_await session->registry->commit(call, id, std::move(approvals));
 }

@@ -1,4 +1,4 @@
-// `cairn registry head`, `log`, `show` and `follow`: what the registry says.
+// `cairn registry head`, `log`, `show`, `follow` and `audit`: what the registry says.
 #include <fmt/format.h>
 
 #include <charconv>
@@ -96,7 +96,9 @@ void write_approvals(const std::vector<client::Approval>& approvals, codec::Json
   json.end_array();
 }
 
-void print_proposal(const Terminal& terminal, const RegistryProposal& proposal) {
+// `set`: what is proposed, where it was asked for.
+void print_proposal(const Terminal& terminal, const RegistryProposal& proposal,
+                    const client::DescriptorSet* set = nullptr) {
   std::string who;
   for (const client::Approval& one : proposal.approvals) who += (who.empty() ? "" : ",") + one.signer_id;
   if (terminal.json()) {
@@ -106,7 +108,12 @@ void print_proposal(const Terminal& terminal, const RegistryProposal& proposal) 
     json.field("prev", format_address(proposal.prev))
         .field("payload_b3", format_address(proposal.payload_b3));
     json.field("expires_at", format_rfc3339(proposal.expires_at));
+    if (set != nullptr && set->supersede_of) json.field("supersedes", *set->supersede_of);
     write_approvals(proposal.approvals, json);
+    if (set != nullptr) {
+      json.key("payload");
+      client::write_set_json(*set, json);
+    }
     json.end_object().finish();
     terminal.line(text);
   } else if (terminal.quiet()) {
@@ -115,6 +122,12 @@ void print_proposal(const Terminal& terminal, const RegistryProposal& proposal) 
     terminal.line(fmt::format("{}  version {}  until {}  {}", proposal.id, proposal.version,
                               format_rfc3339(proposal.expires_at),
                               who.empty() ? "not approved yet" : "approved by " + printable(who)));
+    if (set == nullptr) return;
+    // The time above is the proposal's own; this is that of the version it would become.
+    if (set->expiry) terminal.line(fmt::format("{:<13} {}", "expiry", format_rfc3339(*set->expiry)));
+    if (set->supersede_of) terminal.line(fmt::format("{:<13} {}", "supersedes", *set->supersede_of));
+    if (set->reason) terminal.line(fmt::format("{:<13} {}", "reason", printable(*set->reason)));
+    terminal.line(fmt::format("{:<13} {}", "payload_b3", format_address(proposal.payload_b3)));
   }
 }
 
@@ -130,7 +143,7 @@ Task<Exit> tell_log(Call call, Session* session) {
     } while (!after.empty());
     co_return Exit::ok;
   }
-  const std::uint64_t limit = std::max<std::uint64_t>(1, *read_number(session->invocation, "limit", 50));
+  const std::uint64_t limit = *read_number(session->invocation, "limit", 50);
   std::uint64_t from = *read_number(session->invocation, "from", 0);
   if (!session->invocation.has("from")) {
     const auto head = co_await session->registry->head(call);
@@ -196,7 +209,7 @@ Task<Exit> show_proposal(Call call, Session* session, std::string id) {
   if (!set)
     co_return complain(session->terminal,
                        Failure(ErrorCode::integrity, "the proposal's payload is not a descriptor set"));
-  print_proposal(session->terminal, *proposal);
+  print_proposal(session->terminal, *proposal, &*set);
   if (!session->terminal.json())
     for (const std::string& item : set->items) session->terminal.line(printable(item_json(item)));
   co_return keep_payload(*session, proposal->payload);
@@ -267,6 +280,52 @@ Task<Exit> follow(Call call, Session* session) {
   co_return Exit::ok;
 }
 
+bool print_event(const Terminal& terminal, const client::AuditEvent& event) {
+  if (terminal.json()) {
+    std::string text;
+    codec::JsonWriter json(text);
+    json.begin_object().field("sequence", event.sequence).field("at", format_rfc3339(event.at));
+    json.field("op", event.op).field("code", event.code).field("count", event.count);
+    if (!event.who.empty()) json.field("who", event.who);
+    if (!event.proposal_id.empty()) json.field("proposal_id", event.proposal_id);
+    if (event.hash) json.field("hash", format_address(*event.hash));
+    json.end_object().finish();
+    return terminal.line(text);
+  }
+  std::string line = fmt::format("{:>6}  {}  {:<9}  {:<18}", event.sequence, format_rfc3339(event.at),
+                                 printable(event.op), printable(event.code));
+  if (event.count > 1) line += fmt::format("  {} times", event.count);
+  if (!event.who.empty()) line += "  by " + printable(event.who);
+  if (!event.proposal_id.empty()) line += "  " + printable(event.proposal_id);
+  return terminal.line(line);
+}
+
+Task<Exit> tell_audit(Call call, Session* session) {
+  const Terminal& terminal = session->terminal;
+  std::uint64_t left = *read_number(session->invocation, "limit", 50);
+  std::optional<std::uint64_t> after;
+  if (session->invocation.has("after")) after = *read_number(session->invocation, "after", 0);
+  // More than a page of the newest: it is the page before them where they begin.
+  if (!after && left > log_page) {
+    const auto newest = co_await session->registry->audit(call, after, 1);
+    if (!newest) co_return complain(terminal, newest.error());
+    const std::uint64_t last = newest->events.empty() ? 0 : newest->events.back().sequence;
+    after = last - std::min(last, left);
+  }
+  while (left > 0) {
+    const auto page = co_await session->registry->audit(call, after, std::min(left, log_page));
+    if (!page) co_return complain(terminal, page.error());
+    for (const client::AuditEvent& event : page->events) {
+      if (left == 0) break;
+      if (!print_event(terminal, event)) co_return Exit::ok;
+      --left;
+    }
+    if (!page->next) break;
+    after = page->next;
+  }
+  co_return Exit::ok;
+}
+
 // Numbers are looked at before anybody is asked.
 int with_numbers(const Invocation& invocation, std::initializer_list<std::string_view> flags, Work work) {
   for (const std::string_view flag : flags)
@@ -292,6 +351,9 @@ int registry_show_verb(const Invocation& invocation) {
         invocation,
         fmt::format("`{}` is neither a version, nor `head`, nor a proposal's id", printable(which)));
   return run_session(invocation, show);
+}
+int registry_audit_verb(const Invocation& invocation) {
+  return with_numbers(invocation, {"after", "limit"}, tell_audit);
 }
 int registry_follow_verb(const Invocation& invocation) { return with_numbers(invocation, {"from"}, follow); }
 

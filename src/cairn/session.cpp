@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <vector>
 
@@ -22,7 +23,8 @@ constexpr Duration interrupted_patience = Duration::seconds(5);
 // A place where the server may be.
 struct Candidate {
   Endpoint endpoint;
-  std::string named;  // as the message calls it
+  std::string named;              // as the message calls it
+  std::string_view service = {};  // that the data directory has there; empty: a guess, or what we were told
 };
 
 struct Search {
@@ -49,15 +51,19 @@ Search where_to_look(const Invocation& invocation, const std::string& data) {
       search.wrong = told;
     return search;
   }
-  const bool registry = invocation.command->asks == Asks::registry;
-  for (Endpoint& endpoint : find_daemon(data, registry ? "registry" : "storage")) {
-    std::string named = endpoint.path.empty() ? format_endpoint(endpoint) : endpoint.path;
-    search.candidates.push_back({std::move(endpoint), std::move(named)});
+  const Asks asks = invocation.command->asks;
+  for (const std::string_view service : {"storage", "registry"}) {
+    if (asks != Asks::every && (asks == Asks::registry) != (service == "registry")) continue;
+    for (Endpoint& endpoint : find_daemon(data, service)) {
+      std::string named = endpoint.path.empty() ? format_endpoint(endpoint) : endpoint.path;
+      search.candidates.push_back({std::move(endpoint), std::move(named), service});
+    }
   }
   search.own = invocation.has("data");
   if (search.own) return search;
   std::vector<std::uint16_t> ports{7400, 7410};
-  if (registry) ports = {7430};
+  if (asks == Asks::registry) ports = {7430};
+  if (asks == Asks::every) ports.push_back(7430);
   for (const std::uint16_t port : ports)
     search.candidates.push_back({{.host = "127.0.0.1", .port = port}, fmt::format("127.0.0.1:{}", port)});
   return search;
@@ -159,15 +165,38 @@ std::string hint_of_search(const Run& run) {
                   : "start one: cairn up; or name one: --url http://HOST:PORT";
 }
 
+// One that the data directory has and that did not answer, when all are wanted.
+const Candidate* find_silent(const Run& run, const std::vector<std::string_view>& answered) {
+  if (run.invocation.command->asks != Asks::every) return nullptr;
+  for (const Candidate& one : run.search.candidates)
+    if (!one.service.empty() && std::ranges::find(answered, one.service) == answered.end()) return &one;
+  return nullptr;
+}
+
 Task<Exit> search_and_work(Call call, Run* run) {
   if (run->server == Server::none) co_return co_await work_alone(call, run, std::nullopt);
   client::Failure why;
   std::string asked;
+  std::optional<Exit> outcome;  // of those that answered; the first that is not well
+  std::vector<std::string_view> answered;
   for (const Candidate& candidate : run->search.candidates) {
+    // Who was found by a guess is nobody's when the data directory's own has answered.
+    if (outcome && (run->invocation.command->asks != Asks::every || candidate.service.empty())) break;
+    if (std::ranges::find(answered, candidate.service) != answered.end()) continue;
     asked += (asked.empty() ? "" : ", ") + candidate.named;
-    auto exit = co_await try_candidate(call, run, candidate, &why);
-    if (exit) co_return *exit;
-    if (call.stopped()) co_return Exit::interrupted;
+    const auto exit = co_await try_candidate(call, run, candidate, &why);
+    if (!exit && call.stopped()) co_return Exit::interrupted;
+    if (!exit) continue;
+    answered.push_back(candidate.service);
+    if (!outcome || *outcome == Exit::ok) outcome = exit;
+  }
+  if (outcome) {
+    const Candidate* silent = find_silent(*run, answered);
+    if (silent == nullptr) co_return *outcome;
+    run->terminal.complain("unreachable",
+                           fmt::format("{} does not answer ({})", silent->service, why.message),
+                           silent->named, {});
+    co_return *outcome == Exit::ok ? Exit::unreachable : *outcome;
   }
   const std::string_view who = run->invocation.command->asks == Asks::registry ? "registry" : "cairn";
   const std::string own = fmt::format("no {} of {}", who == "cairn" ? "daemon" : who, printable(run->data));

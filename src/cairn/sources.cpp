@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "io/process.h"
+#include "serve/host.h"
 
 extern char** environ;
 
@@ -10,12 +10,11 @@ namespace cairn::cli {
 
 std::expected<config::Sources, std::string> read_sources(const Invocation& invocation,
                                                          std::optional<std::string> file) {
-  constexpr std::size_t file_max = 256 << 10;
   config::Sources sources;
   if (file) {
-    auto text = io::read_small_file(*file, file_max);
-    if (!text) return std::unexpected(fmt::format("{}: {}", *file, text.error().context));
-    sources.file = config::File{*file, std::move(*text)};
+    auto read = serve::read_config_file(*file, serve::Reading::first);
+    if (!read) return std::unexpected(read.error());
+    sources.file = std::move(*read);
   }
   for (char** each = environ; *each != nullptr; ++each) {
     const std::string_view entry = *each;

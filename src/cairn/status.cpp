@@ -8,6 +8,8 @@
 namespace cairn::cli {
 namespace {
 
+constexpr std::size_t status_max = 4 << 20;
+
 // Every value of a JSON text as `name.name  value`, in order: a status page grows without its readers.
 void print_values(const Terminal& terminal, const std::string& name, const codec::JsonValue& value) {
   const auto row = [&](std::string_view text) { terminal.line(fmt::format("{:<24} {}", name, text)); };
@@ -44,12 +46,16 @@ void print_values(const Terminal& terminal, const std::string& name, const codec
 Task<Exit> tell_status(Call call, Session* session) {
   const Terminal& terminal = session->terminal;
   const auto ready = co_await session->storage->readiness(call);
-  const auto status = co_await session->storage->status(call);
+  // A registry tells what it is by its head.
+  const bool registry = session->server.service == "registry";
+  const auto status = co_await (
+      registry ? session->registry->transport().send_for_text(call, {.target = "/registry/head"}, status_max)
+               : session->storage->status(call));
   if (!status) {
     terminal.complain(status.error());
     co_return exit_of(status.error());
   }
-  codec::JsonReader reader({.bytes = 4 << 20});
+  codec::JsonReader reader({.bytes = status_max});
   const auto root = reader.parse(*status);
   if (!root) {
     terminal.complain("upstream", "the server's status was not understood", session->where, {});
@@ -81,18 +87,20 @@ Task<Exit> tell_health(Call call, Session* session) {
   std::string missing;
   for (const std::string& gate : ready->missing) missing += (missing.empty() ? "" : ", ") + gate;
   if (terminal.json())
-    terminal.line(fmt::format(R"({{"url":{},"ready":{},"write_ready":{},"degraded":{},"missing":[{}]}})",
-                              json_string(session->where), ready->ready, ready->write_ready, ready->degraded,
-                              [&] {
-                                std::string list;
-                                for (const std::string& gate : ready->missing)
-                                  list += (list.empty() ? "" : ",") + json_string(gate);
-                                return list;
-                              }()));
+    terminal.line(
+        fmt::format(R"({{"url":{},"service":{},"ready":{},"write_ready":{},"degraded":{},"missing":[{}]}})",
+                    json_string(session->where), json_string(session->server.service), ready->ready,
+                    ready->write_ready, ready->degraded, [&] {
+                      std::string list;
+                      for (const std::string& gate : ready->missing)
+                        list += (list.empty() ? "" : ",") + json_string(gate);
+                      return list;
+                    }()));
   else if (!terminal.quiet())
-    terminal.line(fmt::format(
-        "{}{}", !ready->ready ? "not ready" : (ready->write_ready ? "ready" : "ready for reads only"),
-        missing.empty() ? "" : fmt::format(" (missing: {})", printable(missing))));
+    terminal.line(
+        fmt::format("{} is {}{}", printable(session->server.service),
+                    !ready->ready ? "not ready" : (ready->write_ready ? "ready" : "ready for reads only"),
+                    missing.empty() ? "" : fmt::format(" (missing: {})", printable(missing))));
   co_return ready->ready ? Exit::ok : Exit::failed;
 }
 

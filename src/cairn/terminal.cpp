@@ -23,7 +23,10 @@ bool wants_color(const Invocation& invocation) {
 std::string hint_of(const client::Failure& failure) {
   switch (failure.code()) {
     case ErrorCode::unauthorized:
-      return "give a capability in CAIRN_CAP, or --data DIR of the server on this machine";
+      if (const char* given = std::getenv("CAIRN_CAP"); given != nullptr && *given != '\0')
+        return R"(the server does not accept what CAIRN_CAP has: cairn cap inspect "$CAIRN_CAP")";
+      return "give a capability in CAIRN_CAP, or --data DIR of the server on this machine; its next start "
+             "makes an admin.cap that is missing";
     case ErrorCode::forbidden:
       return R"(see what the capability allows: cairn cap inspect "$CAIRN_CAP")";
     case ErrorCode::pinned:

@@ -29,6 +29,7 @@ int key_show_verb(const Invocation& invocation);
 int registry_init_verb(const Invocation& invocation);
 int registry_head_verb(const Invocation& invocation);
 int registry_log_verb(const Invocation& invocation);
+int registry_audit_verb(const Invocation& invocation);
 int registry_show_verb(const Invocation& invocation);
 int registry_propose_verb(const Invocation& invocation);
 int registry_approve_verb(const Invocation& invocation);
