@@ -112,7 +112,7 @@ struct NoDisk : io::Disk {
   Task<Result<>> make_directory(Call, std::string) override { co_return none(); }
   Task<Result<std::vector<std::string>>> list(Call, std::string) override { co_return none(); }
   Task<Result<>> sync_directory(Call, std::string) override { co_return none(); }
-  Task<Result<std::uint64_t>> free_space(Call, std::string) override { co_return none(); }
+  Task<Result<io::FreeSpace>> free_space(Call, std::string) override { co_return none(); }
   Task<Result<std::uint64_t>> total_space(Call, std::string) override { co_return none(); }
 };
 
@@ -173,9 +173,10 @@ int main() {
                     parser.reset();
                     keep(parser.parse(request).size);
                   })});
-  std::vector<http::Route> routes;
-  for (const serve::RouteSpec& spec : demo::routes) routes.push_back(spec.route);
-  const http::RouteTable table(routes);
+  std::vector<http::Route> patterns;
+  for (const serve::RouteSpec& spec : demo::make_service("")->routes())
+    patterns.push_back({static_cast<http::RouteId>(patterns.size()), spec.methods, spec.pattern});
+  const http::RouteTable table(patterns);
   std::string room;
   rows.push_back({"path and route", ns_per_call(1'000'000, [&] {
                     keep(table.match(*http::decode_path(parser.head.path(), room), http::Method::get).id);
@@ -198,8 +199,8 @@ int main() {
                     keep(serve::request_deadline(parser.head.fields, {5}, {5}, Duration::seconds(5)).ns);
                   })});
   observe::Registry registry(1);
-  const std::string_view patterns[] = {"/mem/{name}"};
-  serve::Metrics metrics(registry, patterns, demo::declaration);
+  const serve::Metrics::Route routes[] = {{"/mem/{name}"}};
+  serve::Metrics metrics(registry, routes, demo::declaration);
   rows.push_back({"metrics: count, latency, gauge", ns_per_call(1'000'000, [&] {
                     metrics.inflight.at(0).add(0, 1);
                     metrics.requests.at(0, 0, serve::Metrics::status_index(200)).add(0);

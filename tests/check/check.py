@@ -46,6 +46,7 @@ CHECKS = {
     "symbols": symbols.symbols,
     "paths": symbols.paths,
     "docs": generated.docs,
+    "reviews": generated.reviews,
     "headers": compiled.headers,
     "must-fail": compiled.must_fail,
     "tidy": compiled.tidy,

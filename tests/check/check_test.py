@@ -2,6 +2,7 @@
 """Breaks each rule in a small tree of its own and expects the check to say so; then mends it."""
 
 import json
+import os
 import pathlib
 import shutil
 import subprocess
@@ -316,6 +317,27 @@ void h() { std::this_thread::sleep_for(std::chrono::seconds(1)); }
         self.accepted(symbols.symbols)
         self.write("src/serve/later.cpp", "")
         self.refused(symbols.symbols, "later.cpp", "is newer than libcairn_serve.a")
+
+
+class Reviews(Fixture):
+    def commit(self, day):
+        git = ["git", "-C", str(self.root), "-c", "user.name=a", "-c", "user.email=a@b"]
+        subprocess.run([*git, "init", "-q"], check=True)
+        dated = {"GIT_COMMITTER_DATE": f"{day}T12:00:00Z", "PATH": os.environ["PATH"]}
+        subprocess.run([*git, "commit", "-q", "--allow-empty", "-m", "x"], check=True, env=dated)
+
+    def test_a_topology_that_nobody_looked_at_for_90_days_is_refused(self):
+        self.write("docs/concurrency/demo.md", "# Demo\n\nOwner: us  \nLast reviewed: 2026-01-10\n")
+        self.accepted(generated.reviews)
+        self.commit("2026-04-10")
+        self.accepted(generated.reviews)
+        self.commit("2026-04-11")
+        self.refused(generated.reviews, "docs/concurrency/demo.md:1:", "91 days")
+
+    def test_a_topology_without_a_day_is_refused(self):
+        self.write("docs/concurrency/demo.md", "# Demo\n")
+        self.commit("2026-04-10")
+        self.refused(generated.reviews, "when it was last reviewed")
 
 
 class Docs(Fixture):

@@ -1,6 +1,8 @@
-"""The check that compares the documents a program writes about itself with those in docs/."""
+"""The checks of the documents that a program writes about itself: they say what it is, and somebody has read them."""
 
+import datetime
 import pathlib
+import re
 import subprocess
 import tempfile
 
@@ -9,6 +11,8 @@ from tree import Problem
 MEND = "./dev docs regenerates it"
 PROGRAMS = {"cairn-demo": {"demo": ["topology"]}, "cairn": {"storage": ["topology", "storage"]}}  # the drawings of each
 GENERATED = ["config", "concurrency"]  # directories of docs/ where nothing is written by hand
+REVIEWED = re.compile(r"^Last reviewed: (\d{4}-\d\d-\d\d)$", re.MULTILINE)
+REVIEW_DAYS = 90
 
 
 def docs(tree):
@@ -67,3 +71,22 @@ def drawing(tree, program, name, verb):
         yield Problem(tree.rel(page), 1, f"'{program} {' '.join(verb)} --mermaid' failed: {done.stderr.strip()}")
     elif done.stdout.strip() not in page.read_text():
         yield Problem(tree.rel(page), 1, f"does not hold what '{program} {' '.join(verb)} --mermaid' prints", MEND)
+
+
+def reviews(tree):
+    """No topology was last reviewed more than 90 days before the tree's last commit."""
+    # By the last commit and not by today: a tree that passed once always passes.
+    asked = ["git", "-C", str(tree.root), "log", "-1", "--format=%cs"]
+    done = subprocess.run(asked, capture_output=True, text=True, check=False)
+    if done.returncode != 0 or not done.stdout.strip():
+        return  # no history: nobody changes it either
+    newest = datetime.date.fromisoformat(done.stdout.strip())
+    for page in tree.files("docs/concurrency", suffixes=(".md",)):
+        found = REVIEWED.search(tree.text(page))
+        if not found:
+            yield Problem(tree.rel(page), 1, "does not say when it was last reviewed", "set last_reviewed in the declaration")
+        elif (age := (newest - datetime.date.fromisoformat(found[1])).days) > REVIEW_DAYS:
+            yield Problem(
+                tree.rel(page), 1, f"was last reviewed {age} days before the last commit",
+                "read it against the code, then set last_reviewed in the declaration",
+            )

@@ -29,7 +29,7 @@ crypto::Hash store_key() {
 class Forge {
  public:
   explicit Forge(ByteView program) : program_(program), key_(segment_key(store_key(), id)) {
-    bytes = as_text(encode_segment_header({id, 0, 0, 1, 0, store_key()}).bytes());
+    bytes = as_text(encode_segment_header({id, 0, 0, 0, 1, 0, store_key()}).bytes());
     while (!program_.empty() && bytes.size() < (1 << 20)) step();
   }
 

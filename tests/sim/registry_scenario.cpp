@@ -85,6 +85,7 @@ Plan draw(std::uint64_t seed) {
   // With bytes that change at rest a durable tail may look torn, and nothing is signed over damage.
   plan.disk_lies = false;
   plan.disk.rot = plan.disk.misdirected_read = plan.disk.misdirected_write = plan.disk.stale_read = 0;
+  plan.disk.powersafe_overwrite = true;  // as the segment log asks of a disk
   return plan;
 }
 

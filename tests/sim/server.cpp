@@ -41,9 +41,9 @@ class Server::AuditedShard : public serve::ServiceShard {
  public:
   AuditedShard(std::unique_ptr<serve::ServiceShard> inner, Server& server)
       : inner_(std::move(inner)), server_(server) {}
-  bool try_answer(http::Exchange& exchange) override {
+  Result<bool> answer_now(const serve::Handlers& handlers, http::Exchange& exchange) override {
     server_.seen(exchange);
-    return inner_->try_answer(exchange);
+    return inner_->answer_now(handlers, exchange);
   }
   // Now and then long enough that somebody asks before it is there.
   Task<Result<>> start(Call call) override {
@@ -52,24 +52,20 @@ class Server::AuditedShard : public serve::ServiceShard {
     co_return co_await inner_->start(call);
   }
   Task<> stop(Call call) override { return inner_->stop(call); }
-  Task<Result<>> stage(Call call, http::Exchange& exchange) override {
-    Result<> outcome = co_await inner_->stage(call, exchange);
+  // NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the table outlives it
+  Task<Result<>> take(Call call, const serve::Handlers& handlers, http::Exchange& exchange) override {
+    Result<> outcome = co_await inner_->take(call, handlers, exchange);
     server_.clock(exchange, "taking its body");
     co_return outcome;
   }
-  Task<Result<>> answer_later(Call call, http::Exchange& exchange) override {
-    return inner_->answer_later(call, exchange);
-  }
-  Task<Result<>> handle(Call call, http::Exchange& exchange) override {
+  // NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the table outlives it
+  Task<Result<>> answer_later(Call call, const serve::Handlers& handlers, http::Exchange& exchange) override {
+    if (handlers.run == serve::Run::open) co_return co_await inner_->answer_later(call, handlers, exchange);
     server_.started(exchange);
-    Result<> outcome = co_await inner_->handle(call, exchange);
+    Result<> outcome = co_await inner_->answer_later(call, handlers, exchange);
     server_.ended(exchange, outcome);
     server_.clock(exchange, "handling it");
     co_return outcome;
-  }
-  crypto::CapabilityRequest describe(const http::Exchange& exchange,
-                                     crypto::CapabilityRequest asked) override {
-    return inner_->describe(exchange, asked);
   }
   void apply(const config::Snapshot& snapshot) override { inner_->apply(snapshot); }
 
@@ -133,7 +129,7 @@ struct Server::Life {
   Task<> reap(Call call, unsigned shard) {
     (void)co_await sleep_until(call, Instant::never());
     node.drain(shard, current_shard()->now(), [](DrainResult) {});
-    node.abort(shard);
+    node.cut_off(shard);
   }
 
   Task<> live(Call call) {

@@ -78,9 +78,11 @@ Plan draw(std::uint64_t seed) {
   plan.disk.write_error /= 50;
   plan.disk.sync_error /= 15;
   plan.disk.stall /= 10;
-  // A disk that gives back what was there before, or writes elsewhere, can make a durable tail look torn.
+  // A disk that gives back what was there before, or writes elsewhere, can make a durable tail look torn; so
+  // can one whose torn append takes along what shared its sector (docs/formats/segment-log.md).
   plan.disk.rot /= 10;
   plan.disk.misdirected_read = plan.disk.misdirected_write = plan.disk.stale_read = 0;
+  plan.disk.powersafe_overwrite = true;
   // Lanes that are soon full: whoever meets one waits, and nothing else comes of it.
   if (random.chance(1, 2)) {
     for (LaneSize& lane : plan.pool.lanes) lane = {1, 1 + static_cast<std::size_t>(random.below(3))};

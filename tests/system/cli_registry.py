@@ -208,8 +208,9 @@ class Online(Case):
         self.read_json("registry-approve", "registry", "approve", name, "--key", "c")
         head = self.read_json("registry-commit", "registry", "commit", name)[0]
         self.assertTrue(head["fresh"])
-        again = self.read_json("registry-commit", "registry", "commit", name)[0]
-        self.assertEqual({**again, "fresh": True}, head)
+        for more in ((), ("--key", "a")):
+            again = self.read_json("registry-commit", "registry", "commit", name, *more)[0]
+            self.assertEqual({**again, "fresh": True}, head)
         shown = self.read_json("registry-show", "registry", "show", "head")[0]
         self.assertEqual([one["signer_id"] for one in shown["approvals"]], ["a", "c"])
         replaced = self.ask("registry", "propose", "-q", "--supersede-of", "1", "--reason", "a mistake",
@@ -220,7 +221,22 @@ class Online(Case):
         log = self.read_json("registry-log", "registry", "log")
         self.assertEqual([(one["version"], "superseded" in one) for one in log], [(0, False), (1, True), (2, False)])
         self.assertEqual(self.read_json("registry-log", "registry", "log", "--from", "1", "--limit", "1"), log[1:2])
+        self.assertEqual(self.ask("registry", "log", "--limit", "0").stdout, "")
         self.assertEqual(self.read_json("registry-show", "registry", "show", "2")[0]["supersedes"], 1)
+
+    def test_a_proposal_is_shown_with_all_that_would_be_signed(self):
+        add = self.ask("registry", "propose", "-q", "--add", EU).stdout.strip()
+        for signer in ("a", "b"):
+            self.ask("registry", "approve", add, "--key", signer, "-q")
+        self.ask("registry", "commit", add, "-q")
+        name = self.ask("registry", "propose", "-q", "--supersede-of", "1", "--reason", "a mistake", "--remove", "region:eu",
+                        "--expiry", "2099-01-02T03:04:05Z").stdout.strip()
+        shown = self.read_json("registry-show", "registry", "show", name)[0]
+        self.assertEqual((shown["supersedes"], shown["payload"]["expiry"], shown["payload"]["reason"]), (1, "2099-01-02T03:04:05Z", "a mistake"))
+        text = self.ask("registry", "show", name).stdout
+        self.assertRegex(text, "(?m)^expiry +2099-01-02T03:04:05Z$")
+        self.assertRegex(text, "(?m)^supersedes +1$")
+        self.assertRegex(text, "(?m)^reason +a mistake$")
 
     def test_whoever_approves_a_superseding_proposal_is_told_what_commits_it(self):
         plain = self.ask("registry", "propose", "-q", "--add", EU).stdout.strip()
@@ -228,6 +244,7 @@ class Online(Case):
         self.assertIn(f"next: cairn registry commit {plain}\n", self.ask("registry", "approve", plain, "--key", "b").stderr)
         self.assertIn(f"cairn registry commit {plain}\n", self.ask("registry", "supersede", plain, code=9).stderr)
         self.ask("registry", "commit", plain)
+        self.ask("registry", "supersede", plain, code=9)
         replaced = self.ask("registry", "propose", "-q", "--supersede-of", "1", "--reason", "a mistake").stdout.strip()
         self.ask("registry", "approve", replaced, "--key", "a")
         said = self.ask("registry", "approve", replaced, "--key", "b").stderr

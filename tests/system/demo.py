@@ -33,14 +33,16 @@ def clean_environment(extra=None):
 
 
 class Demo:
-    def __init__(self, settings=None, config=None, roomy=True, bind="127.0.0.1:0"):
+    def __init__(self, settings=None, config=None, roomy=True, bind="127.0.0.1:0", environment=None, inherited=()):
         self.directory = tempfile.mkdtemp(prefix="cairn-system-")
         self.process = None
         self.code = None
         arguments = [binary(), "serve"]
         if bind:
             arguments += ["--bind", bind]
-        if config is not None:
+        if inherited:  # the configuration comes through the first of these descriptors
+            arguments += ["--config", f"/dev/fd/{inherited[0]}"]
+        elif config is not None:
             self.write_config(config)
             arguments += ["--config", self.config_path]
         given = {**(ROOMY if roomy else {"server.shards": 2}), "server.names": "demo", **(settings or {})}
@@ -48,7 +50,8 @@ class Demo:
             arguments += ["--set", f"{key}={value}"]
         try:
             with open(self.log_path, "wb") as log:
-                self.process = subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=log, env=clean_environment())
+                self.process = subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=log, env=clean_environment(environment),
+                                                pass_fds=inherited)
             line = self.process.stdout.readline().decode()
             match = re.fullmatch(r"cairn-demo serves http://([0-9.]+):([0-9]+)/\n", line)
             if not match:

@@ -31,6 +31,7 @@ struct weather {
   int64_t index_syncing;        // such syncs that wait now (told)
   int64_t closed;               // segments that were closed (told)
   int64_t closed_here;          // of these by the first thread of the process (told)
+  int64_t no_memory;            // from this size on, nobody is given any
   // --- by chance, each in a million calls on a segment
   int64_t slow;  // a read, write or sync takes up to slow_ms
   int64_t slow_ms;
@@ -40,6 +41,8 @@ struct weather {
   int64_t sync_fails;   // EIO
   int64_t seed;
   int64_t faults;  // how many of these there were (told)
+  int64_t config_delay_ms;  // a read of a configuration takes so long
+  int64_t config_reading;   // such reads that wait now (told)
 };
 
 static struct weather calm;
@@ -69,12 +72,23 @@ static void die(void) {
 
 static int64_t read_now(const int64_t *field) { return __atomic_load_n(field, __ATOMIC_SEQ_CST); }
 
-static int is_segment(int fd) {
-  char link[64], path[4096];
+static int path_of(int fd, char path[4096]) {
+  char link[64];
   snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
-  ssize_t size = readlink(link, path, sizeof path - 1);
+  ssize_t size = readlink(link, path, 4095);
   if (size <= 0) return 0;
   path[size] = 0;
+  return 1;
+}
+
+static int is_config(int fd) {
+  char path[4096];
+  return path_of(fd, path) && strstr(path, ".toml") != NULL;
+}
+
+static int is_segment(int fd) {
+  char path[4096];
+  if (!path_of(fd, path)) return 0;
   // One that was taken away has " (deleted)" behind its name.
   const char *end = strstr(path, ".seg");
   return strstr(path, "/segments/") != NULL && end != NULL && (end[4] == 0 || end[4] == ' ');
@@ -160,6 +174,13 @@ int clock_gettime(clockid_t clock, struct timespec *out) {
   return result;
 }
 
+ssize_t read(int fd, void *data, size_t size) {
+  static ssize_t (*real)(int, void *, size_t);
+  if (real == NULL) real = next("read");
+  if (read_now(&weather->config_delay_ms) > 0 && is_config(fd)) wait_out(&weather->config_delay_ms, &weather->config_reading);
+  return real(fd, data, size);
+}
+
 static ssize_t bad_read(const char *name, int fd, void *data, size_t size, off_t at) {
   ssize_t (*real)(int, void *, size_t, off_t) = next(name);
   if ((read_now(&weather->read_delay_ms) > 0 || by_chance()) && is_segment(fd)) {
@@ -238,6 +259,16 @@ ssize_t pwritev(int fd, const struct iovec *parts, int count, off_t at) {
     }
   }
   return real(fd, parts, count, at);
+}
+
+void *malloc(size_t size) {
+  extern void *__libc_malloc(size_t);
+  const int64_t least = read_now(&weather->no_memory);
+  if (least > 0 && size >= (size_t)least) {
+    errno = ENOMEM;
+    return NULL;
+  }
+  return __libc_malloc(size);
 }
 
 int accept4(int fd, struct sockaddr *address, socklen_t *size, int flags) {

@@ -152,6 +152,17 @@ class Metrics(RegistryTest):
                 self.assertIn(name, samples)
         self.assertTrue(any(re.fullmatch(r'registry_signers\{org=".*"\}', name) for name in samples), "registry_signers has its label")
 
+    def test_a_full_table_of_proposals_is_busy_and_counted_but_no_full_queue(self):
+        with Registry(settings={"proposals.max_pending": "1"}) as registry:
+            registry.propose()
+            refused = registry.post("/registry/proposals", {"schema_version": "1.0.0", "items": registry.next_items(region("one-too-many"))})
+            self.assertEqual((refused.status, refused.error()["code"]), (429, "busy"))
+            self.assertIsNotNone(refused.get("Retry-After"))
+            samples = registry.metrics()
+            self.assertEqual(samples['busy_rejections_total{endpoint="/registry/proposals"}'], 1)
+            self.assertEqual(samples.get('queue_dropped_total{queue="proposals"}', 0), 0)
+            self.assertEqual(samples['registry_updates_total{result="rejected"}'], 1)
+
     def test_what_happens_is_counted(self):
         before = self.registry.metrics()
         self.registry.grow(3)
@@ -183,6 +194,8 @@ class Reload(unittest.TestCase):
             write('[retention]\nmax_count = 7\n\n[storage]\ncheckpoint_interval = "5m"\n')
             registry.process.send_signal(signal.SIGHUP)
             wire.poll(lambda: total("registry_reload_success_total") == 1, "it is counted")
+            registry.process.send_signal(signal.SIGHUP)
+            wire.poll(lambda: total("registry_reload_success_total") == 2, "so is one that finds nothing new")
             write("[retention]\nmax_count = 0\n")
             registry.process.send_signal(signal.SIGHUP)
             wire.poll(lambda: total("registry_reload_fail_total") == 1, "it is refused")

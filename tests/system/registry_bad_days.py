@@ -456,6 +456,7 @@ class SlowDisk(unittest.TestCase):
             self.assertEqual(registry.head()["version"], 0)
             queued = registry.post("/registry/proposals", {"schema_version": "1.0.0", "items": registry.items(0)})
             self.assertEqual((queued.status, queued.error()["code"]), (504, "timeout"))
+            self.assertEqual(registry.metric('io_timeouts_total{op="commit"}'), 2)
             weather.set(sync_delay_ms=0)
             wire.poll(lambda: registry.head()["version"] == 1, "it was finished all the same")
             self.assertEqual(registry.commit(one).status, 200)

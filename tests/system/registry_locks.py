@@ -57,6 +57,18 @@ class Locks(unittest.TestCase):
         self.assertEqual(self.refused("storage", "--bind", "127.0.0.1:0"), str(first.pid))
         self.assertFalse(os.path.exists(os.path.join(self.data, "registry.lock")))
 
+    def test_a_service_that_does_not_answer_is_told_beside_the_one_that_does(self):
+        self.assertEqual(cairn("registry", "init", "--data", self.data).returncode, 0)
+        registry, _ = [self.start(verb, "--bind", "127.0.0.1:0") for verb in ("registry", "storage")]
+        self.assertEqual(cairn("health", "--data", self.data).stdout, "storage is ready\nregistry is ready\n")
+        registry.send_signal(signal.SIGSTOP)
+        told = cairn("health", "--data", self.data)
+        self.assertEqual((told.returncode, told.stdout), (69, "storage is ready\n"), told.stderr)
+        self.assertIn("registry does not answer", told.stderr)
+        told = cairn("doctor", "--data", self.data)
+        self.assertEqual(told.returncode, 1, told.stdout)
+        self.assertRegex(told.stdout, "(?m)^fail +registry ")
+
     def test_services_that_start_together_for_the_first_time_agree_on_the_keys(self):
         for _ in range(5):
             shutil.rmtree(self.data, True)

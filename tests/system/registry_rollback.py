@@ -96,6 +96,10 @@ class Rollback(unittest.TestCase):
         wire.poll(lambda: why in self.registry.log(), why)
         answer = self.registry.post("/registry/proposals", {"schema_version": "1.0.0", "items": self.registry.items()})
         self.assertEqual((answer.status, answer.error()["code"]), (503, "degraded"), answer)
+        # Another start finds the same: what is said must not promise that it helps.
+        self.assertIn("until its segments are restored", answer.error()["message"])
+        self.assertNotIn("until the next start", self.registry.log())
+        self.assertIn("accept the loss", self.registry.log())
         self.assertEqual(self.registry.head()["version"], 2)
 
     def test_a_directory_restored_as_a_whole_is_told_by_those_who_saw_more(self):

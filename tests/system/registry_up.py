@@ -1,5 +1,6 @@
 """The registry of `cairn up`: one signer, this node in it, and nothing that changes without a reason."""
 
+import json
 import os
 import re
 import shutil
@@ -110,6 +111,26 @@ class Up(unittest.TestCase):
         self.assertEqual(self.get("/registry/head"), head)
         self.stop(process)
 
+    def tell(self, verb, *arguments, code=0):
+        told = cairn(verb, "--json", "--data", self.data, *arguments, environment={"HOME": self.top})
+        self.assertEqual(told.returncode, code, told.stderr)
+        return [json.loads(line) for line in told.stdout.splitlines()]
+
+    def test_status_and_health_tell_of_every_service(self):
+        process = self.start()
+        self.await_version(1)
+        storage, registry = self.tell("status")
+        self.assertEqual([(one["service"], one["ready"], one["write_ready"]) for one in (storage, registry)],
+                         [("storage", True, True), ("registry", True, True)])
+        self.assertEqual(storage["status"]["objects"], 0)
+        self.assertEqual(registry["status"], self.get("/registry/head"))
+        [alone] = self.tell("status", "--url", f"http://127.0.0.1:{self.ports['registry']}")
+        self.assertEqual((alone["service"], alone["status"]["version"]), ("registry", 1))
+        self.assertEqual([(one["service"], one["ready"]) for one in self.tell("health")], [("storage", True), ("registry", True)])
+        self.assertIn(("registry", "ok"), [(one["check"], one["verdict"]) for one in self.tell("doctor")])
+        self.assertIn(("ready", "ok"), [(one["check"], one["verdict"]) for one in self.tell("doctor", "--url", f"127.0.0.1:{self.ports['registry']}")])
+        self.stop(process)
+
     def test_a_registry_of_several_signers_is_not_changed_by_the_process(self):
         self.assertEqual(cairn("registry", "init", "--data", self.data, "--m", "2", "--signers", "a,b").returncode, 0)
         process = self.start()
@@ -123,6 +144,16 @@ class Up(unittest.TestCase):
         self.assertEqual(len(self.nodes(1)), 1)
         self.stop(process)
         self.assertEqual(sorted(os.listdir(self.top)), sorted({*before, "log"}))
+
+    def test_amnesia_signs_no_second_history_of_a_directory(self):
+        process = self.start()
+        self.await_version(1)
+        kept = self.get("/registry/0")
+        self.stop(process)
+        process = self.start("--amnesia")
+        self.await_version(1)
+        self.assertNotEqual(self.get("/registry/0")["payload"], kept["payload"])
+        self.stop(process)
 
     def test_the_self_test_of_dev_up_passes(self):
         program = os.path.join(os.path.dirname(os.path.abspath(__file__)), "up.py")

@@ -12,7 +12,7 @@ class Counters(unittest.TestCase):
         with Storage({}) as storage:
             address = storage.post(b"x" * 1000)
             large = storage.post(b"y" * 200_000)
-            count = lambda range_: storage.metrics().get(f'storage_get_latency_seconds_count{{route="/o/{{address}}",range="{range_}"}}', 0)
+            count = lambda range_: storage.metrics().get(f'storage_get_latency_seconds_count{{route="/o/{{address:Address}}",range="{range_}"}}', 0)
             for asked in (address, large):
                 storage.ask_openly("GET", f"/o/{asked}")  # from memory from now on
             before = {name: count(name) for name in ("whole", "single", "multi")}

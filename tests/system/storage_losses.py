@@ -4,6 +4,7 @@ served, what is lost is told, and nothing that is whole is thrown away."""
 import os
 import random
 import shutil
+import time
 import unittest
 
 import wire
@@ -50,7 +51,42 @@ class Losses(unittest.TestCase):
     def accept(self, storage):
         ended = cairn("doctor", "--accept-loss", "--url", storage.url, "--data", storage.data)
         self.assertEqual(ended.returncode, 0, ended)
+        self.assertIn("given up", ended.stderr)
         wire.poll(lambda: storage.status()["data_dirs"][0]["whole"], "it is accepted")
+        again = cairn("doctor", "--accept-loss", "--url", storage.url, "--data", storage.data)
+        self.assertEqual((again.returncode, again.stderr.strip()), (0, "nothing is lost"), again)
+
+    def test_a_store_that_is_gone_at_a_start_is_not_taken_for_a_new_one(self):
+        storage, kept = self.filled(3)
+        away = storage.segments + ".away"
+        os.rename(storage.segments, away)
+        for make in (lambda: None, lambda: os.mkdir(storage.segments)):  # nothing, or a mount point without its disk
+            make()
+            storage.spawn()
+            self.assertEqual(storage.process.wait(60), 1)
+            self.assertIn("its segments are gone: mount or restore it", storage.log())
+        os.rmdir(storage.segments)
+        os.rename(away, storage.segments)
+        storage.start()
+        for address, content in kept.items():
+            self.assertEqual(storage.ask_openly("GET", f"/o/{address}").body, content)
+
+    def test_a_directory_that_goes_under_a_running_store_costs_no_time(self):
+        storage, _ = self.filled(3)
+        storage.start()
+        shutil.rmtree(storage.segments)
+        self.assertEqual(storage.ask("POST", "/o", b"more").status, 503)
+        wire.poll(lambda: not storage.ask_openly("GET", "/readyz").json()["write_ready"], "it is fenced")
+
+        def spent():
+            with open(f"/proc/{storage.pid}/stat", encoding="ascii") as file:
+                fields = file.read().rsplit(")", 1)[1].split()
+            return int(fields[11]) + int(fields[12])
+
+        # It looks for its directory now and then; without a pause it would take all of a core.
+        before, began = spent(), time.monotonic()
+        wire.poll(lambda: time.monotonic() - began > 3, "three seconds", 10)
+        self.assertLess((spent() - before) / os.sysconf("SC_CLK_TCK"), 0.5 * (time.monotonic() - began))
 
     def test_a_log_cut_to_half_answers_502_for_what_is_lost_and_says_so(self):
         storage, kept = self.filled(30)
@@ -93,6 +129,66 @@ class Losses(unittest.TestCase):
         self.assertEqual(self.answers(storage, kept), {200: found[200], 404: found[502]})
         storage.restart()
         self.assert_whole(storage, True)
+
+    def test_what_lay_behind_the_end_of_a_cut_segment_is_lost_until_it_is_put_again(self):
+        storage, kept = self.filled(50, MIB)
+        names = self.files(storage)
+        self.assertGreater(len(names), 3)
+        os.truncate(os.path.join(storage.segments, names[1]), 8_000_000)
+        storage.start()
+        self.assert_whole(storage, False)
+        lost = storage.status()["quarantined"]
+        self.assertGreater(lost, 5)
+        self.assertEqual(self.answers(storage, kept), {200: 50 - lost, 502: lost})
+        gone = [address for address in kept if storage.ask_openly("GET", f"/o/{address}").status == 502]
+        self.assertEqual(storage.ask("PUT", f"/o/{gone[0]}", kept[gone[0]]).status, 201)
+        self.assertEqual(storage.ask_openly("GET", f"/o/{gone[0]}").body, kept[gone[0]])
+        self.assertEqual(storage.ask("DELETE", f"/o/{gone[1]}").status, 204)
+        storage.restart()
+        self.assertEqual(self.answers(storage, kept), {200: 51 - lost, 404: 1, 502: lost - 2})
+        self.accept(storage)
+        self.assertEqual(self.answers(storage, kept), {200: 51 - lost, 404: lost - 1})
+        storage.restart()
+        self.assert_whole(storage, True)
+
+    def test_an_older_copy_of_the_segments_has_lost_what_the_index_knows_beyond_it(self):
+        storage, kept = self.filled(10, MIB)
+        old = os.path.join(storage.home, "old")
+        shutil.copytree(storage.segments, old)
+        storage.start()
+        later = {}
+        for _ in range(20):
+            content = CHANCE.randbytes(MIB)
+            later[storage.post(content)] = content
+        self.assertEqual(storage.stop(), 0)
+        shutil.rmtree(storage.segments)
+        shutil.copytree(old, storage.segments)
+        storage.start()
+        self.assert_whole(storage, False)
+        self.assertEqual(self.answers(storage, kept), {200: 10})
+        for address, content in later.items():
+            self.assertEqual(storage.ask("PUT", f"/o/{address}", content).status, 201)
+        self.assertEqual(self.answers(storage, kept | later), {200: 30})
+
+    def test_a_segment_that_is_removed_under_a_running_store_is_told_and_nothing_more_goes_there(self):
+        storage, kept = self.filled(30, MIB)
+        storage.start()
+        names = self.files(storage)
+        os.remove(os.path.join(storage.segments, names[-1]))
+        fresh = storage.post(b"into another file")
+        self.assert_whole(storage, False)
+        place = storage.status()["data_dirs"][0]
+        self.assertEqual((place["lost_segments"], place["first_lost_segment"]), (1, int(names[-1][:10])))
+        os.remove(os.path.join(storage.segments, names[0]))
+        wire.poll(lambda: storage.status()["data_dirs"][0]["lost_segments"] == 2, "a sealed one is missed", 60)
+        wire.poll(lambda: set(self.answers(storage, kept)) == {502}, "all that was in them is lost")
+        address = next(iter(kept))
+        self.assertEqual(storage.ask("PUT", f"/o/{address}", kept[address]).status, 201)
+        storage.restart()
+        self.assertEqual(storage.ask_openly("GET", f"/o/{fresh}").body, b"into another file")
+        self.assertEqual(self.answers(storage, kept), {200: 1, 502: 29})
+        self.accept(storage)
+        self.assertEqual(self.answers(storage, kept), {200: 1, 404: 29})
 
     def test_without_an_index_a_missing_segment_is_told_too(self):
         storage, kept = self.filled(100)

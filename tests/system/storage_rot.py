@@ -102,9 +102,19 @@ class Rot(unittest.TestCase):
         self.assert_rotten(address)
         wire.poll(lambda: self.storage.status()["quarantined"] == 1, "it is quarantined")
         wire.poll(lambda: address in self.storage.log(), "it is named", 10)
+        with tempfile.TemporaryDirectory() as place:
+            told = cairn("get", address, "-o", os.path.join(place, "x"), "--url", self.storage.url)
+        self.assertEqual((told.returncode, "error[integrity]" in told.stderr), (4, True), told)
         self.assertEqual(self.storage.metric("storage_quarantined"), 1)
         self.storage.restart()
         self.assert_rotten(address)
+
+    def test_the_scrubber_begins_with_the_service(self):
+        content = CHANCE.randbytes(PART)
+        self.storage.post(content)
+        path, _, at = record_of(self.storage, content)
+        self.rot((path, at + 1000))
+        wire.poll(lambda: self.storage.status()["quarantined"] == 1, "the scrubber found it, unasked")
 
     def test_the_scrubber_finds_what_nobody_asks_for(self):
         contents = [CHANCE.randbytes(3000) for _ in range(20)]

@@ -12,6 +12,7 @@ import demo as programs
 import wire
 from demo import Demo
 from test_limits import busy_jobs
+from weather import Weather
 from wire import head, request
 
 BAD_CONFIG = 78
@@ -196,36 +197,60 @@ class Reload(unittest.TestCase):
     def test_more_connections_than_descriptors_are_refused_at_reload_too(self):
         with Demo({"server.memory_bytes": "64GiB"}, config="[server]\nmax_conns = 50\n") as demo:
             self.assertEqual(demo.reload("[server]\nmax_conns = 1048576\n"), "rejected")
-            self.assertIn("open files", demo.log())
+            wire.poll(lambda: "open files" in demo.log(), "the log says why")
             self.assertEqual(demo.reload("[server]\nmax_conns = 60\n"), "applied")
 
     def test_a_file_that_cannot_be_read_for_long_holds_nobody_up(self):
-        with Demo(config="[server]\nmax_conns = 50\n") as demo, contextlib.ExitStack() as stack:
+        with Weather() as weather, Demo(config="[server]\nmax_conns = 50\n", environment=weather.environment) as demo, contextlib.ExitStack() as stack:
             connections = [stack.enter_context(demo.connect()) for _ in range(16)]  # on every shard
-            os.unlink(demo.config_path)
-            os.mkfifo(demo.config_path)
+            weather.set(config_delay_ms=600_000)
+            demo.write_config("[server]\nmax_conns = 70\n")
             demo.signal(signal.SIGHUP)
-            # When somebody reads there, the reloader waits for what is not written yet.
-            def opened():
-                try:
-                    return os.open(demo.config_path, os.O_WRONLY | os.O_NONBLOCK)
-                except OSError:
-                    return None
-            end = wire.poll(opened, "the file is being read")
-            try:
-                for connection in connections:
-                    self.assertEqual(connection.ask("GET", "/mem/x").status, 200)
-                demo.signal(signal.SIGHUP)  # asked again while it reads: read again, once
-                wire.poll(lambda: demo.metric('queue_depth{queue="cfg_reload"}') == 1, "the signal waits")
-                os.write(end, b"[server]\nmax_conns = 70\n")
-                again = demo.config_path + ".new"
-                with open(again, "w") as file:
-                    file.write("[server]\nmax_conns = 80\n")
-                os.replace(again, demo.config_path)
-            finally:
-                os.close(end)
+            wire.poll(lambda: weather.get("config_reading") == 1, "the file is being read")
+            for connection in connections:
+                self.assertEqual(connection.ask("GET", "/mem/x").status, 200)
+            demo.signal(signal.SIGHUP)  # asked again while it reads: read again, once
+            wire.poll(lambda: demo.metric('queue_depth{queue="cfg_reload"}') == 1, "the signal waits")
+            again = demo.config_path + ".new"
+            with open(again, "w") as file:
+                file.write("[server]\nmax_conns = 80\n")
+            os.replace(again, demo.config_path)
+            weather.clear()
             wire.poll(lambda: demo.reloads()["applied"] == 2, "both were applied")
             self.assertEqual(demo.metric('queue_depth{queue="cfg_reload"}'), 0)
+
+    def assert_refused(self, demo, why):
+        """The file as it is now is refused, and the two places of before are still all there are."""
+        before = demo.reloads()["rejected"]
+        demo.signal(signal.SIGHUP)
+        wire.poll(lambda: demo.reloads()["rejected"] == before + 1, "the reload is refused")
+        wire.poll(lambda: "the old one stays" in demo.log() and why in demo.log(), "the log says why")
+        self.assertEqual(demo.ask("GET", "/mem/x").status, 429)
+
+    def test_a_pipe_is_read_at_start_and_refused_at_a_reload(self):
+        source, end = os.pipe()
+        os.write(end, b"[server]\nmax_inflight = 2\n")
+        os.close(end)
+        self.addCleanup(os.close, source)
+        with Demo({"timeouts.request": "30s"}, inherited=(source,)) as demo, contextlib.ExitStack() as stack:
+            busy_jobs(stack, demo, 2)
+            self.assert_refused(demo, f"/dev/fd/{source}: is not a regular file")
+
+    def test_a_fifo_in_place_of_the_file_blocks_no_reload(self):
+        with Demo({"timeouts.request": "30s"}, config="[server]\nmax_inflight = 2\n") as demo, contextlib.ExitStack() as stack:
+            busy_jobs(stack, demo, 2)
+            os.unlink(demo.config_path)
+            os.mkfifo(demo.config_path)
+            self.assert_refused(demo, f"{demo.config_path}: is not a regular file")
+            os.unlink(demo.config_path)
+            self.assertEqual(demo.reload("[server]\nmax_inflight = 3\n"), "applied")  # the lane is free
+
+    def test_an_empty_file_is_refused_at_a_reload(self):
+        with Demo({"timeouts.request": "30s"}, config="[server]\nmax_inflight = 2\n") as demo, contextlib.ExitStack() as stack:
+            busy_jobs(stack, demo, 2)
+            demo.write_config("")
+            self.assert_refused(demo, f"{demo.config_path}: is empty")
+            self.assertEqual(demo.reload("# every default\n"), "applied")
 
     def test_unchanged_file(self):
         with Demo(config="[server]\nmax_conns = 50\n") as demo:

@@ -1,12 +1,15 @@
 """One address that takes all it can get leaves its half to others; alone it has everything."""
 
 import contextlib
+import os
 import socket
 import threading
 import unittest
 
+import flood
 import wire
 from demo import Demo
+from storage_server import Storage
 from wire import head, request
 
 FLOOD = "127.0.0.2"  # everybody else is 127.0.0.1
@@ -94,6 +97,43 @@ class Shares(unittest.TestCase):
                 self.assertEqual(demo.ask("GET", "/mem/x").status, 200)
                 stack.enter_context(contextlib.closing(connect(demo, FLOOD))).send(half)
             wire.poll(lambda: demo.metric('inflight_requests{route="/staged"}') == 64, "every place is taken")
+
+
+class Flooded(unittest.TestCase):
+    """Storage as it is by default, one address that takes all it can get, and another one that does a bit of everything."""
+
+    def expect_other_is_served(self, signs, *kinds):
+        """`signs`: series that tell that the flood is there, each with how much of it."""
+        with Storage(roomy=False) as storage:
+            found = storage.post(os.urandom(10_000))
+            of_flood, of_other = flood.tokens(storage)
+            with flood.Flood(storage, kinds, of_flood, found):
+                def is_there():
+                    samples = storage.metrics()
+                    return all(samples.get(series, 0) >= least for series, least in signs.items())
+                wire.poll(is_there, "the flood is there")
+                other = flood.Other(storage, of_other, found)
+                while len(other.statuses) < 200:
+                    other.turn()
+            self.assertGreaterEqual(other.served(), 0.99, other.statuses)
+
+    def test_connections_do_not_take_the_places_of_others(self):
+        self.expect_other_is_served({'rejected_total{reason="connections"}': 10}, "connections")
+
+    def test_heads_that_trickle_do_not_take_the_places_of_others(self):
+        self.expect_other_is_served({'tasks_spawned_total{kind="connection"}': 250}, "heads")
+
+    def test_bodies_do_not_take_the_memory_of_others(self):
+        self.expect_other_is_served({'busy_rejections_total{endpoint="/o"}': 10, 'inflight_requests{route="/o"}': 20}, "bodies")
+
+    def test_pipelined_requests_do_not_take_the_rate_of_others(self):
+        self.expect_other_is_served({'rejected_total{reason="rate"}': 1000}, "requests")
+
+    def test_uploads_do_not_take_the_places_of_others(self):
+        self.expect_other_is_served({"storage_uploads": 50}, "uploads")
+
+    def test_all_of_it_at_once_takes_nothing_from_others(self):
+        self.expect_other_is_served({'busy_rejections_total{endpoint="/o"}': 10, 'rejected_total{reason="rate"}': 1000}, *flood.KINDS)
 
 
 if __name__ == "__main__":

@@ -16,8 +16,9 @@ class Weather:
     # In the order of the struct in interpose.c.
     FIELDS = ("sync_delay_ms", "clock_ms", "death", "send_buffer", "syncing",
               "cold", "read_delay_ms", "reading", "accept_hangs", "accepting",
-              "index_sync_delay_ms", "index_syncing", "closed", "closed_here",
-              "slow", "slow_ms", "read_fails", "write_fails", "write_full", "sync_fails", "seed", "faults")
+              "index_sync_delay_ms", "index_syncing", "closed", "closed_here", "no_memory",
+              "slow", "slow_ms", "read_fails", "write_fails", "write_full", "sync_fails", "seed", "faults",
+              "config_delay_ms", "config_reading")
     BEFORE_SYNC, AFTER_SYNC, BEFORE_WRITE, HALF_A_WRITE = 1, 2, 3, 4
 
     def __init__(self):

@@ -192,7 +192,8 @@ std::optional<Finding> ChainObserver::compare(SimulatedRegistry& place, const Ch
   if (found) return found;
   const auto pending = place.ledger([](Ledger& ledger) { return ledger.pending(); });
   for (const auto& [id, one] : pending)
-    if (auto read = place.run(place.port().read_payload(place.call(), one.set, one.items, one.payload_b3));
+    if (auto read =
+            place.run(place.port().read_payload(place.call(), one.set, one.items.get(), one.payload_b3));
         !read)
       return Finding{"reads", fmt::format("a proposal: {}", read.error().context)};
   return std::nullopt;
