@@ -7,7 +7,7 @@
 #include "client/sample_log.h"
 #include "codec/base64.h"
 #include "http/query.h"
-#include "http/server.h"
+#include "http/h1/server.h"
 #include "http/sse.h"
 #include "io/sim/world.h"
 #include "runtime/wait.h"

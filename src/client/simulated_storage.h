@@ -19,7 +19,7 @@
 #include "crypto/outboard.h"
 #include "http/query.h"
 #include "http/range.h"
-#include "http/server.h"
+#include "http/h1/server.h"
 #include "io/sim/world.h"
 #include "runtime/wait.h"
 

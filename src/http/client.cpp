@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "http/client_exchange.h"
+#include "http/h1/client_exchange.h"
 #include "runtime/cancel.h"
 #include "runtime/wait.h"
 

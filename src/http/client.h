@@ -19,7 +19,7 @@
 #include <vector>
 
 #include "http/exchange.h"
-#include "http/response_parser.h"
+#include "http/h1/response_parser.h"
 #include "io/machine.h"
 #include "runtime/backoff.h"
 #include "runtime/semaphore.h"

@@ -14,7 +14,7 @@
 #include "base/ulid.h"
 #include "base/units.h"
 #include "http/head.h"
-#include "http/parser.h"
+#include "http/h1/parser.h"
 #include "http/piece.h"
 #include "http/request_body.h"
 #include "http/response_head.h"

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "http/connection.h"
+#include "http/h1/connection.h"
 
 namespace cairn::http {
 namespace {

@@ -7,7 +7,7 @@
 #include <cstdint>
 
 #include "base/result.h"
-#include "http/chunked.h"
+#include "http/h1/chunked.h"
 #include "http/head.h"
 #include "runtime/buffer.h"
 #include "runtime/task.h"

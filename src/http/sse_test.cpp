@@ -6,7 +6,7 @@
 
 #include <string>
 
-#include "http/server.h"
+#include "http/h1/server.h"
 #include "http/sse_parser.h"
 #include "io/sim/guest.h"
 #include "runtime/broadcast.h"

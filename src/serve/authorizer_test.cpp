@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "http/parser.h"
+#include "http/h1/parser.h"
 #include "serve/simulated_node.h"
 
 namespace cairn::serve {

@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "http/parser.h"
+#include "http/h1/parser.h"
 
 namespace cairn::serve {
 namespace {

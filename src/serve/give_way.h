@@ -8,7 +8,7 @@
 
 #include <vector>
 
-#include "http/server.h"
+#include "http/h1/server.h"
 #include "runtime/drain.h"
 #include "runtime/mailbox.h"
 #include "serve/admission.h"

@@ -20,7 +20,7 @@
 #include <vector>
 
 #include "http/route.h"
-#include "http/server.h"
+#include "http/h1/server.h"
 #include "runtime/drain.h"
 #include "runtime/handover.h"
 #include "runtime/supervisor.h"

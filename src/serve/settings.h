@@ -9,7 +9,7 @@
 #include "codec/decode_guard.h"
 #include "config/server_keys.h"
 #include "config/snapshot.h"
-#include "http/server.h"
+#include "http/h1/server.h"
 
 namespace cairn::serve {
 

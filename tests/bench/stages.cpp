@@ -13,7 +13,7 @@
 #include "config/load.h"
 #include "demo/declarations.h"
 #include "demo/service.h"
-#include "http/parser.h"
+#include "http/h1/parser.h"
 #include "http/path.h"
 #include "http/response_head.h"
 #include "http/route.h"

@@ -3,7 +3,7 @@
 
 #include "fuzz/grammar.h"
 #include "fuzz/splits.h"
-#include "http/chunked.h"
+#include "http/h1/chunked.h"
 
 namespace cairn {
 namespace {

@@ -5,7 +5,7 @@
 #include "fuzz/grammar.h"
 #include "fuzz/splits.h"
 #include "http/conditional.h"
-#include "http/parser.h"
+#include "http/h1/parser.h"
 
 namespace cairn {
 namespace {

@@ -7,8 +7,8 @@
 
 #include "fuzz/grammar.h"
 #include "fuzz/splits.h"
-#include "http/chunked.h"
-#include "http/parser.h"
+#include "http/h1/chunked.h"
+#include "http/h1/parser.h"
 #include "http/path.h"
 
 extern "C" std::size_t LLVMFuzzerMutate(std::uint8_t* data, std::size_t size, std::size_t max_size);

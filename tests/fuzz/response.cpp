@@ -4,7 +4,7 @@
 
 #include "fuzz/grammar.h"
 #include "fuzz/splits.h"
-#include "http/response_parser.h"
+#include "http/h1/response_parser.h"
 
 namespace cairn {
 namespace {

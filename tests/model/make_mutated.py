@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""make_mutated.py LIST SOURCE TARGET: copies the runtime from SOURCE to TARGET with every mutant of LIST built in.
+"""make_mutated.py LIST SOURCE TARGET: copies a layer from SOURCE to TARGET with every mutant of LIST built in.
 
 Each place a mutant changes becomes a choice made at run time by ::cairn::mutant::active. Fails, and so fails the
 build, when a mutant's text is not found exactly once or two mutants overlap without naming the same text.
@@ -48,7 +48,7 @@ def main():
     mutants = tomllib.loads(list_path.read_text())["mutant"]
     if len({m["id"] for m in mutants}) != len(mutants):
         sys.exit("mutants: two have the same id")
-    files = {path.name: path for pattern in ("*.h", "*.cpp") for path in source.glob(pattern)}
+    files = {str(path.relative_to(source)): path for pattern in ("*.h", "*.cpp") for path in source.rglob(pattern)}
     for mutant in mutants:
         if mutant["file"] not in files:
             sys.exit(f"mutant {mutant['id']}: there is no {mutant['file']}")
@@ -58,9 +58,10 @@ def main():
         here = [m for m in mutants if m["file"] == name]
         new = mutate(text, here) if here else text
         out = target / name
+        out.parent.mkdir(parents=True, exist_ok=True)
         if not out.exists() or out.read_text() != new:  # an unchanged file is not built again
             out.write_text(new)
-    for stale in set(p.name for p in target.iterdir()) - set(files) - {"stamp"}:
+    for stale in set(str(p.relative_to(target)) for p in target.rglob("*") if p.is_file()) - set(files) - {"stamp"}:
         (target / stale).unlink()
     (target / "stamp").touch()
 

@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "http/method.h"
-#include "http/response_parser.h"
+#include "http/h1/response_parser.h"
 
 namespace cairn::simulator {
 

@@ -2,7 +2,7 @@
 
 #include <array>
 
-#include "http/chunked.h"
+#include "http/h1/chunked.h"
 
 namespace cairn::simulator {
 namespace {

@@ -4,7 +4,7 @@
 #include <charconv>
 #include <cstring>
 
-#include "http/connection.h"
+#include "http/h1/connection.h"
 #include "runtime/wait.h"
 
 namespace cairn::http {

@@ -1,4 +1,4 @@
-#include "http/server.h"
+#include "http/h1/server.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "http/parser.h"
+#include "http/h1/parser.h"
 
 #include <gtest/gtest.h>
 

@@ -4,7 +4,7 @@
 #include <memory>
 #include <optional>
 
-#include "http/chunked.h"
+#include "http/h1/chunked.h"
 #include "http/client.h"
 
 namespace cairn::http {

@@ -1,4 +1,4 @@
-#include "http/response_parser.h"
+#include "http/h1/response_parser.h"
 
 #include <gtest/gtest.h>
 

@@ -1,10 +1,10 @@
-#include "http/parser.h"
+#include "http/h1/parser.h"
 
 #include <algorithm>
 #include <cstring>
 
 #include "base/check.h"
-#include "http/framing.h"
+#include "http/h1/framing.h"
 #include "http/scan.h"
 
 namespace cairn::http {

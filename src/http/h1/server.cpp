@@ -1,8 +1,8 @@
-#include "http/server.h"
+#include "http/h1/server.h"
 
 #include <cstring>
 
-#include "http/connection.h"
+#include "http/h1/connection.h"
 #include "runtime/wait.h"
 
 namespace cairn::http {

@@ -1,4 +1,4 @@
-#include "http/connection.h"
+#include "http/h1/connection.h"
 
 #include <array>
 #include <cstring>

@@ -1,9 +1,9 @@
-#include "http/response_parser.h"
+#include "http/h1/response_parser.h"
 
 #include <algorithm>
 
 #include "base/check.h"
-#include "http/framing.h"
+#include "http/h1/framing.h"
 #include "http/scan.h"
 
 namespace cairn::http {

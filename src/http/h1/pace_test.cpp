@@ -1,12 +1,12 @@
 // Clients at every rate: who is cut, who never is.
-#include "http/pace.h"
+#include "http/h1/pace.h"
 
 #include <gtest/gtest.h>
 
 #include <memory>
 #include <string>
 
-#include "http/server.h"
+#include "http/h1/server.h"
 #include "io/sim/guest.h"
 
 namespace cairn::http {

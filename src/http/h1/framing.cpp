@@ -1,4 +1,4 @@
-#include "http/framing.h"
+#include "http/h1/framing.h"
 
 #include "http/scan.h"
 

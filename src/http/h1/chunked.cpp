@@ -1,4 +1,4 @@
-#include "http/chunked.h"
+#include "http/h1/chunked.h"
 
 #include <algorithm>
 

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "http/parser.h"
+#include "http/h1/parser.h"
 #include "http/path.h"
 #include "http/route.h"
 

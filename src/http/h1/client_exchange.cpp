@@ -1,11 +1,11 @@
-#include "http/client_exchange.h"
+#include "http/h1/client_exchange.h"
 
 #include <algorithm>
 #include <array>
 #include <charconv>
 #include <cstring>
 
-#include "http/framing.h"
+#include "http/h1/framing.h"
 #include "runtime/cancel.h"
 #include "runtime/wait.h"
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "http/server.h"
+#include "http/h1/server.h"
 #include "io/sim/guest.h"
 #include "runtime/wait.h"
 

@@ -4,8 +4,8 @@
 #include <memory>
 
 #include "http/exchange.h"
-#include "http/pace.h"
-#include "http/server.h"
+#include "http/h1/pace.h"
+#include "http/h1/server.h"
 
 namespace cairn::http {
 
