@@ -6,8 +6,8 @@
 #include "client/registry_audit.h"
 #include "client/sample_log.h"
 #include "codec/base64.h"
-#include "http/query.h"
 #include "http/h1/server.h"
+#include "http/query.h"
 #include "http/sse.h"
 #include "io/sim/world.h"
 #include "runtime/wait.h"
@@ -65,7 +65,7 @@ class Said final : public http::BodySource {
   bool breaks_, said_ = false;
 };
 
-class Desk final : public http::Handler {
+class Desk final : public http::Gate, public http::Answerer {
  public:
   explicit Desk(const SampleLog& of) : sample(of), covered(of.tree.size()) {}
 
@@ -82,11 +82,9 @@ class Desk final : public http::Handler {
   std::vector<std::string> last_event_ids;
   std::string body;  // of the last request
 
-  Next begin(http::Exchange& exchange) override {
-    exchange.deadline = exchange.started + Duration::seconds(3600);
-    return Next::handle;
-  }
+  Next begin(http::Exchange&) override { return Next::handle; }
   Task<> handle(Call call, http::Exchange& exchange) override {
+    call = call.by(exchange.started + Duration::seconds(3600));
     body.clear();
     for (;;) {
       auto slice = co_await exchange.body.next(call);
@@ -174,7 +172,7 @@ class Fixture {
     {
       ShardScope here(host.shard());
       desk_ = std::make_unique<Desk>(SampleLog(versions));
-      server_ = std::make_unique<http::Server>(host_machine_, *desk_, http::ServerOptions{});
+      server_ = std::make_unique<http::Server>(host_machine_, *desk_, *desk_, http::ServerOptions{});
       CHECK(server_->listen({"host", 80, {}}).has_value());
       server_->start(host.scope());
     }

@@ -17,15 +17,15 @@
 #include "client/storage_client.h"
 #include "crypto/object_hasher.h"
 #include "crypto/outboard.h"
+#include "http/h1/server.h"
 #include "http/query.h"
 #include "http/range.h"
-#include "http/h1/server.h"
 #include "io/sim/world.h"
 #include "runtime/wait.h"
 
 namespace cairn::client {
 
-class Shelf final : public http::Handler {
+class Shelf final : public http::Gate, public http::Answerer {
  public:
   explicit Shelf(Slab& slab) : slab_(slab) {}
 
@@ -56,12 +56,12 @@ class Shelf final : public http::Handler {
   }
 
   Next begin(http::Exchange& exchange) override {
-    exchange.deadline = exchange.started + Duration::seconds(3600);
     seen.push_back(
         fmt::format("{} {}", http::name_of(exchange.request().method), exchange.request().target()));
     return Next::handle;
   }
   Task<> handle(Call call, http::Exchange& exchange) override {
+    call = call.by(exchange.started + Duration::seconds(3600));
     if (deaf) {
       (void)co_await sleep_for(call, Duration::seconds(3600));
       exchange.response.abandoned = true;
@@ -326,7 +326,7 @@ class SimulatedStorage {
     {
       ShardScope here(host.shard());
       shelf_ = std::make_unique<Shelf>(host_machine_.slab);
-      server_ = std::make_unique<http::Server>(host_machine_, *shelf_, http::ServerOptions{});
+      server_ = std::make_unique<http::Server>(host_machine_, *shelf_, *shelf_, http::ServerOptions{});
       CHECK(server_->listen({"host", 80, {}}).has_value());
       server_->start(host.scope());
     }

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "http/h1/client_exchange.h"
+#include "http/h1/head_writer.h"
 #include "runtime/cancel.h"
 #include "runtime/wait.h"
 

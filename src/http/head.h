@@ -1,4 +1,4 @@
-// RequestHead: what the strict parser has understood of a request's head, as views into its buffer.
+// RequestHead: what a request asks for, as views into the buffer that its carrier keeps.
 #pragma once
 
 #include <cstdint>
@@ -14,15 +14,13 @@ struct HeadLimits {
   std::uint32_t target_bytes = 8 * 1024;
 };
 
-// How the body is delimited. until_close exists in responses only.
+// How the body is delimited: `chunked` is of a length that nobody knows yet, whatever carries it; until_close
+// exists in responses only.
 enum class BodyKind : std::uint8_t { none, length, chunked, until_close };
 
 struct RequestHead {
   Method method = Method::get;
-  std::uint8_t minor = 1;  // HTTP/1.minor
   BodyKind body = BodyKind::none;
-  bool keep_alive = true;
-  bool expect_continue = false;      // the client waits for 100 before it sends a body that is not empty
   std::uint64_t content_length = 0;  // for BodyKind::length
   Fields fields;
 

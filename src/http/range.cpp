@@ -5,8 +5,8 @@
 #include <optional>
 
 #include "base/check.h"
+#include "http/field_list.h"
 #include "http/fields.h"
-#include "http/response_head.h"
 #include "http/scan.h"
 
 namespace cairn::http {

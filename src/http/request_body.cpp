@@ -1,167 +1,16 @@
 #include "http/request_body.h"
 
-#include <algorithm>
-#include <cstring>
-
-#include "http/h1/connection.h"
-
 namespace cairn::http {
-namespace {
-
-// A peer that ended its side may still read what became of its half body; one that broke the connection not.
-Error cut_off(io::IoStatus status) noexcept {
-  return status == io::IoStatus::eof
-             ? Error{ErrorCode::malformed, "the body ended before its length", Side::client}
-             : Error{ErrorCode::connection_lost, "the body was cut off", Side::client};
-}
-
-}  // namespace
-
-void RequestBody::start(Connection& connection, const RequestHead& head) noexcept {
-  connection_ = &connection;
-  kind_ = head.body;
-  left_ = head.content_length;
-  done_ = kind_ == BodyKind::none || (kind_ == BodyKind::length && left_ == 0);
-  expects_continue_ = head.expect_continue;
-  received_ = 0;
-}
-
-void RequestBody::clear() noexcept {
-  connection_ = nullptr;
-  kind_ = BodyKind::none;
-  done_ = true;
-  expects_continue_ = false;
-  reading_ = false;
-  left_ = received_ = 0;
-  cap_ = ~std::uint64_t{0};
-  chunks_.reset();
-  window_bytes_ = 0;
-  window_start_ = {};
-}
 
 Task<Result<Buffer>> RequestBody::next(Call call) {
   if (done_) co_return Buffer();
-  if (expects_continue_) {
-    expects_continue_ = false;
-    CO_TRY_VOID(co_await connection_->send_continue(call));
-  }
   reading_ = true;
-  auto slice = co_await (kind_ == BodyKind::chunked ? connection_->next_chunked(call, *this)
-                                                    : connection_->next_length(call, *this));
+  auto slice = co_await pull(call);
   reading_ = false;
   if (!slice) co_return slice;
   received_ += slice->size();
-  window_bytes_ += slice->size();
   if (received_ > cap_) co_return fail(ErrorCode::body_cap, "body over its cap", Side::client);
   co_return slice;
-}
-
-// Waits for more of the body: no longer than the read timeout without progress, and no slower than the
-// lowest rate over a window of that length.
-Task<Result<>> Connection::wait_body(Call call, RequestBody& body) {
-  const ServerOptions& options = server_.options_;
-  const Instant now = server_.machine_.shard.now();
-  const Duration window = options.timeouts.read;
-  const std::uint64_t least = options.least_bytes(window);
-  if (body.window_start_ == Instant{}) body.window_start_ = now;
-  if (now - body.window_start_ >= window) {
-    if (body.window_bytes_ < least) {
-      server_.handler_.timed_out(Handler::Slow::read);
-      co_return fail(ErrorCode::timeout_read, "body too slow", Side::client);
-    }
-    body.window_start_ = now;
-    body.window_bytes_ = 0;
-  }
-  const bool behind = body.window_bytes_ < least;
-  const Instant until = behind ? body.window_start_ + window : now + window;
-  auto waited = co_await stream_->readable.wait(call.by(until));
-  // The request's own deadline may end the wait first; that a slow client used it up is still the client's.
-  const Duration span = server_.machine_.shard.now() - body.window_start_;
-  const bool slow =
-      span >= Duration::seconds(1) &&
-      static_cast<double>(body.window_bytes_) < static_cast<double>(options.lowest_rate) * span.to_seconds();
-  if (!waited && waited.error().code == ErrorCode::timeout && (call.deadline() > until || slow)) {
-    server_.handler_.timed_out(Handler::Slow::read);
-    co_return fail(ErrorCode::timeout_read, "body did not arrive in time", Side::client);
-  }
-  co_return waited;
-}
-
-Task<Result<Buffer>> Connection::next_length(Call call, RequestBody& body) {
-  Slab& slab = server_.machine_.slab;
-  const std::size_t head = exchange_->head_bytes;
-  const std::size_t here = std::min<std::uint64_t>(input_.size() - head, body.left_);
-  if (here > 0) {
-    Buffer slice = slab.take(std::min(here, Slab::large));
-    const std::size_t size = std::min(here, slice.room().size());
-    std::memcpy(slice.room().data(), input_.bytes().data() + head, size);
-    slice.fill(size);
-    drop_behind_head(size);
-    body.left_ -= size;
-    body.done_ = body.left_ == 0;
-    co_return slice;
-  }
-  Buffer slice;
-  for (;;) {
-    if (stream_->readable.ready()) {
-      CO_TRY_VOID(co_await stream_->readable.wait(call));  // now and then gives the turn to others
-      if (!slice) slice = slab.take(std::min<std::uint64_t>(body.left_, Slab::large));
-      MutableByteView room = slice.room();
-      if (room.size() > body.left_) room = room.first(static_cast<std::size_t>(body.left_));
-      const io::Io got = stream_->try_read(room);
-      if (got.status == io::IoStatus::done) {
-        slice.fill(got.count);
-        body.left_ -= got.count;
-        body.done_ = body.left_ == 0;
-        co_return slice;
-      }
-      if (got.status != io::IoStatus::would_block) co_return fail(cut_off(got.status));
-    }
-    slice.reset();  // a slow client holds no buffer
-    CO_TRY_VOID(co_await wait_body(call, body));
-  }
-}
-
-Task<Result<Buffer>> Connection::next_chunked(Call call, RequestBody& body) {
-  Slab& slab = server_.machine_.slab;
-  if (!chunks_) {
-    chunks_ = slab.take(Slab::large);
-    const ByteView behind = input_.bytes().subspan(exchange_->head_bytes);
-    std::memcpy(chunks_.room().data(), behind.data(), behind.size());
-    chunks_.fill(behind.size());
-    input_.truncate(exchange_->head_bytes);
-  }
-  for (;;) {
-    if (!chunks_.empty()) {
-      const ChunkedDecoder::Step step = body.chunks_.next(as_text(chunks_.bytes()));
-      Buffer slice;
-      if (step.kind == ChunkedDecoder::Kind::data) {
-        slice = slab.take(step.data.size());
-        std::memcpy(slice.room().data(), step.data.data(), step.data.size());
-        slice.fill(step.data.size());
-      }
-      chunks_.consume(step.consumed);
-      switch (step.kind) {
-        case ChunkedDecoder::Kind::failed:
-          co_return fail(step.error);
-        case ChunkedDecoder::Kind::data:
-          co_return slice;
-        case ChunkedDecoder::Kind::done:
-          body.done_ = true;
-          co_return Buffer();
-        case ChunkedDecoder::Kind::need_more:
-          break;
-      }
-    }
-    chunks_.clear();
-    while (!stream_->readable.ready()) CO_TRY_VOID(co_await wait_body(call, body));
-    CO_TRY_VOID(co_await stream_->readable.wait(call));
-    const io::Io got = stream_->try_read(chunks_.room());
-    if (got.status == io::IoStatus::done)
-      chunks_.fill(got.count);
-    else if (got.status != io::IoStatus::would_block)
-      co_return fail(cut_off(got.status));
-  }
 }
 
 }  // namespace cairn::http

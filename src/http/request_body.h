@@ -1,25 +1,23 @@
-// RequestBody: the request's body as the handler pulls it, in slices it owns.
+// RequestBody: the request's body as the handler pulls it, in slices it owns. Who carries the request
+// implements it.
 //
-// Back-pressure is the pulling itself: nothing is read from the connection that was not asked for. The
-// first pull sends `100 Continue` to a client that waits for it.
+// Back-pressure is the pulling itself: nothing is read from the peer that was not asked for.
 #pragma once
 
 #include <cstdint>
 
 #include "base/result.h"
-#include "http/h1/chunked.h"
-#include "http/head.h"
 #include "runtime/buffer.h"
 #include "runtime/task.h"
 
 namespace cairn::http {
 
-class Connection;
-
 class RequestBody {
  public:
+  virtual ~RequestBody() = default;
+
   // The next slice; empty at the end. malformed: the framing broke; timeout_read: too slow; body_cap: over
-  // the cap; connection_lost. After an error the connection closes behind the answer. Cancel: clean.
+  // the cap; connection_lost. After an error the rest of the body is lost. Cancel: clean.
   Task<Result<Buffer>> next(Call call);
 
   // Everything up to the end was pulled (true at once for a request without a body).
@@ -29,26 +27,29 @@ class RequestBody {
   std::uint64_t received() const noexcept { return received_; }
   void set_cap(std::uint64_t bytes) noexcept { cap_ = bytes; }
 
-  // For the connection.
-  void start(Connection& connection, const RequestHead& head) noexcept;
-  void clear() noexcept;
-  // Bytes of a fixed-length body that are still to come; 0 when unknown or none.
-  std::uint64_t left() const noexcept { return kind_ == BodyKind::length ? left_ : 0; }
-  bool awaits_continue() const noexcept { return expects_continue_; }
+ protected:
+  // For another request, of which there is a body to come, or none.
+  void reset(bool done) noexcept {
+    done_ = done;
+    reading_ = false;
+    received_ = 0;
+    cap_ = ~std::uint64_t{0};
+  }
+  void finish() noexcept { done_ = true; }
 
  private:
-  friend class Connection;
-  Connection* connection_ = nullptr;
-  BodyKind kind_ = BodyKind::none;
+  // As next(), without its cap. Calls finish() with the last slice, or before an empty one.
+  virtual Task<Result<Buffer>> pull(Call call) = 0;
+
   bool done_ = true;
-  bool expects_continue_ = false;
   bool reading_ = false;
-  std::uint64_t left_ = 0;
   std::uint64_t received_ = 0;
   std::uint64_t cap_ = ~std::uint64_t{0};
-  ChunkedDecoder chunks_;
-  Instant window_start_{};
-  std::uint64_t window_bytes_ = 0;
+};
+
+// Of a request that has none, whoever carries it.
+class NoBody final : public RequestBody {
+  Task<Result<Buffer>> pull(Call) override { co_return Buffer(); }
 };
 
 }  // namespace cairn::http

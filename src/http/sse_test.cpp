@@ -6,6 +6,7 @@
 
 #include <string>
 
+#include "http/h1/parser.h"
 #include "http/h1/server.h"
 #include "http/sse_parser.h"
 #include "io/sim/guest.h"
@@ -115,17 +116,17 @@ class Feed final : public EventFeed {
 };
 
 // Every path is an open stream but /wait, which waits before it answers.
-class Desk final : public Handler {
+class Desk final : public Gate, public Answerer {
  public:
   explicit Desk(Source& source) : source_(source) {}
   Next begin(Exchange& exchange) override {
     exchange.stays_open = true;
-    exchange.deadline = exchange.started + Duration::seconds(65);
     if (exchange.request().path() == "/wait") return Next::handle;
     answer_events(exchange.response, std::make_unique<Feed>(source_));
     return Next::answered;
   }
   Task<> handle(Call call, Exchange& exchange) override {
+    call = call.by(exchange.started + Duration::seconds(65));
     if (auto waited = co_await sleep_for(call, Duration::seconds(60)); !waited) stop = waited.error().stop;
     exchange.response.text = "waited";
     exchange.response.answer_text("text/plain");
@@ -172,7 +173,7 @@ class EventStreamTest : public testing::Test {
   io::Machine machine = host.machine();
   Source& source = host.make<Source>(host.shard());
   Desk desk{source};
-  Server& server = host.make<Server>(machine, desk, ServerOptions{});
+  Server& server = host.make<Server>(machine, desk, desk, ServerOptions{});
 };
 
 TEST_F(EventStreamTest, the_head_comes_at_once_and_each_event_when_it_happens) {

@@ -22,7 +22,7 @@ class Scope;
 struct CallContext {
   std::string_view corr_id;   // as echoed and logged
   observe::SpanContext span;  // of this request; a call to a peer is a child of it
-  std::uint32_t tenant = 0;
+  std::string_view tenant;    // empty: none
 };
 
 // How a request waits in the lanes of the pool, beside its deadline. In the frame of whoever made it, which

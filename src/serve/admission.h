@@ -18,7 +18,6 @@
 #include <cstdint>
 #include <unordered_map>
 
-#include "http/exchange.h"
 #include "runtime/guarded.h"
 #include "runtime/permits.h"
 #include "runtime/rate.h"

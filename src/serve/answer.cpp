@@ -26,8 +26,8 @@ std::string_view message_of(const Error& error, ErrorCode code) noexcept {
 
 }  // namespace
 
-void answer_error(http::Exchange& exchange, const Error& error, std::optional<unsigned> retry_after) {
-  http::Response& response = exchange.response;
+void answer_error(Request& request, const Error& error, std::optional<unsigned> retry_after) {
+  http::Response& response = request.response;
   const ErrorCode code = public_code(error);
   response.abandoned = error.stop == StopReason::client_gone;
   if (!retry_after && Error(code, "").retry() == Retry::later && status_of(code) != 408 &&
@@ -40,7 +40,7 @@ void answer_error(http::Exchange& exchange, const Error& error, std::optional<un
   json.begin_object().key("error").begin_object();
   json.field("code", name_of(code))
       .field("message", message_of(error, code))
-      .field("corr_id", exchange.corr());
+      .field("corr_id", request.corr());
   if (retry_after) {
     json.field("retry_after", *retry_after);
     response.add_number("Retry-After", *retry_after);
@@ -49,10 +49,10 @@ void answer_error(http::Exchange& exchange, const Error& error, std::optional<un
   response.answer_text("application/json");
 }
 
-void answer_error(http::Exchange& exchange, const Error& error, std::string_view details) {
+void answer_error(Request& request, const Error& error, std::string_view details) {
   CHECK(details.starts_with('{') && details.ends_with('}'));
-  answer_error(exchange, error);
-  std::string& text = exchange.response.text;
+  answer_error(request, error);
+  std::string& text = request.response.text;
   text.resize(text.size() - 2);  // the two ends
   text.append(R"(,"details":)").append(details).append("}}");
 }

@@ -10,16 +10,19 @@ namespace {
 struct Sample {
   explicit Sample(Error error, std::optional<unsigned> retry_after = {}) {
     constexpr std::string_view corr = "01J00000000000000000000000";
-    std::copy(corr.begin(), corr.end(), exchange.corr_text.begin());
-    exchange.corr_size = corr.size();
-    answer_error(exchange, error, retry_after);
+    std::copy(corr.begin(), corr.end(), request.corr_text.begin());
+    request.corr_size = corr.size();
+    answer_error(request, error, retry_after);
   }
-  const std::string& body() const { return exchange.response.text; }
+  const std::string& body() const { return request.response.text; }
   bool has_header() const {
-    return exchange.response.lines().find("Retry-After: ") != std::string_view::npos;
+    return request.response.fields.lines().find("Retry-After: ") != std::string_view::npos;
   }
   bool has_member() const { return body().find("\"retry_after\":") != std::string::npos; }
-  http::Exchange exchange{http::HeadLimits{}};
+  http::RequestHead head;
+  http::NoBody body_;
+  http::Exchange exchange{head, body_};
+  Request request{exchange};
 };
 
 TEST(Answer, an_error_is_exactly_this_json) {
@@ -27,14 +30,14 @@ TEST(Answer, an_error_is_exactly_this_json) {
   EXPECT_EQ(
       busy.body(),
       R"({"error":{"code":"busy","message":"work queue is full","corr_id":"01J00000000000000000000000","retry_after":3}})");
-  EXPECT_EQ(busy.exchange.response.status, 429);
-  EXPECT_EQ(busy.exchange.response.content_type, "application/json");
-  EXPECT_EQ(busy.exchange.response.lines(), "Retry-After: 3\r\n");
+  EXPECT_EQ(busy.request.response.status, 429);
+  EXPECT_EQ(busy.request.response.content_type, "application/json");
+  EXPECT_EQ(busy.request.response.fields.lines(), "Retry-After: 3\r\n");
   const Sample missing({ErrorCode::not_found, "say \"what\"\n"});
   EXPECT_EQ(
       missing.body(),
       R"({"error":{"code":"not_found","message":"say \"what\"\n","corr_id":"01J00000000000000000000000"}})");
-  EXPECT_EQ(missing.exchange.response.lines(), "");
+  EXPECT_EQ(missing.request.response.fields.lines(), "");
 }
 
 TEST(Answer, the_header_is_there_exactly_when_the_member_is) {
@@ -59,8 +62,8 @@ TEST(Answer, waiting_is_advised_only_where_it_helps) {
 TEST(Answer, every_code_has_a_status_a_client_can_act_on) {
   for (int i = 1; i <= static_cast<int>(ErrorCode::invalid); ++i) {
     const Sample answered({static_cast<ErrorCode>(i), ""});
-    EXPECT_GE(answered.exchange.response.status, 400) << i;
-    EXPECT_LT(answered.exchange.response.status, 600) << i;
+    EXPECT_GE(answered.request.response.status, 400) << i;
+    EXPECT_LT(answered.request.response.status, 600) << i;
   }
 }
 
@@ -79,38 +82,47 @@ TEST(Answer, what_stays_inside_becomes_what_a_client_can_act_on) {
 }
 
 TEST(Answer, details_are_the_last_member_of_the_error) {
-  http::Exchange exchange{http::HeadLimits{}};
-  answer_error(exchange, {ErrorCode::pruned, "gone"}, R"({"checkpoint":7})");
-  EXPECT_EQ(exchange.response.status, 410);
-  EXPECT_EQ(exchange.response.text,
+  http::RequestHead head;
+  http::NoBody body_;
+  http::Exchange exchange{head, body_};
+  Request request{exchange};
+  answer_error(request, {ErrorCode::pruned, "gone"}, R"({"checkpoint":7})");
+  EXPECT_EQ(request.response.status, 410);
+  EXPECT_EQ(request.response.text,
             R"({"error":{"code":"pruned","message":"gone","corr_id":"","details":{"checkpoint":7}}})");
-  exchange.response.clear();
-  answer_error(exchange, {ErrorCode::degraded, "later"}, "{}");
-  EXPECT_EQ(exchange.response.text,
+  request.response.clear();
+  answer_error(request, {ErrorCode::degraded, "later"}, "{}");
+  EXPECT_EQ(request.response.text,
             R"({"error":{"code":"degraded","message":"later","corr_id":"","retry_after":1,"details":{}}})");
-  EXPECT_EQ(exchange.response.lines(), "Retry-After: 1\r\n");
+  EXPECT_EQ(request.response.fields.lines(), "Retry-After: 1\r\n");
 }
 
 TEST(Answer, a_text_that_was_begun_is_replaced) {
-  http::Exchange exchange{http::HeadLimits{}};
-  exchange.response.text = "half an answer";
-  exchange.response.answer_view("text/plain", "x");
-  answer_error(exchange, {ErrorCode::pruned, "gone"});
-  EXPECT_EQ(exchange.response.kind, http::Response::Body::text);
-  EXPECT_EQ(exchange.response.text, R"({"error":{"code":"pruned","message":"gone","corr_id":""}})");
+  http::RequestHead head;
+  http::NoBody body_;
+  http::Exchange exchange{head, body_};
+  Request request{exchange};
+  request.response.text = "half an answer";
+  request.response.answer_view("text/plain", "x");
+  answer_error(request, {ErrorCode::pruned, "gone"});
+  EXPECT_EQ(request.response.kind, http::Response::Body::text);
+  EXPECT_EQ(request.response.text, R"({"error":{"code":"pruned","message":"gone","corr_id":""}})");
 }
 
 TEST(Answer, a_wait_that_ended_early_is_told_in_words_a_client_can_act_on) {
-  http::Exchange exchange{{}};
-  answer_error(exchange, {ErrorCode::timeout, "sleep", Side::self, StopReason::deadline});
-  EXPECT_EQ(exchange.response.text,
+  http::RequestHead head;
+  http::NoBody body_;
+  http::Exchange exchange{head, body_};
+  Request request{exchange};
+  answer_error(request, {ErrorCode::timeout, "sleep", Side::self, StopReason::deadline});
+  EXPECT_EQ(request.response.text,
             R"({"error":{"code":"timeout","message":"the deadline passed","corr_id":""}})");
-  exchange.response.clear();
-  answer_error(exchange, {ErrorCode::cancelled, "sleep", Side::self, StopReason::draining});
-  EXPECT_NE(exchange.response.text.find(R"("message":"shutting down")"), std::string::npos);
-  exchange.response.clear();
-  answer_error(exchange, {ErrorCode::io_failed, "read /secret/path"});
-  EXPECT_EQ(exchange.response.text,
+  request.response.clear();
+  answer_error(request, {ErrorCode::cancelled, "sleep", Side::self, StopReason::draining});
+  EXPECT_NE(request.response.text.find(R"("message":"shutting down")"), std::string::npos);
+  request.response.clear();
+  answer_error(request, {ErrorCode::io_failed, "read /secret/path"});
+  EXPECT_EQ(request.response.text,
             R"({"error":{"code":"internal","message":"internal error","corr_id":""}})");
 }
 

@@ -42,8 +42,8 @@ void Authorizer::take_keys(KeySnapshotPtr keys) {
   forget();
 }
 
-Result<Authorizer::Bearer> Authorizer::authorize(const http::Fields& fields,
-                                                 const crypto::CapabilityRequest& request) {
+Result<const Principal*> Authorizer::authorize(const http::Fields& fields,
+                                               const crypto::CapabilityRequest& request) {
   const std::string_view token = find_bearer(fields);
   if (token.empty()) return fail(ErrorCode::unauthorized, "a capability is needed", Side::client);
   Known& known = known_[std::hash<std::string_view>()(token) % known_max];
@@ -54,15 +54,13 @@ Result<Authorizer::Bearer> Authorizer::authorize(const http::Fields& fields,
     crypto::wipe(known.token);
     known.token = token;
     known.macaroon = std::move(macaroon);
-    const auto identifier = crypto::parse_identifier(known.macaroon.identifier);
-    known.nonce = identifier ? identifier->nonce : Ulid{};
+    known.principal = make_principal(known.macaroon);
   }
   // Where a service has no tenants of its own, the request is the one's the token is bound to.
   crypto::CapabilityRequest asked = request;
-  const std::string_view tenant = crypto::find_tenant(known.macaroon).value_or("");
-  if (asked.tenant.empty()) asked.tenant = tenant;
+  if (asked.tenant.empty()) asked.tenant = known.principal.tenant;
   TRY_VOID(crypto::check_caveats(known.macaroon, asked));
-  return Bearer{known.nonce, tenant};
+  return &known.principal;
 }
 
 }  // namespace cairn::serve

@@ -12,9 +12,9 @@
 #include <string_view>
 
 #include "base/result.h"
-#include "base/ulid.h"
 #include "crypto/key_ring.h"
 #include "http/fields.h"
+#include "serve/principal.h"
 
 namespace cairn::serve {
 
@@ -36,14 +36,9 @@ class Authorizer {
   void take_keys(KeySnapshotPtr keys);
   std::uint64_t version() const noexcept { return keys_->version; }
 
-  // Whose token it is, as long as nothing else is authorized.
-  struct Bearer {
-    Ulid nonce;  // of its identifier: the same for every token that was narrowed from one
-    std::string_view tenant;
-  };
-  // `unauthorized` without one genuine `Authorization: Bearer` token, `forbidden` when a caveat does not
-  // hold.
-  Result<Bearer> authorize(const http::Fields& fields, const crypto::CapabilityRequest& request);
+  // Whose token it is, as long as nothing else is authorized. `unauthorized` without one genuine
+  // `Authorization: Bearer` token, `forbidden` when a caveat does not hold.
+  Result<const Principal*> authorize(const http::Fields& fields, const crypto::CapabilityRequest& request);
 
   // How many tokens were verified in full, for tests.
   std::uint64_t verified() const noexcept { return verified_; }
@@ -54,7 +49,7 @@ class Authorizer {
   struct Known {
     std::string token;
     crypto::Macaroon macaroon;
-    Ulid nonce;
+    Principal principal;
   };
   static constexpr std::size_t known_max = 64;
 

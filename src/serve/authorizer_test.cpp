@@ -21,10 +21,12 @@ struct Fixture {
     const std::string text = "GET / HTTP/1.1\r\nHost: h\r\n" + fields + "\r\n";
     http::RequestParser parser{http::HeadLimits{}};
     CHECK(parser.parse(text).progress == http::Progress::complete);
-    TRY(bearer, authorizer.authorize(parser.head.fields, {.op = op, .service = "sample", .bytes = 0}));
+    TRY(const Principal* who,
+        authorizer.authorize(parser.head.fields, {.op = op, .service = "sample", .bytes = 0}));
+    principal = *who;
     return {};
   }
-  Authorizer::Bearer bearer;  // of the last that was allowed
+  Principal principal;  // of the last that was allowed
   ErrorCode code(const std::string& fields, std::string_view op = "sample.write") {
     const Result<> result = ask(fields, op);
     return result ? ErrorCode::ok : result.error().code;
@@ -34,14 +36,19 @@ struct Fixture {
 TEST(Authorizer, a_token_is_known_by_what_no_narrowing_changes_and_by_its_tenant) {
   Fixture f;
   ASSERT_EQ(f.code(bearer({}, 5)), ErrorCode::ok);
-  const Ulid nonce = f.bearer.nonce;
+  const Ulid nonce = f.principal.nonce;
+  const std::string name = f.principal.name;
+  EXPECT_EQ(f.principal.key_id(), sample_root_key().id);
+  EXPECT_EQ(name.size(), sample_root_key().id.size() + 1 + 16);
   EXPECT_NE(nonce, Ulid{});
-  EXPECT_EQ(f.bearer.tenant, "");
+  EXPECT_EQ(f.principal.tenant, "");
   ASSERT_EQ(f.code(bearer({"op = sample.write", "tenant = home"}, 5)), ErrorCode::ok);
-  EXPECT_EQ(f.bearer.nonce, nonce);
-  EXPECT_EQ(f.bearer.tenant, "home");
+  EXPECT_EQ(f.principal.nonce, nonce);
+  EXPECT_EQ(f.principal.name, name);
+  EXPECT_EQ(f.principal.tenant, "home");
   ASSERT_EQ(f.code(bearer({}, 6)), ErrorCode::ok);
-  EXPECT_NE(f.bearer.nonce, nonce);
+  EXPECT_NE(f.principal.nonce, nonce);
+  EXPECT_NE(f.principal.name, name);
 }
 
 TEST(Authorizer, the_scheme_is_bearer_in_any_case_and_nothing_else) {

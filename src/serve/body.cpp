@@ -2,9 +2,8 @@
 
 namespace cairn::serve {
 
-Body::Body(http::Exchange& exchange, Slab& slab, codec::DecodeGuard guard)
-    : exchange_(exchange), slab_(slab) {
-  auto coding = exchange.request().fields.find(http::FieldName::content_encoding);
+Body::Body(Request& request, Slab& slab, codec::DecodeGuard guard) : body_(request.body), slab_(slab) {
+  auto coding = request.fields().find(http::FieldName::content_encoding);
   if (!coding) return;
   auto decoder = codec::make_decoder(*coding, guard);
   if (decoder)
@@ -14,14 +13,14 @@ Body::Body(http::Exchange& exchange, Slab& slab, codec::DecodeGuard guard)
 }
 
 Task<Result<Buffer>> Body::next(Call call) {
-  return decoder_ || refused_ ? next_decoded(call) : exchange_.body.next(call);
+  return decoder_ || refused_ ? next_decoded(call) : body_.next(call);
 }
 
 Task<Result<Buffer>> Body::next_decoded(Call call) {
   if (refused_) co_return fail(*refused_);
   while (!ended_) {
     if (raw_.empty() && !output_full_) {
-      CO_TRY(raw_, co_await exchange_.body.next(call));
+      CO_TRY(raw_, co_await body_.next(call));
       if (raw_.empty()) {
         ended_ = true;
         CO_TRY_VOID(decoder_->finish());

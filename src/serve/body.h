@@ -4,15 +4,16 @@
 #include <optional>
 
 #include "codec/decode_guard.h"
-#include "http/exchange.h"
+#include "http/request_body.h"
 #include "runtime/buffer.h"
+#include "serve/request.h"
 
 namespace cairn::serve {
 
 class Body {
  public:
-  // `exchange` outlives this. A content coding that admission let pass and nobody decodes is told by next().
-  Body(http::Exchange& exchange, Slab& slab, codec::DecodeGuard guard);
+  // `request` outlives this. A content coding that admission let pass and nobody decodes is told by next().
+  Body(Request& request, Slab& slab, codec::DecodeGuard guard);
 
   // The next decoded slice; empty at the end. Errors: those of RequestBody::next, decoded_cap,
   // decoded_ratio, malformed. Cancel: clean.
@@ -23,7 +24,7 @@ class Body {
  private:
   Task<Result<Buffer>> next_decoded(Call call);
 
-  http::Exchange& exchange_;
+  http::RequestBody& body_;
   Slab& slab_;
   std::optional<codec::Decoder> decoder_;
   std::optional<Error> refused_;

@@ -129,7 +129,7 @@ struct Node::ShardPart {
         pipeline(shared, m, bus, settings, l, tasks, workers),
         connections(m.shard),
         attending(m.shard),
-        server(machine, pipeline, settings.server),
+        server(machine, pipeline, pipeline, settings.server),
         background(m.shard, &events),
         starting(m.shard),
         stopping(m.shard),

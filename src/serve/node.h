@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "config/server_keys.h"
+#include "http/h1/server.h"
 #include "observe/log.h"
 #include "serve/pipeline.h"
 

@@ -24,25 +24,25 @@ std::string_view name_in(std::string_view host) noexcept {
   return name;
 }
 
-bool is_ours(const http::Exchange& exchange, const Settings& settings) {
-  if (exchange.peer.local) return true;
-  if (!exchange.peer.loopback && settings.names.empty()) return true;
-  const std::string_view host = exchange.request().host();
+bool is_ours(const Request& request, const Settings& settings) {
+  if (request.peer().local) return true;
+  if (!request.peer().loopback && settings.names.empty()) return true;
+  const std::string_view host = request.head().host();
   if (host.empty()) return true;  // only HTTP/1.0 may say none
   const std::string_view name = name_in(host);
   return is_loopback_name(name) || has(settings.names, name) || equal_ignoring_case(name, settings.bound);
 }
 
-bool may_change(const http::Exchange& exchange, const Settings& settings) noexcept {
+bool may_change(const Request& request, const Settings& settings) noexcept {
   constexpr http::MethodSet safe = http::Method::get | http::Method::head | http::Method::options;
-  const http::Fields& fields = exchange.request().fields;
-  if (!fields.has(http::FieldName::origin) || safe.has(exchange.request().method)) return true;
+  const http::Fields& fields = request.fields();
+  if (!fields.has(http::FieldName::origin) || safe.has(request.head().method)) return true;
   if (fields.repeated(http::FieldName::origin)) return false;
   const std::string_view origin = fields.get(http::FieldName::origin);
   const std::size_t scheme = origin.find("://");
   if (scheme == std::string_view::npos) return false;  // `null`, or nothing
   const std::string_view from = origin.substr(scheme + 3);
-  const std::string_view host = exchange.request().host();
+  const std::string_view host = request.head().host();
   return (!host.empty() && equal_ignoring_case(from, host)) || has(settings.origins, origin) ||
          has(settings.origins, from);
 }
@@ -57,10 +57,10 @@ bool is_loopback_name(std::string_view name) {
   return name.size() < 64 && Endpoint{.host = std::string(name), .port = 0}.is_loopback();
 }
 
-Error check_origin(const http::Exchange& exchange, const Settings& settings) {
-  if (!is_ours(exchange, settings))
+Error check_origin(const Request& request, const Settings& settings) {
+  if (!is_ours(request, settings))
     return {ErrorCode::misdirected, "this host is not one of server.names", Side::client};
-  if (!may_change(exchange, settings))
+  if (!may_change(request, settings))
     return {ErrorCode::forbidden, "a page of this origin may not change anything: see cors.origins",
             Side::client};
   return {ErrorCode::ok, ""};

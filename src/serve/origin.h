@@ -13,13 +13,13 @@
 
 #include <string_view>
 
-#include "http/exchange.h"
+#include "serve/request.h"
 #include "serve/settings.h"
 
 namespace cairn::serve {
 
 // `misdirected` (O-1), `forbidden` (O-2) or `ok`.
-Error check_origin(const http::Exchange& exchange, const Settings& settings);
+Error check_origin(const Request& request, const Settings& settings);
 
 // `localhost`, names below it, 127.0.0.0/8 and ::1. Without brackets and port.
 bool is_loopback_name(std::string_view name);

@@ -40,8 +40,8 @@ std::optional<std::uint64_t> stored_bytes(const http::RequestHead& head, const R
 
 // What a service kept for this request goes when its handler has returned, however that ended.
 struct StateDrop {
-  http::Exchange& exchange;
-  ~StateDrop() { exchange.state.reset(); }
+  Request& request;
+  ~StateDrop() { request.state.reset(); }
 };
 
 unsigned whole_seconds(Duration duration) noexcept {
@@ -54,8 +54,8 @@ unsigned whole_seconds(Duration duration) noexcept {
 struct Pipeline::BuiltInRoute {
   std::string_view pattern;
   http::MethodSet methods;
-  bool is_health;                             // passes by every limit
-  void (Pipeline::*answer)(http::Exchange&);  // none: a worker revokes a key
+  bool is_health;                      // passes by every limit
+  void (Pipeline::*answer)(Request&);  // none: a worker revokes a key
 };
 
 constexpr Pipeline::BuiltInRoute Pipeline::built_in[] = {
@@ -76,14 +76,14 @@ std::vector<RouteSpec> built_in_routes() {
   return specs;
 }
 
-const Pipeline::BuiltInRoute* Pipeline::find_built_in(const http::Exchange& exchange) const noexcept {
-  return exchange.route.id < shared_.own ? nullptr : &built_in[exchange.route.id - shared_.own];
+const Pipeline::BuiltInRoute* Pipeline::find_built_in(const Request& request) const noexcept {
+  return request.route.id < shared_.own ? nullptr : &built_in[request.route.id - shared_.own];
 }
 
 // One queued request.
 struct Pipeline::Job : HandedOver {
-  Job(const Call& call, http::Exchange& asked) noexcept : HandedOver(call), exchange(asked) {}
-  http::Exchange& exchange;
+  Job(const Call& call, Request& asked) noexcept : HandedOver(call), request(asked) {}
+  Request& request;
 };
 
 Pipeline::Pipeline(Shared& shared, io::Machine& machine, Bus& bus, const Settings& settings,
@@ -119,7 +119,7 @@ void Pipeline::take_keys(KeySnapshotPtr keys) {
   if (authorizer_) authorizer_->take_keys(std::move(keys));
 }
 
-http::Handler::Admission Pipeline::admit(const io::PeerAddress& peer, bool health_only) {
+http::Gate::Admission Pipeline::admit(const io::PeerAddress& peer, bool health_only) {
   if (!shared_.admission.is_allowed(peer)) {
     shared_.metrics.rejected.at(Rejected::connections).add(slot_);
     return Admission::refused;
@@ -130,10 +130,11 @@ http::Handler::Admission Pipeline::admit(const io::PeerAddress& peer, bool healt
   return welcome ? Admission::welcome : Admission::extra;
 }
 
-http::Handler::Place Pipeline::place(http::Exchange& exchange, bool health_only, PermitHold& hold) {
+http::Gate::Place Pipeline::place(http::Exchange& exchange, bool health_only, PermitHold& hold) {
   using Door = serve::Admission::Door;
-  const bool health = match_route(exchange).code == ErrorCode::ok && is_health(exchange);
-  const Door door = health_only ? Door::health : exchange.peer.local ? Door::local : Door::open;
+  Request& request = request_of(exchange);
+  const bool health = match_route(request).code == ErrorCode::ok && is_health(request);
+  const Door door = health_only ? Door::health : request.peer().local ? Door::local : Door::open;
   if (health) {
     if (auto place = shared_.admission.try_reserve(door)) {
       hold = std::move(*place);
@@ -141,22 +142,22 @@ http::Handler::Place Pipeline::place(http::Exchange& exchange, bool health_only,
     }
   }
   if (health_only) return Place::none;
-  if (try_connect(exchange.peer)) return Place::welcome;
-  switch (give_way_.ask(exchange.peer)) {
+  if (try_connect(request.peer())) return Place::welcome;
+  switch (give_way_.ask(request.peer())) {
     case GiveWay::Found::none:
       break;
     case GiveWay::Found::soon:
       return Place::soon;
     case GiveWay::Found::now:
-      if (try_connect(exchange.peer)) return Place::welcome;
+      if (try_connect(request.peer())) return Place::welcome;
   }
   return Place::none;
 }
 
 void Pipeline::closed_unread() { shared_.metrics.rejected.at(Rejected::connections).add(slot_); }
 
-bool Pipeline::is_health(const http::Exchange& exchange) const noexcept {
-  const BuiltInRoute* route = find_built_in(exchange);
+bool Pipeline::is_health(const Request& request) const noexcept {
+  const BuiltInRoute* route = find_built_in(request);
   return route != nullptr && route->is_health;
 }
 
@@ -174,34 +175,38 @@ void Pipeline::broke(const char* what) noexcept {
 }
 
 // The client's own id when it is fit to be logged, else a fresh ULID.
-void Pipeline::take_corr_id(http::Exchange& exchange) noexcept {
-  const std::string_view given = exchange.request().fields.get(http::FieldName::x_corr_id);
+void Pipeline::take_corr_id(Request& request) noexcept {
+  const std::string_view given = request.fields().get(http::FieldName::x_corr_id);
   if (given.size() >= 8 && given.size() <= 64 && std::all_of(given.begin(), given.end(), is_corr_char)) {
-    std::copy(given.begin(), given.end(), exchange.corr_text.begin());
-    exchange.corr_size = static_cast<std::uint8_t>(given.size());
-    return;
+    std::copy(given.begin(), given.end(), request.corr_text.begin());
+    request.corr_size = static_cast<std::uint8_t>(given.size());
+  } else {
+    Random& random = machine_.shard.random();
+    format_ulid_to(make_ulid(machine_.shard.wall(), random.next(), random.next()), request.corr_text.data());
+    request.corr_size = ulid_text_size;
   }
-  Random& random = machine_.shard.random();
-  format_ulid_to(make_ulid(machine_.shard.wall(), random.next(), random.next()), exchange.corr_text.data());
-  exchange.corr_size = ulid_text_size;
+  // Whatever becomes of the answer.
+  request.response.add_field(name_of(http::FieldName::x_corr_id), request.corr());
+  request.response.fields.keep();
 }
 
 // Who is asking, for whatever the work calls in turn: the caller's trace goes on, or one begins here.
-void Pipeline::take_context(http::Exchange& exchange) noexcept {
+void Pipeline::take_context(Request& request) noexcept {
   Random& random = machine_.shard.random();
-  auto parent = observe::parse_traceparent(exchange.request().fields.get(http::FieldName::traceparent));
-  exchange.context.corr_id = exchange.corr();
-  exchange.context.span = parent ? observe::child_of(*parent, random.next())
-                                 : observe::start_trace(random.next(), random.next(), random.next(), false);
+  auto parent = observe::parse_traceparent(request.fields().get(http::FieldName::traceparent));
+  request.context.corr_id = request.corr();
+  if (const Principal* principal = request.principal()) request.context.tenant = principal->tenant;
+  request.context.span = parent ? observe::child_of(*parent, random.next())
+                                : observe::start_trace(random.next(), random.next(), random.next(), false);
 }
 
-Error Pipeline::match_route(http::Exchange& exchange) {
-  const std::string_view path = exchange.request().path();
+Error Pipeline::match_route(Request& request) {
+  const std::string_view path = request.head().path();
   if (path == "*") return {ErrorCode::not_found, "OPTIONS * is not answered", Side::client};
-  auto decoded = http::decode_path(path, exchange.path_text);
+  auto decoded = http::decode_path(path, request.path_text);
   if (!decoded) return decoded.error();
-  exchange.route = shared_.routes.match(*decoded, exchange.request().method);
-  switch (exchange.route.outcome) {
+  request.route = shared_.routes.match(*decoded, request.head().method);
+  switch (request.route.outcome) {
     case http::RouteMatch::Outcome::matched:
       return {ErrorCode::ok, ""};
     case http::RouteMatch::Outcome::malformed:
@@ -214,161 +219,167 @@ Error Pipeline::match_route(http::Exchange& exchange) {
   return {ErrorCode::method_not_allowed, "method not allowed here", Side::client};
 }
 
-void Pipeline::answer_unmatched(http::Exchange& exchange, const Error& error) {
+void Pipeline::answer_unmatched(Request& request, const Error& error) {
   std::array<char, http::allow_size_max> room;
   if (error.code == ErrorCode::method_not_allowed)
-    exchange.response.add_field("Allow", http::format_allow(exchange.route.allow, room));
-  answer_error(exchange, error);
+    request.response.add_field("Allow", http::format_allow(request.route.allow, room));
+  answer_error(request, error);
 }
 
-std::size_t Pipeline::route_of(const http::Exchange& exchange) const noexcept {
-  return exchange.route.outcome == http::RouteMatch::Outcome::matched
-             ? shared_.metrics.label_of(exchange.route.id)
+std::size_t Pipeline::route_of(const Request& request) const noexcept {
+  return request.route.outcome == http::RouteMatch::Outcome::matched
+             ? shared_.metrics.label_of(request.route.id)
              : shared_.metrics.unmatched;
 }
 
-void Pipeline::reject(http::Exchange& exchange, Rejected why, const Error& error, unsigned retry_after) {
+void Pipeline::reject(Request& request, Rejected why, const Error& error, unsigned retry_after) {
   shared_.metrics.rejected.at(why).add(slot_);
-  if (error.code == ErrorCode::busy) shared_.metrics.busy.at(route_of(exchange)).add(slot_);
-  tell_refused(exchange, error);
+  if (error.code == ErrorCode::busy) shared_.metrics.busy.at(route_of(request)).add(slot_);
+  tell_refused(request, error);
   if (error.retry() == Retry::later)
-    answer_error(exchange, error, retry_after);
+    answer_error(request, error, retry_after);
   else
-    answer_error(exchange, error);
+    answer_error(request, error);
 }
 
 // Changes only, and of the service's own.
-void Pipeline::tell_refused(const http::Exchange& exchange, const Error& error) {
-  if (exchange.route.outcome != http::RouteMatch::Outcome::matched || exchange.route.id >= shared_.own)
-    return;
-  const RouteSpec& spec = shared_.specs[exchange.route.id];
-  if (!spec.op.empty() && spec.asked == Asked::always) service_->refused(exchange, spec.op, error);
+void Pipeline::tell_refused(const Request& request, const Error& error) {
+  if (request.route.outcome != http::RouteMatch::Outcome::matched || request.route.id >= shared_.own) return;
+  const RouteSpec& spec = shared_.specs[request.route.id];
+  if (!spec.op.empty() && spec.asked == Asked::always) service_->refused(request, spec.op, error);
 }
 
-http::Handler::Next Pipeline::begin(http::Exchange& exchange) {
-  take_corr_id(exchange);
-  const Error unmatched = match_route(exchange);
+Request& Pipeline::request_of(http::Exchange& exchange) {
+  if (!exchange.attached) exchange.attached = std::make_unique<Request>(exchange);
+  // A server's exchanges have one answerer.
+  return static_cast<Request&>(*exchange.attached);
+}
+
+http::Answerer::Next Pipeline::begin(http::Exchange& exchange) {
+  Request& request = request_of(exchange);
+  take_corr_id(request);
+  const Error unmatched = match_route(request);
   const bool matched = unmatched.code == ErrorCode::ok;
-  if (matched && is_health(exchange) && !exchange.without_place) {
-    exchange.is_health = true;
-    (this->*find_built_in(exchange)->answer)(exchange);
+  if (matched && is_health(request) && !request.exchange.without_place) {
+    request.exchange.is_health = true;
+    (this->*find_built_in(request)->answer)(request);
     return Next::answered;
   }
-  if (exchange.attends) {
-    exchange.response.close = true;
-    reject(exchange, Rejected::draining, {ErrorCode::draining, "shutting down"});
+  if (request.exchange.attends) {
+    request.response.close = true;
+    reject(request, Rejected::draining, {ErrorCode::draining, "shutting down"});
     return Next::answered;
   }
-  if (exchange.reserved) {
-    exchange.response.close = true;
-    reject(exchange, Rejected::connections, {ErrorCode::busy, "too many connections", Side::client});
+  if (request.exchange.reserved) {
+    request.response.close = true;
+    reject(request, Rejected::connections, {ErrorCode::busy, "too many connections", Side::client});
     return Next::answered;
   }
-  if (const Error wrong = check_origin(exchange, settings_); wrong.code != ErrorCode::ok) {
-    reject(exchange, Rejected::head, wrong);
+  if (const Error wrong = check_origin(request, settings_); wrong.code != ErrorCode::ok) {
+    reject(request, Rejected::head, wrong);
     return Next::answered;
   }
   if (!shared_.serving.load(std::memory_order_relaxed)) {
-    reject(exchange, Rejected::not_ready, {ErrorCode::not_ready, "still starting"});
+    reject(request, Rejected::not_ready, {ErrorCode::not_ready, "still starting"});
     return Next::answered;
   }
   const Shares::Asker asker =
-      shared_.admission.ask(exchange.peer, !settings_.trusts(exchange.peer), exchange.started);
+      shared_.admission.ask(request.peer(), !settings_.trusts(request.peer()), request.started());
   if (!shared_.admission.try_enter(asker)) {
-    reject(exchange, Rejected::inflight, {ErrorCode::busy, "too many requests in flight", Side::client});
+    reject(request, Rejected::inflight, {ErrorCode::busy, "too many requests in flight", Side::client});
     return Next::answered;
   }
-  exchange.counted |= counted_inflight;
-  exchange.share = asker.slot;
-  exchange.contested = asker.contested;
-  if (const RateVerdict rate = shared_.admission.try_take(asker, exchange.started); !rate) {
-    reject(exchange, Rejected::rate, {ErrorCode::quota, "request rate over its limit", Side::client},
+  request.counted |= counted_inflight;
+  request.share = asker.slot;
+  request.contested = asker.contested;
+  if (const RateVerdict rate = shared_.admission.try_take(asker, request.started()); !rate) {
+    reject(request, Rejected::rate, {ErrorCode::quota, "request rate over its limit", Side::client},
            whole_seconds(rate.retry_after));
     return Next::answered;
   }
   if (!matched) {
-    answer_unmatched(exchange, unmatched);
+    answer_unmatched(request, unmatched);
     return Next::answered;
   }
-  const RouteSpec& spec = shared_.specs[exchange.route.id];
-  if (Error error = admit_request(exchange, spec); error.code != ErrorCode::ok) return Next::answered;
-  if (const BuiltInRoute* route = find_built_in(exchange); route != nullptr && route->answer != nullptr) {
-    (this->*route->answer)(exchange);
+  const RouteSpec& spec = shared_.specs[request.route.id];
+  if (Error error = admit_request(request, spec); error.code != ErrorCode::ok) return Next::answered;
+  if (const BuiltInRoute* route = find_built_in(request); route != nullptr && route->answer != nullptr) {
+    (this->*route->answer)(request);
     return Next::answered;
   }
-  if (spec.handlers.run == Run::open) return begin_open(exchange);
-  exchange.deadline = request_deadline(exchange.request().fields, exchange.started, machine_.shard.wall(),
-                                       settings_.request_timeout);
-  shared_.metrics.inflight.at(route_of(exchange)).add(slot_, 1);
-  exchange.counted |= counted_route;
-  return try_now(spec, exchange) ? Next::answered : Next::handle;
+  if (spec.handlers.run == Run::open) return begin_open(request);
+  request.deadline =
+      request_deadline(request.fields(), request.started(), machine_.shard.wall(), settings_.request_timeout);
+  shared_.metrics.inflight.at(route_of(request)).add(slot_, 1);
+  request.counted |= counted_route;
+  return try_now(spec, request) ? Next::answered : Next::handle;
 }
 
 // False: it is to be run as a task.
-bool Pipeline::try_now(const RouteSpec& spec, http::Exchange& exchange) {
+bool Pipeline::try_now(const RouteSpec& spec, Request& request) {
   if (spec.handlers.now == nullptr) return false;
-  const Result<bool> answered = service_->answer_now(spec.handlers, exchange);
-  if (!answered) answer_outcome(exchange, answered.error());
+  const Result<bool> answered = service_->answer_now(spec.handlers, request);
+  if (!answered) answer_outcome(request, answered.error());
   return !answered || *answered;
 }
 
 // Admitted: from here on it counts as a connection only.
-http::Handler::Next Pipeline::begin_open(http::Exchange& exchange) {
-  leave_flight(exchange);
-  exchange.stays_open = true;
-  exchange.deadline =
-      request_deadline(exchange.request().fields, exchange.started, machine_.shard.wall(), open_timeout);
-  if (!try_now(shared_.specs[exchange.route.id], exchange)) return Next::handle;
-  count_open_stream(exchange);
+http::Answerer::Next Pipeline::begin_open(Request& request) {
+  leave_flight(request);
+  request.exchange.stays_open = true;
+  request.deadline =
+      request_deadline(request.fields(), request.started(), machine_.shard.wall(), open_timeout);
+  if (!try_now(shared_.specs[request.route.id], request)) return Next::handle;
+  count_open_stream(request);
   return Next::answered;
 }
 
-Task<> Pipeline::answer_open(Call call, http::Exchange& exchange) {
+Task<> Pipeline::answer_open(Call call, Request& request) {
   Result<> outcome;
   try {
-    outcome = co_await service_->answer_later(call, shared_.specs[exchange.route.id].handlers, exchange);
+    outcome = co_await service_->answer_later(call, shared_.specs[request.route.id].handlers, request);
   } catch (...) {
-    log_exception(exchange);
+    log_exception(request);
     outcome = fail(ErrorCode::internal, "internal error");
   }
-  if (!outcome) answer_outcome(exchange, outcome.error());
-  count_open_stream(exchange);
+  if (!outcome) answer_outcome(request, outcome.error());
+  count_open_stream(request);
 }
 
 // Of a stream that lasts, the head is the answer; how long it lasts is no latency, and its end no failure.
-void Pipeline::count_open_stream(http::Exchange& exchange) noexcept {
-  if (exchange.response.kind != http::Response::Body::stream) return;
-  count_answer(exchange, exchange.response.status);
-  exchange.counted |= counted_answer;
+void Pipeline::count_open_stream(Request& request) noexcept {
+  if (request.response.kind != http::Response::Body::stream) return;
+  count_answer(request, request.response.status);
+  request.counted |= counted_answer;
 }
 
-Result<> Pipeline::authorize(http::Exchange& exchange, const RouteSpec& spec) {
+Result<> Pipeline::authorize(Request& request, const RouteSpec& spec) {
   if (spec.op.empty() || (spec.asked == Asked::of_reads && !settings_.reads_need_capability)) return {};
   if (!authorizer_) return {};  // open access: the node has checked that this was asked for
   crypto::CapabilityRequest asked{.op = spec.op,
                                   .service = shared_.service.declaration().name,
                                   .now = machine_.shard.wall(),
-                                  .bytes = stored_bytes(exchange.request(), spec),
-                                  .local = exchange.peer.local};
-  if (names_address(spec)) asked.address = exchange.route.address;
-  if (!exchange.peer.local) asked.ip = std::to_array(exchange.peer.bytes);
-  TRY(const Authorizer::Bearer bearer, authorizer_->authorize(exchange.request().fields, asked));
-  exchange.capability = bearer.nonce;
-  exchange.tenant = bearer.tenant;
+                                  .bytes = stored_bytes(request.head(), spec),
+                                  .local = request.peer().local};
+  if (names_address(spec)) asked.address = request.route.address;
+  if (!request.peer().local) asked.ip = std::to_array(request.peer().bytes);
+  TRY(const Principal* bearer, authorizer_->authorize(request.fields(), asked));
+  request.bearer = *bearer;
+  request.is_known = true;
   return {};
 }
 
 // Capability, body cap, decode guard. Answers and returns the error when one of them says no.
-Error Pipeline::admit_request(http::Exchange& exchange, const RouteSpec& spec) {
-  if (auto allowed = authorize(exchange, spec); !allowed) {
-    reject(exchange, Rejected::unauthorized, allowed.error());
+Error Pipeline::admit_request(Request& request, const RouteSpec& spec) {
+  if (auto allowed = authorize(request, spec); !allowed) {
+    reject(request, Rejected::unauthorized, allowed.error());
     return allowed.error();
   }
-  const http::RequestHead& head = exchange.request();
-  exchange.body.set_cap(settings_.max_body);
+  const http::RequestHead& head = request.head();
+  request.body.set_cap(settings_.max_body);
   if (head.content_length > settings_.max_body) {
     const Error error(ErrorCode::body_cap, "body over its cap", Side::client);
-    reject(exchange, Rejected::body_cap, error);
+    reject(request, Rejected::body_cap, error);
     return error;
   }
   if (spec.takes == Takes::body && head.fields.has(http::FieldName::content_encoding)) {
@@ -376,7 +387,7 @@ Error Pipeline::admit_request(http::Exchange& exchange, const RouteSpec& spec) {
     auto decoder = codec::make_decoder(head.fields.get(http::FieldName::content_encoding), settings_.decode);
     if (repeated || !decoder) {
       const Error error(ErrorCode::unsupported_type, "content coding not supported", Side::client);
-      reject(exchange, Rejected::decode, error);
+      reject(request, Rejected::decode, error);
       return error;
     }
   }
@@ -384,78 +395,79 @@ Error Pipeline::admit_request(http::Exchange& exchange, const RouteSpec& spec) {
 }
 
 Task<> Pipeline::handle(Call call, http::Exchange& exchange) {
-  take_context(exchange);
-  call = call.with_context(exchange.context);
-  const StateDrop drop{exchange};
-  const Run run = shared_.specs[exchange.route.id].handlers.run;
+  Request& request = request_of(exchange);
+  take_context(request);
+  call = call.by(request.deadline).with_context(request.context);
+  const StateDrop drop{request};
+  const Run run = shared_.specs[request.route.id].handlers.run;
   if (run == Run::open) {
-    co_await answer_open(call, exchange);
+    co_await answer_open(call, request);
     co_return;
   }
-  if (run == Run::staged && !co_await stage(call, exchange)) co_return;
-  Job job(call, exchange);
+  if (run == Run::staged && !co_await stage(call, request)) co_return;
+  Job job(call, request);
   const Result<> done = co_await queue_.ask(job, [this] { show_depth(); });
-  if (!done) answer_undone(exchange, done.error());
+  if (!done) answer_undone(request, done.error());
 }
 
 // What no worker began, or a worker that died left behind.
-void Pipeline::answer_undone(http::Exchange& exchange, const Error& why) {
-  exchange.response.clear();
+void Pipeline::answer_undone(Request& request, const Error& why) {
+  request.response.clear();
   switch (why.code) {
     case ErrorCode::busy:
       shared_.metrics.queue_dropped.at(0).add(slot_);
-      reject(exchange, Rejected::queue, {ErrorCode::busy, "work queue is full"});
+      reject(request, Rejected::queue, {ErrorCode::busy, "work queue is full"});
       return;
     case ErrorCode::closed:
-      reject(exchange, Rejected::draining, {ErrorCode::draining, "shutting down"});
+      reject(request, Rejected::draining, {ErrorCode::draining, "shutting down"});
       return;
     case ErrorCode::timeout:
-      tell_refused(exchange, why);
-      answer_error(exchange, {ErrorCode::timeout, "the deadline passed in the queue"});
+      tell_refused(request, why);
+      answer_error(request, {ErrorCode::timeout, "the deadline passed in the queue"});
       return;
     default:
-      tell_refused(exchange, why);
-      answer_error(exchange, why);
+      tell_refused(request, why);
+      answer_error(request, why);
   }
 }
 
 // True when the body is there and the request may be queued; otherwise it was answered.
-Task<bool> Pipeline::stage(Call call, http::Exchange& exchange) {
+Task<bool> Pipeline::stage(Call call, Request& request) {
   // What the queue would refuse now is not read first.
   if (shared_.work.taken() >= shared_.work.limit()) {
     shared_.metrics.queue_dropped.at(0).add(slot_);
-    reject(exchange, Rejected::queue, {ErrorCode::busy, "work queue is full"});
+    reject(request, Rejected::queue, {ErrorCode::busy, "work queue is full"});
     co_return false;
   }
   Result<> outcome;
-  exchange.taking_body = true;
+  request.exchange.taking_body = true;
   try {
-    outcome = co_await service_->take(call, shared_.specs[exchange.route.id].handlers, exchange);
+    outcome = co_await service_->take(call, shared_.specs[request.route.id].handlers, request);
   } catch (...) {
-    log_exception(exchange);
+    log_exception(request);
     outcome = fail(ErrorCode::internal, "internal error");
   }
-  exchange.taking_body = false;
+  request.exchange.taking_body = false;
   if (outcome) co_return true;
-  answer_outcome(exchange, outcome.error());
+  answer_outcome(request, outcome.error());
   co_return false;
 }
 
-Task<Result<>> Pipeline::revoke_key(Call call, http::Exchange& exchange) {
-  std::string id(exchange.route.at[0].text);
+Task<Result<>> Pipeline::revoke_key(Call call, Request& request) {
+  std::string id(request.route.at[0].text);
   CO_TRY_VOID(co_await shared_.access.revoke(call, std::move(id)));
-  exchange.response.status = 204;
+  request.response.status = 204;
   co_return Result<>{};
 }
 
 // Inside a catch block.
-void Pipeline::log_exception(const http::Exchange& exchange) {
+void Pipeline::log_exception(const Request& request) {
   try {
     throw;
   } catch (const std::exception& problem) {
-    log_.error("a handler failed", {{"corr_id", exchange.corr()}, {"what", problem.what()}});
+    log_.error("a handler failed", {{"corr_id", request.corr()}, {"what", problem.what()}});
   } catch (...) {
-    log_.error("a handler failed", {{"corr_id", exchange.corr()}, {"what", "not a std::exception"}});
+    log_.error("a handler failed", {{"corr_id", request.corr()}, {"what", "not a std::exception"}});
   }
 }
 
@@ -475,24 +487,24 @@ void Pipeline::show_depth() noexcept {
 
 // NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): its waiter outlives it
 Task<> Pipeline::run_job(Job& job) {
-  http::Exchange& exchange = job.exchange;
+  Request& request = job.request;
   Result<> outcome;
   try {
-    if (find_built_in(exchange) == nullptr)
+    if (find_built_in(request) == nullptr)
       outcome =
-          co_await service_->answer_later(job.call(), shared_.specs[exchange.route.id].handlers, exchange);
+          co_await service_->answer_later(job.call(), shared_.specs[request.route.id].handlers, request);
     else
-      outcome = co_await revoke_key(job.call(), exchange);
+      outcome = co_await revoke_key(job.call(), request);
   } catch (...) {
-    log_exception(exchange);
+    log_exception(request);
     outcome = fail(ErrorCode::internal, "internal error");
   }
-  if (!outcome) answer_outcome(exchange, outcome.error());
+  if (!outcome) answer_outcome(request, outcome.error());
 }
 
 // What the service itself refused counts where the pipeline's own refusals do.
-void Pipeline::answer_outcome(http::Exchange& exchange, const Error& error) {
-  exchange.response.clear();
+void Pipeline::answer_outcome(Request& request, const Error& error) {
+  request.response.clear();
   const Metrics& metrics = shared_.metrics;
   switch (error.code) {
     case ErrorCode::body_cap:
@@ -503,49 +515,50 @@ void Pipeline::answer_outcome(http::Exchange& exchange, const Error& error) {
       metrics.rejected.at(Rejected::decode).add(slot_);
       break;
     case ErrorCode::busy:
-      metrics.busy.at(route_of(exchange)).add(slot_);
+      metrics.busy.at(route_of(request)).add(slot_);
       metrics.count_refusal(error, slot_);
       break;
     default:
       if (is_late_errand(error)) metrics.io_timeouts.at(IoOp::commit).add(slot_);
   }
-  answer_error(exchange, error);
+  answer_error(request, error);
 }
 
 void Pipeline::refuse(http::Exchange& exchange, Error error) {
-  if (exchange.corr_size == 0) take_corr_id(exchange);
+  Request& request = request_of(exchange);
+  if (request.corr_size == 0) take_corr_id(request);
   if (error.code == ErrorCode::internal)
-    log_.error("a request failed beside its handler",
-               {{"corr_id", exchange.corr()}, {"what", error.context}});
+    log_.error("a request failed beside its handler", {{"corr_id", request.corr()}, {"what", error.context}});
   // Who was refused at the door was counted there.
   if (error.code != ErrorCode::internal && error.code != ErrorCode::forbidden)
     shared_.metrics.rejected.at(Rejected::head).add(slot_);
-  exchange.response.close = true;
-  answer_error(exchange, error);
+  request.response.close = true;
+  answer_error(request, error);
 }
 
-void Pipeline::leave_flight(http::Exchange& exchange) noexcept {
-  if ((exchange.counted & counted_inflight) != 0) shared_.admission.leave(exchange.share);
-  exchange.counted &= ~counted_inflight;
+void Pipeline::leave_flight(Request& request) noexcept {
+  if ((request.counted & counted_inflight) != 0) shared_.admission.leave(request.share);
+  request.counted &= ~counted_inflight;
 }
 
 void Pipeline::finished(http::Exchange& exchange, bool complete) {
-  leave_flight(exchange);
-  if ((exchange.counted & counted_route) != 0) shared_.metrics.inflight.at(route_of(exchange)).add(slot_, -1);
+  Request& request = request_of(exchange);
+  leave_flight(request);
+  if ((request.counted & counted_route) != 0) shared_.metrics.inflight.at(route_of(request)).add(slot_, -1);
   // 499: the connection broke before the answer was out; nobody saw that status.
-  if ((exchange.counted & counted_answer) == 0)
-    count_answer(exchange, complete ? exchange.response.status : 499);
+  if ((request.counted & counted_answer) == 0)
+    count_answer(request, complete ? request.response.status : 499);
 }
 
-void Pipeline::count_answer(const http::Exchange& exchange, int status) noexcept {
-  const std::size_t route = route_of(exchange);
-  const auto method = static_cast<std::size_t>(exchange.request().method);
+void Pipeline::count_answer(const Request& request, int status) noexcept {
+  const std::size_t route = route_of(request);
+  const auto method = static_cast<std::size_t>(request.head().method);
   shared_.metrics.requests.at(route, method, Metrics::status_index(status)).add(slot_);
-  shared_.metrics.latency.at(route, method).observe(slot_, machine_.shard.precise_now() - exchange.started);
+  shared_.metrics.latency.at(route, method).observe(slot_, machine_.shard.precise_now() - request.started());
 }
 
-void Pipeline::answer_metrics(http::Exchange& exchange) {
-  http::Response& response = exchange.response;
+void Pipeline::answer_metrics(Request& request) {
+  http::Response& response = request.response;
   response.text.clear();
   const Instant now = machine_.shard.now();
   if (now - rendering_since_ >= rendering_window) {
@@ -561,12 +574,12 @@ void Pipeline::answer_metrics(http::Exchange& exchange) {
   response.answer_text(observe::exposition_type);
 }
 
-void Pipeline::answer_health(http::Exchange& exchange) {
-  exchange.response.answer_view("text/plain; charset=utf-8", "ok\n");
+void Pipeline::answer_health(Request& request) {
+  request.response.answer_view("text/plain; charset=utf-8", "ok\n");
 }
 
-void Pipeline::answer_readiness(http::Exchange& exchange) {
-  http::Response& response = exchange.response;
+void Pipeline::answer_readiness(Request& request) {
+  http::Response& response = request.response;
   const Readiness readiness = shared_.health.check();
   response.text.clear();
   write_readiness(readiness, response.text);
@@ -578,14 +591,14 @@ void Pipeline::answer_readiness(http::Exchange& exchange) {
   response.answer_text("application/json");
 }
 
-void Pipeline::answer_version(http::Exchange& exchange) {
-  exchange.response.answer_view("application/json", shared_.version_json);
+void Pipeline::answer_version(Request& request) {
+  request.response.answer_view("application/json", shared_.version_json);
 }
 
-void Pipeline::answer_topology(http::Exchange& exchange) {
-  exchange.response.text.clear();
-  shared_.topology_json(exchange.response.text);
-  exchange.response.answer_text("application/json");
+void Pipeline::answer_topology(Request& request) {
+  request.response.text.clear();
+  shared_.topology_json(request.response.text);
+  request.response.answer_text("application/json");
 }
 
 }  // namespace cairn::serve

@@ -19,8 +19,8 @@
 #include <memory>
 #include <vector>
 
+#include "http/answerer.h"
 #include "http/route.h"
-#include "http/h1/server.h"
 #include "runtime/drain.h"
 #include "runtime/handover.h"
 #include "runtime/supervisor.h"
@@ -28,6 +28,7 @@
 #include "serve/authorizer.h"
 #include "serve/give_way.h"
 #include "serve/metrics.h"
+#include "serve/request.h"
 #include "serve/service.h"
 
 namespace cairn::serve {
@@ -69,7 +70,7 @@ inline constexpr Duration rendering_window = Duration::millis(100);
 // and its `op` is the service's.
 std::vector<RouteSpec> built_in_routes();
 
-class Pipeline final : public http::Handler {
+class Pipeline final : public http::Gate, public http::Answerer {
  public:
   Pipeline(Shared& shared, io::Machine& machine, Bus& bus, const Settings& settings, observe::Logger log,
            Supervisor& tasks, std::size_t workers);
@@ -84,10 +85,12 @@ class Pipeline final : public http::Handler {
   void close() noexcept { queue_.close(); }
   std::size_t depth() const noexcept { return queue_.depth(); }
 
+  // --- of every request
   Next begin(http::Exchange& exchange) override;
   Task<> handle(Call call, http::Exchange& exchange) override;
   void refuse(http::Exchange& exchange, Error error) override;
   void finished(http::Exchange& exchange, bool complete) override;
+  // --- of connections
   Admission admit(const io::PeerAddress& peer, bool health_only) override;
   Place place(http::Exchange& exchange, bool health_only, PermitHold& hold) override;
   DrainGuard enter() override { return drain_.enter(door_); }
@@ -107,39 +110,41 @@ class Pipeline final : public http::Handler {
   static const BuiltInRoute built_in[];
   friend std::vector<RouteSpec> built_in_routes();
 
-  const BuiltInRoute* find_built_in(const http::Exchange& exchange) const noexcept;
-  Next begin_open(http::Exchange& exchange);
-  Task<> answer_open(Call call, http::Exchange& exchange);
+  // What is known of it; made when the exchange is seen first.
+  static Request& request_of(http::Exchange& exchange);
+  const BuiltInRoute* find_built_in(const Request& request) const noexcept;
+  Next begin_open(Request& request);
+  Task<> answer_open(Call call, Request& request);
   bool try_connect(const io::PeerAddress& peer) {
     return shared_.admission.try_connect(peer, !settings_.trusts(peer));
   }
-  void leave_flight(http::Exchange& exchange) noexcept;
-  void count_answer(const http::Exchange& exchange, int status) noexcept;
-  void count_open_stream(http::Exchange& exchange) noexcept;
-  void take_corr_id(http::Exchange& exchange) noexcept;
-  void take_context(http::Exchange& exchange) noexcept;
-  Error match_route(http::Exchange& exchange);
-  bool is_health(const http::Exchange& exchange) const noexcept;
-  bool try_now(const RouteSpec& spec, http::Exchange& exchange);
-  void answer_unmatched(http::Exchange& exchange, const Error& error);
-  Error admit_request(http::Exchange& exchange, const RouteSpec& spec);
-  Result<> authorize(http::Exchange& exchange, const RouteSpec& spec);
-  void answer_health(http::Exchange& exchange);
-  void answer_readiness(http::Exchange& exchange);
-  void answer_version(http::Exchange& exchange);
-  void answer_topology(http::Exchange& exchange);
-  void answer_undone(http::Exchange& exchange, const Error& why);
-  void answer_outcome(http::Exchange& exchange, const Error& error);
-  void answer_metrics(http::Exchange& exchange);
-  void reject(http::Exchange& exchange, Rejected why, const Error& error, unsigned retry_after = 1);
-  void tell_refused(const http::Exchange& exchange, const Error& error);
+  void leave_flight(Request& request) noexcept;
+  void count_answer(const Request& request, int status) noexcept;
+  void count_open_stream(Request& request) noexcept;
+  void take_corr_id(Request& request) noexcept;
+  void take_context(Request& request) noexcept;
+  Error match_route(Request& request);
+  bool is_health(const Request& request) const noexcept;
+  bool try_now(const RouteSpec& spec, Request& request);
+  void answer_unmatched(Request& request, const Error& error);
+  Error admit_request(Request& request, const RouteSpec& spec);
+  Result<> authorize(Request& request, const RouteSpec& spec);
+  void answer_health(Request& request);
+  void answer_readiness(Request& request);
+  void answer_version(Request& request);
+  void answer_topology(Request& request);
+  void answer_undone(Request& request, const Error& why);
+  void answer_outcome(Request& request, const Error& error);
+  void answer_metrics(Request& request);
+  void reject(Request& request, Rejected why, const Error& error, unsigned retry_after = 1);
+  void tell_refused(const Request& request, const Error& error);
   Task<> worker(Call call);
   void show_depth() noexcept;
   Task<> run_job(Job& job);
-  Task<bool> stage(Call call, http::Exchange& exchange);
-  Task<Result<>> revoke_key(Call call, http::Exchange& exchange);
-  void log_exception(const http::Exchange& exchange);
-  std::size_t route_of(const http::Exchange& exchange) const noexcept;
+  Task<bool> stage(Call call, Request& request);
+  Task<Result<>> revoke_key(Call call, Request& request);
+  void log_exception(const Request& request);
+  std::size_t route_of(const Request& request) const noexcept;
 
   Shared& shared_;
   io::Machine& machine_;

@@ -15,8 +15,8 @@
 #include <string_view>
 #include <type_traits>
 
-#include "http/exchange.h"
 #include "runtime/task.h"
+#include "serve/request.h"
 
 namespace cairn::serve {
 
@@ -34,12 +34,12 @@ enum class Run : std::uint8_t { at_once, queued, staged, open };
 // Who answers a route, with the type of its shard taken away. Made by at_once(), queued(), staged() and
 // open() alone, from member functions of the shard:
 //
-//   answer now    Answered (Shard::*)(Exchange&): fills the response, and must not wait. `Answered` is void;
+//   answer now    Answered (Shard::*)(Request&): fills the response, and must not wait. `Answered` is void;
 //                 bool or Result<bool>, where false hands the request on; or Result<>.
-//   take          Task<Result<>> (Shard::*)(Call, Exchange&, State&): pulls the body into memory that the
+//   take          Task<Result<>> (Shard::*)(Call, Request&, State&): pulls the body into memory that the
 //                 service bounds. The State begins empty, and is dropped when the work has returned, or would
 //                 have. Cancel: clean.
-//   work          Task<Result<>> (Shard::*)(Call, Exchange&), with the State where there is one: the response
+//   work          Task<Result<>> (Shard::*)(Call, Request&), with the State where there is one: the response
 //                 is filled, or the error is answered. Cancel: as the route's page says.
 //   wait          the same, of an open route, in the connection's task: waits, by its own narrower time
 //                 (wait_open()), and answers with what there is then, or with a stream (http/sse.h). The
@@ -48,8 +48,8 @@ enum class Run : std::uint8_t { at_once, queued, staged, open };
 //                 the error itself is answered `draining`. A stream's source is stopped and ended in the same
 //                 way, without its doing. It may keep no view of the request. Cancel: clean.
 struct Handlers {
-  using Now = Result<bool> (*)(ServiceShard&, http::Exchange&);
-  using Later = Task<Result<>> (*)(ServiceShard&, Call, http::Exchange&);
+  using Now = Result<bool> (*)(ServiceShard&, Request&);
+  using Later = Task<Result<>> (*)(ServiceShard&, Call, Request&);
 
   Run run;
   Now now = nullptr;      // of at_once and open; false: `later` is to
@@ -66,12 +66,12 @@ struct MemberOf<R (S::*)(A...)> {
   using Shard = S;
 };
 template <class S, class R>
-struct MemberOf<Task<R> (S::*)(Call, http::Exchange&)> {
+struct MemberOf<Task<R> (S::*)(Call, Request&)> {
   using Shard = S;
   using State = void;
 };
 template <class S, class R, class Kept>
-struct MemberOf<Task<R> (S::*)(Call, http::Exchange&, Kept&)> {
+struct MemberOf<Task<R> (S::*)(Call, Request&, Kept&)> {
   using Shard = S;
   using State = Kept;
 };
@@ -82,7 +82,7 @@ using StateOf = typename MemberOf<decltype(member)>::State;
 
 // What was taken of a request, until its work is done. Recycled as frames are: every body has one.
 template <class State>
-struct Taken final : http::RequestState, PooledFrame {
+struct Taken final : RequestState, PooledFrame {
   State state;
 };
 
@@ -94,31 +94,31 @@ inline Result<bool> settle(const Result<>& answered) noexcept {
 }
 
 template <auto member>
-Result<bool> answer_now(ServiceShard& shard, http::Exchange& exchange) {
+Result<bool> answer_now(ServiceShard& shard, Request& request) {
   auto& self = static_cast<ShardOf<member>&>(shard);
-  if constexpr (std::is_void_v<decltype((self.*member)(exchange))>) {
-    (self.*member)(exchange);
+  if constexpr (std::is_void_v<decltype((self.*member)(request))>) {
+    (self.*member)(request);
     return true;
   } else {
-    return settle((self.*member)(exchange));
+    return settle((self.*member)(request));
   }
 }
 
 template <auto member>
-Task<Result<>> take(ServiceShard& shard, Call call, http::Exchange& exchange) {
+Task<Result<>> take(ServiceShard& shard, Call call, Request& request) {
   auto taken = std::make_unique<Taken<StateOf<member>>>();
   StateOf<member>& state = taken->state;
-  exchange.state = std::move(taken);
-  return (static_cast<ShardOf<member>&>(shard).*member)(call, exchange, state);
+  request.state = std::move(taken);
+  return (static_cast<ShardOf<member>&>(shard).*member)(call, request, state);
 }
 
 template <auto member>
-Task<Result<>> answer_later(ServiceShard& shard, Call call, http::Exchange& exchange) {
+Task<Result<>> answer_later(ServiceShard& shard, Call call, Request& request) {
   auto& self = static_cast<ShardOf<member>&>(shard);
   if constexpr (std::is_void_v<StateOf<member>>)
-    return (self.*member)(call, exchange);
+    return (self.*member)(call, request);
   else
-    return (self.*member)(call, exchange, static_cast<Taken<StateOf<member>>&>(*exchange.state).state);
+    return (self.*member)(call, request, static_cast<Taken<StateOf<member>>&>(*request.state).state);
 }
 
 }  // namespace detail

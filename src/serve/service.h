@@ -5,7 +5,6 @@
 #include <span>
 #include <string_view>
 
-#include "http/exchange.h"
 #include "io/machine.h"
 #include "observe/log.h"
 #include "observe/metric.h"
@@ -15,6 +14,7 @@
 #include "serve/events.h"
 #include "serve/health.h"
 #include "serve/metrics.h"
+#include "serve/request.h"
 #include "serve/route.h"
 #include "serve/settings.h"
 
@@ -42,19 +42,19 @@ class ServiceShard {
   }
 
   // How its handlers are called: by the table, unless somebody listens in.
-  virtual Result<bool> answer_now(const Handlers& handlers, http::Exchange& exchange) {
-    return handlers.now(*this, exchange);
+  virtual Result<bool> answer_now(const Handlers& handlers, Request& request) {
+    return handlers.now(*this, request);
   }
-  virtual Task<Result<>> take(Call call, const Handlers& handlers, http::Exchange& exchange) {
-    return handlers.take(*this, call, exchange);
+  virtual Task<Result<>> take(Call call, const Handlers& handlers, Request& request) {
+    return handlers.take(*this, call, request);
   }
-  virtual Task<Result<>> answer_later(Call call, const Handlers& handlers, http::Exchange& exchange) {
-    return handlers.later(*this, call, exchange);
+  virtual Task<Result<>> answer_later(Call call, const Handlers& handlers, Request& request) {
+    return handlers.later(*this, call, request);
   }
   // A request that asks for `op`, which is no read, was refused before this service had it or while it waited
-  // in the queue. What it came with is believed only where exchange.capability is there. Must not wait.
-  virtual void refused(const http::Exchange& exchange, std::string_view op, const Error& error) {
-    (void)exchange, (void)op, (void)error;
+  // in the queue. What it came with is believed only where request.principal() is there. Must not wait.
+  virtual void refused(const Request& request, std::string_view op, const Error& error) {
+    (void)request, (void)op, (void)error;
   }
   // A new configuration; called between steps.
   virtual void apply(const config::Snapshot&) {}

@@ -138,27 +138,27 @@ class SampleShard final : public ServiceShard {
     note("stop");
     note(co_await sleep_for(call, state_.stop_takes) ? "stopped" : "stop cut off");
   }
-  void refused(const http::Exchange& exchange, std::string_view op, const Error& error) override {
+  void refused(const Request& request, std::string_view op, const Error& error) override {
     state_.refused.push_back(
-        fmt::format("{} {}{}", op, name_of(error.code), exchange.capability ? " known" : ""));
+        fmt::format("{} {}{}", op, name_of(error.code), request.principal() != nullptr ? " known" : ""));
   }
   void apply(const config::Snapshot&) override { ++state_.applied; }
   static std::span<const RouteSpec> routes();
 
  private:
   // --- at once
-  void tell_name(http::Exchange& exchange) {
-    exchange.response.text = exchange.route.at[0].text;
-    exchange.response.answer_text("text/plain");
+  void tell_name(Request& request) {
+    request.response.text = request.route.at[0].text;
+    request.response.answer_text("text/plain");
   }
-  void throw_now(http::Exchange&) { throw std::runtime_error("at once"); }
-  bool leave_it(http::Exchange&) { return false; }
+  void throw_now(Request&) { throw std::runtime_error("at once"); }
+  bool leave_it(Request&) { return false; }
 
   // --- staged
   // NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the request's state outlives it
-  Task<Result<>> take_text(Call call, http::Exchange& exchange, SampleBody& into) {
+  Task<Result<>> take_text(Call call, Request& request, SampleBody& into) {
     into.begin(state_);
-    Body body(exchange, *state_.slab, state_.guard);
+    Body body(request, *state_.slab, state_.guard);
     ++state_.staging;
     auto text = co_await body.read_all(call, std::size_t{1} << 24);
     --state_.staging;
@@ -170,72 +170,72 @@ class SampleShard final : public ServiceShard {
     co_return Result<>{};
   }
   // NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the request's state outlives it
-  Task<Result<>> throw_taking(Call, http::Exchange&, SampleBody&) {
+  Task<Result<>> throw_taking(Call, Request&, SampleBody&) {
     throw std::runtime_error("the stage's reason");
     co_return Result<>{};
   }
   // NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the request's state outlives it
-  Task<Result<>> give_back(Call call, http::Exchange& exchange, SampleBody& body) {
-    begin_work(call, exchange);
+  Task<Result<>> give_back(Call call, Request& request, SampleBody& body) {
+    begin_work(call, request);
     CO_TRY_VOID(co_await sleep_for(call, Duration::millis(1)));
-    co_return end_work(exchange, body.text);
+    co_return end_work(request, body.text);
   }
 
   // --- on a worker
-  void begin_work(const Call& call, http::Exchange& exchange) {
+  void begin_work(const Call& call, Request& request) {
     ++state_.started;
     if (call.expired()) ++state_.started_late;
-    exchange.response.add_field("X-Half", "done");  // an error must not carry it
-    exchange.response.text = "half";
+    request.response.add_field("X-Half", "done");  // an error must not carry it
+    request.response.text = "half";
   }
-  Result<> end_work(http::Exchange& exchange, std::string text) {
+  Result<> end_work(Request& request, std::string text) {
     ++state_.ended;
-    exchange.response.text = std::move(text);
-    exchange.response.answer_text("text/plain");
+    request.response.text = std::move(text);
+    request.response.answer_text("text/plain");
     return {};
   }
-  Task<Result<>> work(Call call, http::Exchange& exchange) {
-    begin_work(call, exchange);
-    co_return end_work(exchange, "done");
+  Task<Result<>> work(Call call, Request& request) {
+    begin_work(call, request);
+    co_return end_work(request, "done");
   }
-  Task<Result<>> throw_working(Call call, http::Exchange& exchange) {
-    begin_work(call, exchange);
+  Task<Result<>> throw_working(Call call, Request& request) {
+    begin_work(call, request);
     throw std::runtime_error("the handler's reason");
     co_return Result<>{};
   }
-  Task<Result<>> fail_as_asked(Call call, http::Exchange& exchange) {
-    begin_work(call, exchange);
-    co_return fail(*find_error_code(exchange.route.at[0].text), sample_refusal);
+  Task<Result<>> fail_as_asked(Call call, Request& request) {
+    begin_work(call, request);
+    co_return fail(*find_error_code(request.route.at[0].text), sample_refusal);
   }
-  Task<Result<>> sleep(Call call, http::Exchange& exchange) {
-    begin_work(call, exchange);
-    const auto ms = static_cast<std::int64_t>(exchange.route.at[0].number);
+  Task<Result<>> sleep(Call call, Request& request) {
+    begin_work(call, request);
+    const auto ms = static_cast<std::int64_t>(request.route.at[0].number);
     if (auto slept = co_await sleep_for(call, Duration::millis(ms)); !slept) {
       state_.stops.push_back(slept.error().stop);
       co_return slept;
     }
-    co_return end_work(exchange, "done");
+    co_return end_work(request, "done");
   }
-  Task<Result<>> echo(Call call, http::Exchange& exchange) {
-    begin_work(call, exchange);
-    Body body(exchange, *state_.slab, state_.guard);
+  Task<Result<>> echo(Call call, Request& request) {
+    begin_work(call, request);
+    Body body(request, *state_.slab, state_.guard);
     CO_TRY(std::string text, co_await body.read_all(call, std::size_t{1} << 24));
-    co_return end_work(exchange, std::move(text));
+    co_return end_work(request, std::move(text));
   }
 
   // --- open
-  void stream_versions(http::Exchange& exchange) {
-    http::answer_events(exchange.response, std::make_unique<SampleFeed>(state_, version_));
+  void stream_versions(Request& request) {
+    http::answer_events(request.response, std::make_unique<SampleFeed>(state_, version_));
   }
-  bool try_poll(http::Exchange& exchange) {
+  bool try_poll(Request& request) {
     if (version_.value() == 0) return false;
-    tell_version(exchange);
+    tell_version(request);
     return true;
   }
   // Up to `ms` for a new version; the present one is told when the time is up.
-  Task<Result<>> poll(Call call, http::Exchange& exchange) {
-    exchange.response.add_field("X-Half", "done");  // an error must not carry it
-    const auto ms = static_cast<std::int64_t>(exchange.route.at[0].number);
+  Task<Result<>> poll(Call call, Request& request) {
+    request.response.add_field("X-Half", "done");  // an error must not carry it
+    const auto ms = static_cast<std::int64_t>(request.route.at[0].number);
     if (ms == 13) throw std::runtime_error("the wait's reason");
     Watch<std::uint64_t>::Receiver seen = version_.subscribe();
     ++state_.open;
@@ -251,12 +251,12 @@ class SampleShard final : public ServiceShard {
       state_.stops.push_back(error.error().stop);
       co_return error;
     }
-    tell_version(exchange);
+    tell_version(request);
     co_return Result<>{};
   }
-  void tell_version(http::Exchange& exchange) {
-    exchange.response.text = fmt::format("{}", version_.value());
-    exchange.response.answer_text("text/plain");
+  void tell_version(Request& request) {
+    request.response.text = fmt::format("{}", version_.value());
+    request.response.answer_text("text/plain");
   }
 
   void note(std::string_view what) { state_.life.push_back(fmt::format("{} {}", what, index_)); }

@@ -16,8 +16,6 @@
 namespace cairn::demo {
 namespace {
 
-using http::Exchange;
-
 std::string make_kilobyte() {
   std::string text(1024, '\0');
   for (std::size_t i = 0; i < text.size(); ++i) text[i] = static_cast<char>('a' + i % 26);
@@ -150,48 +148,48 @@ class DemoShard : public serve::ServiceShard {
   }
 
  private:
-  void answer_memory(Exchange& exchange) {
-    exchange.response.answer_view("application/octet-stream", kilobyte_);
+  void answer_memory(serve::Request& request) {
+    request.response.answer_view("application/octet-stream", kilobyte_);
   }
-  void answer_events(Exchange& exchange) {
-    http::answer_events(exchange.response, std::make_unique<VersionFeed>(version_),
-                        millis(exchange.route.at[0].number));
+  void answer_events(serve::Request& request) {
+    http::answer_events(request.response, std::make_unique<VersionFeed>(version_),
+                        millis(request.route.at[0].number));
   }
-  void answer_flood(Exchange& exchange) {
-    http::answer_events(exchange.response, std::make_unique<FloodFeed>());
+  void answer_flood(serve::Request& request) {
+    http::answer_events(request.response, std::make_unique<FloodFeed>());
   }
-  bool try_poll(Exchange& exchange) {
-    if (version_.value() <= exchange.route.at[0].number) return false;
-    answer_version(exchange);
+  bool try_poll(serve::Request& request) {
+    if (version_.value() <= request.route.at[0].number) return false;
+    answer_version(request);
     return true;
   }
-  void bump(Exchange& exchange) {
+  void bump(serve::Request& request) {
     version_.set(version_.value() + 1);
-    answer_version(exchange);
+    answer_version(request);
   }
 
-  bool try_answer_file(Exchange& exchange) {
-    auto found = open_.find(exchange.route.at[0].text);
+  bool try_answer_file(serve::Request& request) {
+    auto found = open_.find(request.route.at[0].text);
     if (found == open_.end() || found->second.until <= machine_.shard.now()) return false;
-    answer_file(exchange, found->second);
+    answer_file(request, found->second);
     return true;
   }
 
   // A newer version, or the present one when the wait is over.
-  Task<Result<>> wait_poll(Call call, Exchange& exchange) {
-    const std::uint64_t known = exchange.route.at[0].number;
-    const Instant end = machine_.shard.now() + millis(exchange.route.at[1].number);
+  Task<Result<>> wait_poll(Call call, serve::Request& request) {
+    const std::uint64_t known = request.route.at[0].number;
+    const Instant end = machine_.shard.now() + millis(request.route.at[1].number);
     Version::Receiver seen = version_.subscribe();
     while (seen.get() <= known) {
       const Duration left = end - machine_.shard.now();
       CO_TRY(const serve::OpenWait waited, co_await serve::wait_open(call, seen.changed_arm(), left));
       if (waited != serve::OpenWait::happened) break;
     }
-    answer_version(exchange);
+    answer_version(request);
     co_return Result<>{};
   }
-  Task<Result<>> take_body(Call call, Exchange& exchange, StagedBody& body) {
-    return read_body(call, exchange, body.parts);
+  Task<Result<>> take_body(Call call, serve::Request& request, StagedBody& body) {
+    return read_body(call, request, body.parts);
   }
 
   static constexpr std::size_t open_files_max = 256;
@@ -199,14 +197,14 @@ class DemoShard : public serve::ServiceShard {
   static Duration millis(std::uint64_t number) noexcept {
     return Duration::millis(static_cast<std::int64_t>(std::min<std::uint64_t>(number, 3'600'000)));
   }
-  void answer_version(Exchange& exchange) const {
-    exchange.response.text = fmt::format("{{\"version\":{}}}\n", version_.value());
-    exchange.response.answer_text("application/json");
+  void answer_version(serve::Request& request) const {
+    request.response.text = fmt::format("{{\"version\":{}}}\n", version_.value());
+    request.response.answer_text("application/json");
   }
 
-  Task<Result<>> serve_file(Call call, Exchange& exchange) {
+  Task<Result<>> serve_file(Call call, serve::Request& request) {
     if (files_.empty()) co_return fail(ErrorCode::not_found, "no such file", Side::client);
-    const std::string name(exchange.route.at[0].text);
+    const std::string name(request.route.at[0].text);
     CO_TRY(std::unique_ptr<io::File> opened,
            co_await machine_.disk.open(call, files_ + "/" + name, io::OpenMode::read));
     OpenFile entry;
@@ -215,23 +213,23 @@ class DemoShard : public serve::ServiceShard {
     entry.etag = fmt::format("\"{}-{}\"", name, entry.size);
     entry.until = machine_.shard.now() + Duration::seconds(10);
     if (open_.size() >= open_files_max) open_.clear();
-    answer_file(exchange, open_[name] = std::move(entry));
+    answer_file(request, open_[name] = std::move(entry));
     co_return Result<>{};
   }
 
-  static void answer_file(Exchange& exchange, const OpenFile& entry) {
-    http::Response& response = exchange.response;
-    const auto& fields = exchange.request().fields;
+  static void answer_file(serve::Request& request, const OpenFile& entry) {
+    http::Response& response = request.response;
+    const auto& fields = request.fields();
     response.add_field("ETag", entry.etag);
     response.add_field("Accept-Ranges", "bytes");
-    const http::Verdict verdict = http::evaluate(fields, exchange.request().method,
+    const http::Verdict verdict = http::evaluate(fields, request.head().method,
                                                  {.etag = entry.etag, .last_modified = {}, .exists = true});
     if (verdict.outcome == http::Precondition::not_modified) {
       response.status = 304;
       return;
     }
     if (verdict.outcome == http::Precondition::failed)
-      return serve::answer_error(exchange,
+      return serve::answer_error(request,
                                  {ErrorCode::precondition_failed, "the file has another tag", Side::client});
     std::array<char, http::content_range_size_max> room;
     if (verdict.range_applies) {
@@ -239,7 +237,7 @@ class DemoShard : public serve::ServiceShard {
       if (ranges.kind == http::RangeSet::Kind::unsatisfiable) {
         response.add_field("Content-Range", http::format_unsatisfied_range(entry.size, room));
         return serve::answer_error(
-            exchange, {ErrorCode::range_not_satisfiable, "the range is outside of the file", Side::client});
+            request, {ErrorCode::range_not_satisfiable, "the range is outside of the file", Side::client});
       }
       if (ranges.kind == http::RangeSet::Kind::ranges && ranges.count == 1) {
         response.status = 206;
@@ -252,8 +250,8 @@ class DemoShard : public serve::ServiceShard {
   }
 
   // NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the caller keeps them
-  Task<Result<>> read_body(Call call, Exchange& exchange, std::vector<Buffer>& parts) {
-    serve::Body body(exchange, machine_.slab, settings_.decode);
+  Task<Result<>> read_body(Call call, serve::Request& request, std::vector<Buffer>& parts) {
+    serve::Body body(request, machine_.slab, settings_.decode);
     for (;;) {
       CO_TRY(Buffer part, co_await body.next(call));
       if (part.empty()) co_return Result<>{};
@@ -261,38 +259,38 @@ class DemoShard : public serve::ServiceShard {
     }
   }
 
-  Task<Result<>> serve_echo(Call call, Exchange& exchange) {
+  Task<Result<>> serve_echo(Call call, serve::Request& request) {
     std::vector<Buffer> parts;
-    CO_TRY_VOID(co_await read_body(call, exchange, parts));
-    exchange.response.answer_stream("application/octet-stream",
-                                    std::make_unique<EchoSource>(std::move(parts)));
+    CO_TRY_VOID(co_await read_body(call, request, parts));
+    request.response.answer_stream("application/octet-stream",
+                                   std::make_unique<EchoSource>(std::move(parts)));
     co_return Result<>{};
   }
 
   // NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the request's state outlives it
-  Task<Result<>> serve_staged(Call, Exchange& exchange, StagedBody& body) {
-    exchange.response.answer_stream("application/octet-stream",
-                                    std::make_unique<EchoSource>(std::move(body.parts)));
+  Task<Result<>> serve_staged(Call, serve::Request& request, StagedBody& body) {
+    request.response.answer_stream("application/octet-stream",
+                                   std::make_unique<EchoSource>(std::move(body.parts)));
     co_return Result<>{};
   }
 
-  Task<Result<>> serve_guarded(Call, Exchange& exchange) {
-    exchange.response.answer_view("text/plain", "allowed\n");
+  Task<Result<>> serve_guarded(Call, serve::Request& request) {
+    request.response.answer_view("text/plain", "allowed\n");
     co_return Result<>{};
   }
 
-  Task<Result<>> serve_job(Call call, Exchange& exchange) {
-    const auto ms = static_cast<std::int64_t>(std::min<std::uint64_t>(exchange.route.at[0].number, 60'000));
+  Task<Result<>> serve_job(Call call, serve::Request& request) {
+    const auto ms = static_cast<std::int64_t>(std::min<std::uint64_t>(request.route.at[0].number, 60'000));
     CO_TRY_VOID(co_await sleep_for(call, Duration::millis(ms)));
     ++jobs_done_;
-    exchange.response.text = fmt::format("{{\"slept_ms\":{},\"jobs_done\":{}}}\n", ms, jobs_done_);
-    exchange.response.answer_text("application/json");
+    request.response.text = fmt::format("{{\"slept_ms\":{},\"jobs_done\":{}}}\n", ms, jobs_done_);
+    request.response.answer_text("application/json");
     co_return Result<>{};
   }
 
-  Task<Result<>> serve_stream(Call, Exchange& exchange) {
-    const std::uint64_t parts = std::min<std::uint64_t>(exchange.route.at[0].number, 100'000);
-    exchange.response.answer_stream("text/plain", std::make_unique<Ticks>(machine_.slab, parts));
+  Task<Result<>> serve_stream(Call, serve::Request& request) {
+    const std::uint64_t parts = std::min<std::uint64_t>(request.route.at[0].number, 100'000);
+    request.response.answer_stream("text/plain", std::make_unique<Ticks>(machine_.slab, parts));
     co_return Result<>{};
   }
 

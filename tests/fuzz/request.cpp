@@ -48,14 +48,15 @@ void check_path(const std::string& raw) {
   if (got) require(*got == *want, "decoded path");
 }
 
-void compare_head(const http::RequestHead& head, const Message& expected) {
+void compare_head(const http::RequestHead& head, const http::RequestFraming& framing,
+                  const Message& expected) {
   require(http::name_of(head.method) == expected.method, "method");
   require(head.target() == expected.target, "target");
   require(head.path() == expected.path, "path");
   require(head.query() == expected.query, "query");
-  require(head.minor == expected.minor, "minor");
-  require(head.keep_alive == expected.keep_alive, "keep_alive");
-  require(head.expect_continue == expected.expect_continue, "expect_continue");
+  require(framing.minor == expected.minor, "minor");
+  require(framing.keep_alive == expected.keep_alive, "keep_alive");
+  require(framing.expect_continue == expected.expect_continue, "expect_continue");
   require(static_cast<int>(head.body) == static_cast<int>(expected.body_kind), "body kind");
   require(head.content_length == expected.length, "content length");
   check_path(expected.path);
@@ -107,7 +108,7 @@ bool check_message(Connection& connection, http::RequestParser& parser, const Me
     }
     if (parsed.progress == http::Progress::complete) {
       require(expected.head_complete, "head complete");
-      compare_head(parser.head, expected);
+      compare_head(parser.head, parser.framing, expected);
       connection.consume(parsed.size);
       break;
     }

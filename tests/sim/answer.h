@@ -6,8 +6,8 @@
 #include <string_view>
 
 #include "base/error.h"
-#include "http/method.h"
 #include "http/h1/response_parser.h"
+#include "http/method.h"
 
 namespace cairn::simulator {
 

@@ -41,9 +41,9 @@ class Server::AuditedShard : public serve::ServiceShard {
  public:
   AuditedShard(std::unique_ptr<serve::ServiceShard> inner, Server& server)
       : inner_(std::move(inner)), server_(server) {}
-  Result<bool> answer_now(const serve::Handlers& handlers, http::Exchange& exchange) override {
-    server_.seen(exchange);
-    return inner_->answer_now(handlers, exchange);
+  Result<bool> answer_now(const serve::Handlers& handlers, serve::Request& request) override {
+    server_.seen(request);
+    return inner_->answer_now(handlers, request);
   }
   // Now and then long enough that somebody asks before it is there.
   Task<Result<>> start(Call call) override {
@@ -53,18 +53,18 @@ class Server::AuditedShard : public serve::ServiceShard {
   }
   Task<> stop(Call call) override { return inner_->stop(call); }
   // NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the table outlives it
-  Task<Result<>> take(Call call, const serve::Handlers& handlers, http::Exchange& exchange) override {
-    Result<> outcome = co_await inner_->take(call, handlers, exchange);
-    server_.clock(exchange, "taking its body");
+  Task<Result<>> take(Call call, const serve::Handlers& handlers, serve::Request& request) override {
+    Result<> outcome = co_await inner_->take(call, handlers, request);
+    server_.clock(request, "taking its body");
     co_return outcome;
   }
   // NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the table outlives it
-  Task<Result<>> answer_later(Call call, const serve::Handlers& handlers, http::Exchange& exchange) override {
-    if (handlers.run == serve::Run::open) co_return co_await inner_->answer_later(call, handlers, exchange);
-    server_.started(exchange);
-    Result<> outcome = co_await inner_->answer_later(call, handlers, exchange);
-    server_.ended(exchange, outcome);
-    server_.clock(exchange, "handling it");
+  Task<Result<>> answer_later(Call call, const serve::Handlers& handlers, serve::Request& request) override {
+    if (handlers.run == serve::Run::open) co_return co_await inner_->answer_later(call, handlers, request);
+    server_.started(request);
+    Result<> outcome = co_await inner_->answer_later(call, handlers, request);
+    server_.ended(request, outcome);
+    server_.clock(request, "handling it");
     co_return outcome;
   }
   void apply(const config::Snapshot& snapshot) override { inner_->apply(snapshot); }
@@ -370,33 +370,33 @@ void Server::drained() {
 
 // --- the audit
 
-void Server::seen(const http::Exchange& exchange) {
+void Server::seen(const serve::Request& asked) {
   check_bounds();
-  if (Request* request = scenario_.find_request(exchange.corr())) ++request->seen;
+  if (Request* request = scenario_.find_request(asked.corr())) ++request->seen;
 }
 
-void Server::started(const http::Exchange& exchange) {
+void Server::started(const serve::Request& asked) {
   check_bounds();
-  Request* request = scenario_.find_request(exchange.corr());
+  Request* request = scenario_.find_request(asked.corr());
   if (request == nullptr) return;
   ++request->seen;
   ++request->started;
   if (request->once && request->started > 1)
-    scenario_.violate(fmt::format("{}: {} was started twice", name_, exchange.corr()));
+    scenario_.violate(fmt::format("{}: {} was started twice", name_, asked.corr()));
 }
 
-void Server::ended(const http::Exchange& exchange, const Result<>& outcome) {
+void Server::ended(const serve::Request& asked, const Result<>& outcome) {
   if (!outcome && outcome.error().stop == StopReason::client_gone) scenario_.hit("sim.client_gone_cancels");
-  Request* request = scenario_.find_request(exchange.corr());
+  Request* request = scenario_.find_request(asked.corr());
   if (request != nullptr && outcome) ++request->done;
 }
 
-void Server::clock(const http::Exchange& exchange, const char* what) {
+void Server::clock(const serve::Request& request, const char* what) {
   const Instant now = scenario_.world().now();
   if (scenario_.overrun().ns == Instant::never().ns || life_ == nullptr || life_->disturbed) return;
-  if (now > exchange.deadline + scenario_.overrun())
-    scenario_.violate(fmt::format("{}: {} {}: {} took until {} ms after the deadline", name_, exchange.corr(),
-                                  exchange.request().target(), what, (now - exchange.deadline).to_millis()));
+  if (now > request.deadline + scenario_.overrun())
+    scenario_.violate(fmt::format("{}: {} {}: {} took until {} ms after the deadline", name_, request.corr(),
+                                  request.head().target(), what, (now - request.deadline).to_millis()));
 }
 
 }  // namespace cairn::simulator

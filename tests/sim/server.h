@@ -12,7 +12,6 @@
 #include <string_view>
 
 #include "config/snapshot.h"
-#include "http/exchange.h"
 #include "io/sim/world.h"
 #include "plan.h"
 #include "serve/service.h"
@@ -58,11 +57,11 @@ class Server {
   unsigned lives() const noexcept { return lives_; }
 
   // --- from the audited service
-  void seen(const http::Exchange& exchange);
-  void started(const http::Exchange& exchange);
-  void ended(const http::Exchange& exchange, const Result<>& outcome);
+  void seen(const serve::Request& asked);
+  void started(const serve::Request& asked);
+  void ended(const serve::Request& asked, const Result<>& outcome);
   // A part of a request's way has ended: in time?
-  void clock(const http::Exchange& exchange, const char* what);
+  void clock(const serve::Request& request, const char* what);
 
  private:
   struct Life;

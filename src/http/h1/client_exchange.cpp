@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "http/h1/framing.h"
+#include "http/h1/head_writer.h"
 #include "runtime/cancel.h"
 #include "runtime/wait.h"
 

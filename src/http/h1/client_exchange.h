@@ -4,8 +4,8 @@
 #include <memory>
 #include <optional>
 
-#include "http/h1/chunked.h"
 #include "http/client.h"
+#include "http/h1/chunked.h"
 
 namespace cairn::http {
 

@@ -15,7 +15,7 @@ constexpr Duration fresh_grace = Duration::millis(250);
 
 }  // namespace
 
-Connection::Connection(Server& server, std::unique_ptr<io::Stream> stream, Handler::Admission admission,
+Connection::Connection(Server& server, std::unique_ptr<io::Stream> stream, Gate::Admission admission,
                        bool health_only, bool attends)
     : server_(server),
       stream_(std::move(stream)),
@@ -23,23 +23,23 @@ Connection::Connection(Server& server, std::unique_ptr<io::Stream> stream, Handl
       health_only_(health_only),
       attends_(attends),
       pace_(stream_->peer().local) {
-  if (!attends_ && admission_ != Handler::Admission::refused) inside_ = server_.handler_.enter();
+  if (!attends_ && admission_ != Gate::Admission::refused) inside_ = server_.gate_.enter();
   ++server_.standing_[static_cast<std::size_t>(admission_)];
-  if (admission_ == Handler::Admission::extra)
+  if (admission_ == Gate::Admission::extra)
     extra_until_ = server_.machine_.shard.now() + server_.options_.timeouts.extra;
 }
 
 Connection::~Connection() {
   if (exchange_ != nullptr) server_.give_back(exchange_);
   --server_.standing_[static_cast<std::size_t>(admission_)];
-  server_.handler_.left(stream_->peer(), admission_);
+  server_.gate_.left(stream_->peer(), admission_);
 }
 
-void Connection::stand(Handler::Admission admission) noexcept {
+void Connection::stand(Gate::Admission admission) noexcept {
   --server_.standing_[static_cast<std::size_t>(admission_)];
   admission_ = admission;
   ++server_.standing_[static_cast<std::size_t>(admission_)];
-  if (admission_ == Handler::Admission::refused) inside_ = DrainGuard();
+  if (admission_ == Gate::Admission::refused) inside_ = DrainGuard();
 }
 
 void Connection::attend() noexcept {
@@ -49,9 +49,9 @@ void Connection::attend() noexcept {
 }
 
 void Connection::give_way() noexcept {
-  if (admission_ == Handler::Admission::extra) server_.handler_.closed_unread();
-  server_.handler_.left(stream_->peer(), admission_);
-  stand(Handler::Admission::refused);
+  if (admission_ == Gate::Admission::extra) server_.gate_.closed_unread();
+  server_.gate_.left(stream_->peer(), admission_);
+  stand(Gate::Admission::refused);
   gave_way_ = true;
   unlink();
   stream_->readable.signal();
@@ -59,41 +59,41 @@ void Connection::give_way() noexcept {
 
 void Connection::start_waiting() noexcept {
   waits_since_ = server_.machine_.shard.now();
-  if (admission_ == Handler::Admission::extra)
+  if (admission_ == Gate::Admission::extra)
     server_.unread_.push_back(*this);
-  else if (admission_ == Handler::Admission::welcome && input_.empty() && !attends_)
+  else if (admission_ == Gate::Admission::welcome && input_.empty() && !attends_)
     server_.idlers_.push_back(*this);
 }
 
 bool Connection::stop_waiting(const Result<>& waited) noexcept {
   if (linked()) unlink();
   if (gave_way_) return false;
-  if (waited || admission_ != Handler::Admission::extra || waited.error().code != ErrorCode::timeout)
+  if (waited || admission_ != Gate::Admission::extra || waited.error().code != ErrorCode::timeout)
     return true;
-  server_.handler_.closed_unread();
+  server_.gate_.closed_unread();
   return false;
 }
 
 Task<bool> Connection::find_place(Call call, bool whole) {
-  using Place = Handler::Place;
+  using Place = Gate::Place;
   constexpr Duration longest = Duration::millis(64);
   for (Duration pause = Duration::millis(1); whole; pause = pause * 2) {
-    const Place place = server_.handler_.place(*exchange_, health_only_, place_);
-    if (place == Place::welcome) stand(Handler::Admission::welcome);
-    if (place == Place::reserved) stand(Handler::Admission::reserved);
+    const Place place = server_.gate_.place(*exchange_, health_only_, place_);
+    if (place == Place::welcome) stand(Gate::Admission::welcome);
+    if (place == Place::reserved) stand(Gate::Admission::reserved);
     if (place == Place::welcome || place == Place::reserved) co_return true;
     if (place == Place::none || pause > longest || !co_await sleep_for(call, pause)) break;
   }
   const bool told = server_.may_tell();
-  if (!told) server_.handler_.closed_unread();
-  server_.handler_.left(stream_->peer(), admission_);
-  stand(Handler::Admission::refused);
+  if (!told) server_.gate_.closed_unread();
+  server_.gate_.left(stream_->peer(), admission_);
+  stand(Gate::Admission::refused);
   co_return told;
 }
 
 Task<> Connection::run(Call call, std::unique_ptr<Connection> self) {
   try {
-    if (self->admission_ == Handler::Admission::refused)
+    if (self->admission_ == Gate::Admission::refused)
       co_await self->turn_away(call);
     else
       co_await self->serve(call);
@@ -113,15 +113,15 @@ Task<> Connection::run(Call call, std::unique_ptr<Connection> self) {
 void Connection::break_off(const char* what) noexcept {
   stream_->close(true);
   try {
-    if (answering_) server_.handler_.finished(*exchange_, false);
+    if (answering_) server_.answerer_.finished(*exchange_, false);
   } catch (...) {  // NOLINT(bugprone-empty-catch): told below
   }
-  server_.handler_.broke(what);
+  server_.gate_.broke(what);
 }
 
 Task<> Connection::turn_away(Call call) {
   exchange_ = server_.borrow();
-  server_.handler_.refuse(*exchange_, server_.handler_.refusal());
+  server_.answerer_.refuse(*exchange_, server_.gate_.refusal());
   exchange_->response.close = true;
   if (append_small_answer() && co_await flush(call, {})) co_await linger(call);
 }
@@ -155,7 +155,7 @@ Task<> Connection::serve(Call call) {
 
     pace_.start_over();
     exchange_ = server_.borrow();
-    Exchange& exchange = *exchange_;
+    WireExchange& exchange = *exchange_;
     exchange.peer = stream_->peer();
     const Instant head_deadline = server_.machine_.shard.now() + server_.options_.timeouts.head;
     Parsed parsed = exchange.parser.parse(as_text(input_.bytes()));
@@ -166,7 +166,7 @@ Task<> Connection::serve(Call call) {
       if (!stop_waiting(waited)) co_return;
       if (!waited) {
         if (waited.error().code != ErrorCode::timeout || !exchange.parser.started()) co_return;
-        server_.handler_.timed_out(Handler::Slow::read);
+        server_.gate_.timed_out(Gate::Slow::read);
         parsed = {
             Progress::failed, 0, {ErrorCode::timeout_read, "the head did not arrive in time", Side::client}};
         break;
@@ -182,23 +182,23 @@ Task<> Connection::serve(Call call) {
       parsed = exchange.parser.parse(as_text(input_.bytes()));
     }
 
-    if (admission_ == Handler::Admission::extra &&
+    if (admission_ == Gate::Admission::extra &&
         !co_await find_place(call, parsed.progress != Progress::failed)) {
       stream_->close(true);
       co_return;
     }
-    exchange.reserved = admission_ != Handler::Admission::welcome;
-    exchange.without_place = admission_ == Handler::Admission::refused;
+    exchange.reserved = admission_ != Gate::Admission::welcome;
+    exchange.without_place = admission_ == Gate::Admission::refused;
     exchange.attends = attends_ && !health_only_;
     exchange.started = server_.machine_.shard.now();
     answering_ = true;
     if (parsed.progress == Progress::failed) {
       exchange.response.close = true;
       exchange.parser.head.rebase(as_text(input_.bytes()).data());  // what was read of it may be looked at
-      server_.handler_.refuse(exchange, parsed.error);
+      server_.answerer_.refuse(exchange, parsed.error);
     } else {
       begin_request(parsed.size);
-      if (begin() == Handler::Next::handle) {
+      if (begin() == Answerer::Next::handle) {
         if (out_ && !out_.empty() && !co_await flush(call, {})) {
           finish(false);  // begin() has counted it
           co_return;
@@ -216,7 +216,7 @@ Task<> Connection::serve(Call call) {
     if (chunks_) input_ = std::exchange(chunks_, Buffer());
     const bool unread = failed || !skip_body();
     const bool last = server_.is_over(attends_) && !(exchange.is_health && may_be_kept());
-    if (unread || last || !exchange.request().keep_alive) response.close = true;
+    if (unread || last || !exchange.parser.framing.keep_alive) response.close = true;
 
     bool complete = !response.abandoned;
     if (response.abandoned) {
@@ -245,12 +245,12 @@ Task<> Connection::serve(Call call) {
 
 void Connection::finish(bool complete) {
   answering_ = false;
-  server_.handler_.finished(*exchange_, complete);
+  server_.answerer_.finished(*exchange_, complete);
 }
 
 void Connection::begin_request(std::size_t head_bytes) noexcept {
   exchange_->head_bytes = head_bytes;
-  exchange_->body.start(*this, exchange_->request());
+  exchange_->wire_body.start(*this, exchange_->parser);
 }
 
 // Views of the head stay valid: only what is behind it moves.
@@ -277,19 +277,19 @@ bool Connection::make_room() {
 }
 
 // An exception is a bug of the handler: it costs this connection and nothing else.
-Handler::Next Connection::begin() {
+Answerer::Next Connection::begin() {
   try {
-    return server_.handler_.begin(*exchange_);
+    return server_.answerer_.begin(*exchange_);
   } catch (...) {  // the connection boundary
     answer_failure();
-    return Handler::Next::answered;
+    return Answerer::Next::answered;
   }
 }
 
 void Connection::answer_failure() {
   exchange_->response.clear();
   exchange_->response.close = true;
-  server_.handler_.refuse(*exchange_, {ErrorCode::internal, "a handler failed"});
+  server_.answerer_.refuse(*exchange_, {ErrorCode::internal, "a handler failed"});
 }
 
 Task<> Connection::run_handler(Call call) {
@@ -310,7 +310,7 @@ Task<> Connection::run_handler(Call call) {
   stream_->on_peer_gone(&Watch::peer_gone, &watch);
   bool threw = false;
   try {
-    co_await server_.handler_.handle(call.under(stop).by(exchange.deadline), exchange);
+    co_await server_.answerer_.handle(call.under(stop), exchange);
   } catch (...) {  // the connection boundary
     threw = true;
   }
@@ -319,11 +319,11 @@ Task<> Connection::run_handler(Call call) {
 }
 
 bool Connection::skip_body() noexcept {
-  RequestBody& body = exchange_->body;
-  if (body.done_) return true;
+  WireBody& body = exchange_->wire_body;
+  if (body.done()) return true;
   if (body.kind_ != BodyKind::length || body.left_ > input_.size()) return false;
   input_.consume(static_cast<std::size_t>(body.left_));
-  body.done_ = true;
+  body.finish();
   return true;
 }
 

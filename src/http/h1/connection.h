@@ -3,18 +3,37 @@
 
 #include <memory>
 
-#include "http/exchange.h"
+#include "http/h1/body.h"
 #include "http/h1/pace.h"
+#include "http/h1/parser.h"
 #include "http/h1/server.h"
 
 namespace cairn::http {
+
+// What the exchange of an HTTP/1.1 connection is made of: views of the head point into the connection's
+// input.
+struct WireParts {
+  RequestParser parser;
+  WireBody wire_body;
+  std::size_t head_bytes = 0;  // of the input, from its front
+};
+
+struct WireExchange : WireParts, Exchange {
+  explicit WireExchange(HeadLimits limits)
+      : WireParts{RequestParser(limits), {}}, Exchange(parser.head, wire_body) {}
+  void clear() noexcept {
+    parser.reset();
+    wire_body.clear();
+    Exchange::clear();
+  }
+};
 
 // Linked into one of its server's lists while it waits for a head.
 class Connection : public Link {
  public:
   // `attends`: draining does not wait for it.
-  Connection(Server& server, std::unique_ptr<io::Stream> stream, Handler::Admission admission,
-             bool health_only, bool attends);
+  Connection(Server& server, std::unique_ptr<io::Stream> stream, Gate::Admission admission, bool health_only,
+             bool attends);
   ~Connection();
 
   // Serves requests until the connection ends. Cancel: partial — the connection is broken.
@@ -28,21 +47,21 @@ class Connection : public Link {
   void attend() noexcept;
 
  private:
-  friend class RequestBody;
+  friend class WireBody;
   enum class Read : std::uint8_t { got, ended, timed_out };
 
   Task<> serve(Call call);
-  void stand(Handler::Admission admission) noexcept;
+  void stand(Gate::Admission admission) noexcept;
   // Draining has begun, or its end has come, and this connection is idle: it may be kept to attend.
   bool may_be_kept() const noexcept {
-    return !attends_ && server_.attending_ != nullptr && admission_ != Handler::Admission::extra;
+    return !attends_ && server_.attending_ != nullptr && admission_ != Gate::Admission::extra;
   }
   // Around every wait for bytes of a head. After it: false when this connection has given way, or should
   // have.
   void start_waiting() noexcept;
   bool stop_waiting(const Result<>& waited) noexcept;
   Call head_wait(const Call& call) const noexcept {
-    return admission_ == Handler::Admission::extra ? call.by(extra_until_) : call;
+    return admission_ == Gate::Admission::extra ? call.by(extra_until_) : call;
   }
   // Of an extra connection, its head being there: a place, or none. False: it is not even told so.
   Task<bool> find_place(Call call, bool whole);
@@ -58,13 +77,17 @@ class Connection : public Link {
   bool make_room();
   void begin_request(std::size_t head_bytes) noexcept;
   void drop_behind_head(std::size_t count) noexcept;
-  Handler::Next begin();
+  Answerer::Next begin();
   Task<> run_handler(Call call);
   void answer_failure();
   void finish(bool complete);
   // --- send.cpp
-  // Leaves room for any head behind an answer that is already gathered.
+  // Leaves room for a usual head behind an answer that is already gathered.
   static constexpr std::size_t head_room = 2048;
+  // What the head of the answer takes at most.
+  std::size_t head_size_max() const noexcept {
+    return head_room - FieldList::inside_size + exchange_->response.fields.lines().size();
+  }
   // A fast reader gets this much and then lets others have their turn.
   static constexpr std::size_t turn_bytes_max = std::size_t{1} << 20;
   // What a slow reader keeps of a cache is all of a run: its runs are short, and get longer as long as it
@@ -101,13 +124,13 @@ class Connection : public Link {
   // Drops what is left of a body that is already here; false when more would have to be read.
   bool skip_body() noexcept;
 
-  Task<Result<Buffer>> next_length(Call call, RequestBody& body);
-  Task<Result<Buffer>> next_chunked(Call call, RequestBody& body);
-  Task<Result<>> wait_body(Call call, RequestBody& body);
+  Task<Result<Buffer>> next_length(Call call, WireBody& body);
+  Task<Result<Buffer>> next_chunked(Call call, WireBody& body);
+  Task<Result<>> wait_body(Call call, WireBody& body);
 
   Server& server_;
   std::unique_ptr<io::Stream> stream_;
-  Handler::Admission admission_;
+  Gate::Admission admission_;
   bool health_only_;  // came in by a door that serves health only
   bool attends_;
   bool is_kept_ = false;        // its task ends, and one that attends follows
@@ -117,7 +140,7 @@ class Connection : public Link {
   Instant waits_since_{};       // for a head
   Instant extra_until_{};       // its head is complete by then
   bool fresh_ = true;           // no request was read yet
-  bool answering_ = false;      // the handler has been told of a request, and not yet of its end
+  bool answering_ = false;      // the answerer has been told of a request, and not yet of its end
   unsigned gathered_ = 0;       // answers in out_
   std::size_t turn_bytes_ = 0;  // sent since others last had their turn
   std::size_t run_pieces_ = run_pieces_min;
@@ -126,7 +149,7 @@ class Connection : public Link {
   Buffer input_;       // bytes received and not yet used, from the current head's first byte on
   Buffer chunks_;      // of a chunked body: what is behind the head, so that the head can stay where it is
   Buffer out_;         // answers not yet sent
-  Exchange* exchange_ = nullptr;
+  WireExchange* exchange_ = nullptr;
 };
 
 }  // namespace cairn::http

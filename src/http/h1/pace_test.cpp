@@ -66,15 +66,15 @@ TEST(Pace, a_peer_whose_reads_are_counted_has_time_for_its_first_piece) {
 }
 
 // /big answers with `big`, anything else is read and counted.
-class Desk final : public Handler {
+class Desk final : public Gate, public Answerer {
  public:
   Next begin(Exchange& exchange) override {
-    exchange.deadline = exchange.started + Duration::seconds(3600);
     if (exchange.request().path() != "/big") return Next::handle;
     exchange.response.answer_view("text/plain", big);
     return Next::answered;
   }
   Task<> handle(Call call, Exchange& exchange) override {
+    call = call.by(exchange.started + Duration::seconds(3600));
     for (;;) {
       auto slice = co_await exchange.body.next(call);
       if (!slice) exchange.response.status = status_of(slice.error().code);
@@ -105,7 +105,7 @@ class Rates {
   io::sim::Node& away = world.add_node("away");
   io::Machine machine = host.machine();
   Desk desk;
-  Server& server = host.make<Server>(machine, desk, ServerOptions{});
+  Server& server = host.make<Server>(machine, desk, desk, ServerOptions{});
 };
 
 // Reads `rate` bytes a second in steps of `step` until the answer ended one way or the other.

@@ -74,25 +74,25 @@ bool split_target(RequestHead& head, std::string_view target, std::size_t query)
 }
 
 // What the complete header section means, or why it is refused.
-const char* apply_fields(RequestHead& head) noexcept {
+const char* apply_fields(RequestHead& head, RequestFraming& framing) noexcept {
   const Fields& fields = head.fields;
-  if (!fields.has(FieldName::host) && head.minor >= 1) return "no Host";
+  if (!fields.has(FieldName::host) && framing.minor >= 1) return "no Host";
   if (fields.repeated(FieldName::host)) return "repeated Host";
   const std::string_view host = head.host();
   if (fields.has(FieldName::host) && !is_valid_host(fields.get(FieldName::host))) return "Host is not a host";
   if (head.authority_size != 0 &&
       !equal_ignoring_case(host, {head.base + head.authority_at, head.authority_size}))
     return "Host differs from the target's authority";
-  if (const char* fault = find_framing_fault(fields, head.minor, head.body, head.content_length))
+  if (const char* fault = find_framing_fault(fields, framing.minor, head.body, head.content_length))
     return fault;
-  head.keep_alive = is_persistent(fields, head.minor);
+  framing.keep_alive = is_persistent(fields, framing.minor);
   if (fields.has(FieldName::expect)) {
     if (fields.repeated(FieldName::expect) ||
         !equals_ignoring_case(fields.get(FieldName::expect), "100-continue"))
       return "unknown expectation";
     const bool empty =
         head.body == BodyKind::none || (head.body == BodyKind::length && head.content_length == 0);
-    head.expect_continue = head.minor == 1 && !empty;
+    framing.expect_continue = framing.minor == 1 && !empty;
   }
   return nullptr;
 }
@@ -132,10 +132,8 @@ void RequestParser::set_limits(HeadLimits limits) noexcept {
 void RequestParser::reset() noexcept {
   head.fields.clear();
   head.method = Method::get;
-  head.minor = 1;
+  framing = {};
   head.body = BodyKind::none;
-  head.keep_alive = true;
-  head.expect_continue = false;
   head.content_length = 0;
   head.target_size = head.path_size = head.query_size = head.authority_size = 0;
   state_ = State::blank_line;
@@ -218,7 +216,7 @@ Parsed RequestParser::request_line(std::string_view bytes) noexcept {
         if (available < version_line.size()) return pause(State::version);
         if (p[5] != '1' || p[7] > '1') return failed(ErrorCode::bad_version, "neither HTTP/1.1 nor 1.0");
       }
-      head.minor = static_cast<std::uint8_t>(p[7] - '0');
+      framing.minor = static_cast<std::uint8_t>(p[7] - '0');
       state_ = State::fields;
       return {Progress::complete, offset(p) + static_cast<std::uint32_t>(version_line.size()), {}};
     }
@@ -240,7 +238,7 @@ Parsed RequestParser::parse(std::string_view bytes) noexcept {
     parsed = scanner_.scan(visible, head.fields);
     if (parsed.progress == Progress::complete) {
       head.rebase(bytes.data());
-      if (const char* fault = apply_fields(head)) return malformed(fault);
+      if (const char* fault = apply_fields(head, framing)) return malformed(fault);
       return parsed;
     }
   }

@@ -17,6 +17,13 @@
 
 namespace cairn::http {
 
+// What a head says about its connection.
+struct RequestFraming {
+  std::uint8_t minor = 1;  // HTTP/1.minor
+  bool keep_alive = true;
+  bool expect_continue = false;  // the client waits for 100 before it sends a body that is not empty
+};
+
 class RequestParser {
  public:
   explicit RequestParser(HeadLimits limits = {}) noexcept;
@@ -25,13 +32,15 @@ class RequestParser {
   void set_limits(HeadLimits limits) noexcept;
   // Forgets everything: the next parse() starts a new head.
   void reset() noexcept;
-  // Not to be called again after complete or failed without reset(). `head` is meaningful when complete.
+  // Not to be called again after complete or failed without reset(). `head` and `framing` are meaningful when
+  // complete.
   Parsed parse(std::string_view bytes) noexcept;
   // Whether any byte of a request line has been seen (an idle connection may close silently, a started
   // one answers 408).
   bool started() const noexcept { return state_ != State::blank_line; }
 
   RequestHead head;
+  RequestFraming framing;
 
  private:
   enum class State : std::uint8_t { blank_line, blank_line_feed, method, target, version, fields };

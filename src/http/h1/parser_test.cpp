@@ -212,13 +212,13 @@ TEST(RequestParser, a_head_is_understood) {
   EXPECT_EQ(feed(parser, text, {}), (Outcome{Progress::complete, ErrorCode::ok, text.size() - 4}));
   const RequestHead& head = parser.head;
   EXPECT_EQ(head.method, Method::get);
-  EXPECT_EQ(head.minor, 1);
+  EXPECT_EQ(parser.framing.minor, 1);
   EXPECT_EQ(head.target(), "/o/b3:00?range=0-9&x=?");
   EXPECT_EQ(head.path(), "/o/b3:00");
   EXPECT_EQ(head.query(), "range=0-9&x=?");
   EXPECT_EQ(head.body, BodyKind::none);
-  EXPECT_TRUE(head.keep_alive);
-  EXPECT_FALSE(head.expect_continue);
+  EXPECT_TRUE(parser.framing.keep_alive);
+  EXPECT_FALSE(parser.framing.expect_continue);
   ASSERT_EQ(head.fields.size(), 6u);
   EXPECT_EQ(head.fields.get(FieldName::host), "Example.org:8080");
   EXPECT_EQ(head.fields.find("x-empty"), "");
@@ -327,7 +327,7 @@ TEST(RequestParser, framing_is_what_the_fields_say) {
         << row.fields;
     EXPECT_EQ(parser.head.body, row.body) << row.fields;
     EXPECT_EQ(parser.head.content_length, row.length) << row.fields;
-    EXPECT_EQ(parser.head.expect_continue, row.continues) << row.fields;
+    EXPECT_EQ(parser.framing.expect_continue, row.continues) << row.fields;
   }
 }
 
@@ -349,7 +349,7 @@ TEST(RequestParser, persistence_follows_version_and_connection) {
     const std::string text =
         "GET / HTTP/" + std::string(row.version) + "\r\nHost: a\r\n" + row.fields + "\r\n";
     EXPECT_EQ(feed(parser, text, {}).progress, Progress::complete);
-    EXPECT_EQ(parser.head.keep_alive, row.keep_alive) << row.version << ' ' << row.fields;
+    EXPECT_EQ(parser.framing.keep_alive, row.keep_alive) << row.version << ' ' << row.fields;
   }
 }
 
@@ -417,7 +417,7 @@ TEST(RequestParser, pipelined_heads_are_read_one_after_the_other) {
   EXPECT_EQ(parser.head.path(), "/b");
   EXPECT_EQ(parser.head.body, BodyKind::none);
   EXPECT_EQ(parser.head.content_length, 0u);
-  EXPECT_TRUE(parser.head.keep_alive);
+  EXPECT_TRUE(parser.framing.keep_alive);
   EXPECT_EQ(parser.head.fields.size(), 1u);
 }
 

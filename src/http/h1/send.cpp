@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "http/h1/connection.h"
+#include "http/h1/head_writer.h"
 #include "runtime/wait.h"
 
 namespace cairn::http {
@@ -33,25 +34,24 @@ bool Connection::sends_body() const noexcept {
 }
 
 bool Connection::write_head() noexcept {
-  Exchange& exchange = *exchange_;
-  Response& response = exchange.response;
+  const RequestFraming& framing = exchange_->parser.framing;
+  Response& response = exchange_->response;
   MutableByteView room = out_.room();
   HeadWriter head({reinterpret_cast<char*>(room.data()), room.size()});
   head.status(response.status).append_lines(server_.date_line());
-  head.append_field(FieldName::x_corr_id, exchange.corr());
-  head.append_lines(response.lines());
+  head.append_lines(response.fields.lines());
   if (!response.content_type.empty()) head.append_field(FieldName::content_type, response.content_type);
   if (response.status != 204 && response.status != 304) {
     if (response.has_length())
       head.append_number(FieldName::content_length, response.size());
-    else if (exchange.request().minor >= 1)
+    else if (framing.minor >= 1)
       head.append_lines("Transfer-Encoding: chunked\r\n");
     else
       response.close = true;
   }
   if (response.close)
     head.append_lines("Connection: close\r\n");
-  else if (exchange.request().minor == 0)
+  else if (framing.minor == 0)
     head.append_lines("Connection: keep-alive\r\n");
   auto written = head.finish();
   if (!written) return false;
@@ -67,7 +67,7 @@ bool Connection::append_small_answer() noexcept {
     return false;
   const std::string_view bytes = body ? response.whole() : std::string_view{};
   if (!out_) out_ = server_.machine_.slab.take(Slab::small - 64);
-  if (bytes.size() + head_room > out_.room().size()) return false;
+  if (bytes.size() + head_size_max() > out_.room().size()) return false;
   if (!write_head()) return false;
   if (!bytes.empty()) std::memcpy(out_.room().data(), bytes.data(), bytes.size());
   out_.fill(bytes.size());
@@ -80,9 +80,11 @@ Task<bool> Connection::send_answer(Call call) {
   if (input_.empty()) turn_bytes_ = 0;  // its request was waited for; one of many pipelined was not
   if (!out_) out_ = server_.machine_.slab.take(Slab::small - 64);
   // A stream may have to be waited for, or fail: the answers before it do not share its fate.
-  const bool ahead = out_.room().size() < head_room || (gathered_ > 0 && response.source);
+  const std::size_t head_size = head_size_max();
+  const bool ahead = out_.room().size() < head_size || (gathered_ > 0 && response.source);
   if (ahead && !co_await flush(call, {})) co_return false;
-  if (!out_) out_ = server_.machine_.slab.take(Slab::small - 64);
+  if (!out_ || out_.room().size() < head_size)
+    out_ = server_.machine_.slab.take(std::max(head_size, Slab::small - 64));
   if (!write_head()) co_return false;
   if (!sends_body()) co_return co_await flush(call, {});
   bool complete = false;
@@ -133,7 +135,7 @@ Task<bool> Connection::wait_writable(Call call) {
     if (waited) co_return true;
     if (waited.error().code != ErrorCode::timeout) co_return false;
     if (call.expired() || pace_.too_slow(stream_->unacknowledged(), server_.options_.least_bytes(window))) {
-      server_.handler_.timed_out(Handler::Slow::write);
+      server_.gate_.timed_out(Gate::Slow::write);
       co_return false;
     }
   }
@@ -256,7 +258,7 @@ bool Connection::has_vanished() noexcept {
   if (now < look_at_ || stream_->peer().local) return false;
   look_at_ = now + look_every;
   if (!pace_.vanished(now, stream_->unacknowledged(), server_.options_.timeouts.idle)) return false;
-  server_.handler_.timed_out(Handler::Slow::write);
+  server_.gate_.timed_out(Gate::Slow::write);
   return true;
 }
 
@@ -272,7 +274,7 @@ Task<Result<Piece>> Connection::pull(Call call) {
 Task<bool> Connection::send_stream(Call call) {
   Response& response = exchange_->response;
   const bool sized = response.sized;
-  const bool chunked = !sized && exchange_->request().minor >= 1;
+  const bool chunked = !sized && exchange_->parser.framing.minor >= 1;
   ChunkLine line;
   std::array<iovec, 3> parts;
   Run run;

@@ -87,12 +87,11 @@ class Parts final : public BodySource {
 };
 
 // Answers /sized, /chunked, /held and /file from the arena's text, and any other path with itself.
-class Desk final : public Handler {
+class Desk final : public Gate, public Answerer {
  public:
   explicit Desk(io::Machine& machine) : machine_(machine) {}
 
   Next begin(Exchange& exchange) override {
-    exchange.deadline = exchange.started + Duration::seconds(3600);
     Response& response = exchange.response;
     const std::string_view path = exchange.request().path();
     if (path == "/sized") {
@@ -157,7 +156,7 @@ class SendTest : public testing::Test {
   io::sim::Node& away = world.add_node("away");
   io::Machine machine = host.machine();
   Desk desk{machine};
-  Server& server = host.make<Server>(machine, desk, ServerOptions{});
+  Server& server = host.make<Server>(machine, desk, desk, ServerOptions{});
 };
 
 // Every kind of piece, at hand and waited for, and a short one of each.

@@ -23,12 +23,12 @@ constexpr unsigned accepts_at_the_end = 4096;
 
 }  // namespace
 
-Server::Server(io::Machine& machine, Handler& handler, ServerOptions options)
-    : machine_(machine), handler_(handler), options_(options) {}
+Server::Server(io::Machine& machine, Gate& gate, Answerer& answerer, ServerOptions options)
+    : machine_(machine), gate_(gate), answerer_(answerer), options_(options) {}
 
 Server::~Server() { CHECK(connections() == 0); }
 
-bool Server::may_tell() const noexcept { return standing(Handler::Admission::refused) < telling_max; }
+bool Server::may_tell() const noexcept { return standing(Gate::Admission::refused) < telling_max; }
 
 Connection* Server::find_idler(const Among& among) noexcept {
   const Instant now = machine_.shard.now();
@@ -139,7 +139,7 @@ Task<> Server::accept(Call call, Door& door) {
   listener.close();
   if (attends(door)) co_return;
   if (door.retired) forget(door);
-  if (--open_doors_ == 0) handler_.doors_closed();
+  if (--open_doors_ == 0) gate_.doors_closed();
 }
 
 // False when nothing is queued, or accepting failed for want of resources.
@@ -149,7 +149,7 @@ bool Server::take_one(Call call, Door& door) {
   try {
     welcome(call, std::move(accepted.stream), door);
   } catch (...) {  // no memory: the connection is gone, the next may have more luck after a pause
-    handler_.broke("a connection that could not be taken in");
+    gate_.broke("a connection that could not be taken in");
     return false;
   }
   return true;
@@ -157,15 +157,15 @@ bool Server::take_one(Call call, Door& door) {
 
 void Server::welcome(Call call, std::unique_ptr<io::Stream> stream, const Door& door) {
   const io::PeerAddress peer = stream->peer();
-  const Handler::Admission admission = handler_.admit(peer, door.health_only);
-  if (admission == Handler::Admission::refused && !may_tell()) {
+  const Gate::Admission admission = gate_.admit(peer, door.health_only);
+  if (admission == Gate::Admission::refused && !may_tell()) {
     stream->close(true);
     return;
   }
-  if (admission == Handler::Admission::extra && standing(admission) >= unread_max) {
+  if (admission == Gate::Admission::extra && standing(admission) >= unread_max) {
     if (unread_.empty()) {  // all of them have just come
-      handler_.closed_unread();
-      handler_.left(peer, admission);
+      gate_.closed_unread();
+      gate_.left(peer, admission);
       stream->close(true);
       return;
     }
@@ -176,7 +176,7 @@ void Server::welcome(Call call, std::unique_ptr<io::Stream> stream, const Door& 
     connection =
         std::make_unique<Connection>(*this, std::move(stream), admission, door.health_only, attends(door));
   } catch (...) {
-    handler_.left(peer, admission);
+    gate_.left(peer, admission);
     throw;
   }
   (attends(door) ? attending_ : scope_)
@@ -189,19 +189,19 @@ void Server::keep(std::unique_ptr<Connection> connection) noexcept {
     attending_->spawn("connection", Connection::run(attending_->call(), std::move(connection)),
                       Waits::bounded);
   } catch (...) {  // no memory: the connection is gone
-    handler_.broke("a connection that could not be kept");
+    gate_.broke("a connection that could not be kept");
   }
 }
 
-Exchange* Server::borrow() {
-  if (spare_.empty()) return new Exchange(options_.head);
-  Exchange* exchange = spare_.back().release();
+WireExchange* Server::borrow() {
+  if (spare_.empty()) return new WireExchange(options_.head);
+  WireExchange* exchange = spare_.back().release();
   spare_.pop_back();
   exchange->parser.set_limits(options_.head);
   return exchange;
 }
 
-void Server::give_back(Exchange* exchange) noexcept {
+void Server::give_back(WireExchange* exchange) noexcept {
   exchange->clear();
   if (spare_.size() < spare_exchanges)
     spare_.emplace_back(exchange);

@@ -1,4 +1,4 @@
-// Server: HTTP/1.1 on one shard: accepts, reads heads strictly, hands exchanges to the Handler, writes
+// Server: HTTP/1.1 on one shard: accepts, reads heads strictly, hands exchanges to the Answerer, writes
 // answers, and ends connections so that the answer arrives.
 //   [H-1] One task per connection; it is the only reader and writer of its stream.
 //   [H-2] An idle connection holds no buffer and no exchange.
@@ -22,7 +22,8 @@
 #include <string>
 #include <vector>
 
-#include "http/exchange.h"
+#include "http/answerer.h"
+#include "http/head.h"
 #include "io/machine.h"
 #include "runtime/scope.h"
 
@@ -52,10 +53,11 @@ struct ServerOptions {
 };
 
 class Connection;
+struct WireExchange;
 
 class Server {
  public:
-  Server(io::Machine& machine, Handler& handler, ServerOptions options);
+  Server(io::Machine& machine, Gate& gate, Answerer& answerer, ServerOptions options);
   ~Server();
 
   // Replaces the timeouts for requests that begin from now on.
@@ -84,7 +86,7 @@ class Server {
   }
   // Of these, without a place: not yet read, told that there are too many, or about to end.
   std::size_t refusals() const noexcept {
-    return standing(Handler::Admission::extra) + standing(Handler::Admission::refused);
+    return standing(Gate::Admission::extra) + standing(Gate::Admission::refused);
   }
 
   // Of the connections that fit `among`: since when the one waits that would give way.
@@ -98,7 +100,7 @@ class Server {
 
  private:
   friend class Connection;
-  std::size_t standing(Handler::Admission admission) const noexcept {
+  std::size_t standing(Gate::Admission admission) const noexcept {
     return standing_[static_cast<std::size_t>(admission)];
   }
   // Whether one more may be told that there are too many; above it they are reset, so that a flood costs
@@ -123,12 +125,13 @@ class Server {
   // It was idle when draining began, and attends from now on.
   void keep(std::unique_ptr<Connection> connection) noexcept;
 
-  Exchange* borrow();
-  void give_back(Exchange* exchange) noexcept;
+  WireExchange* borrow();
+  void give_back(WireExchange* exchange) noexcept;
   std::string_view date_line() noexcept;
 
   io::Machine& machine_;
-  Handler& handler_;
+  Gate& gate_;
+  Answerer& answerer_;
   ServerOptions options_;
   Scope* scope_ = nullptr;
   Scope* attending_ = nullptr;
@@ -140,7 +143,7 @@ class Server {
   std::vector<std::unique_ptr<Door>> doors_;
   std::unique_ptr<CancelSource> idle_;      // stopped when draining begins; idle waits answer to it
   std::unique_ptr<CancelSource> attended_;  // stopped by leave(); the waits of those that attend do
-  std::vector<std::unique_ptr<Exchange>> spare_;
+  std::vector<std::unique_ptr<WireExchange>> spare_;
   std::int64_t date_second_ = -1;
   std::array<char, 80> date_line_;
 };

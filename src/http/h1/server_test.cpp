@@ -50,13 +50,12 @@ class Parts final : public BodySource {
 
 // Answers by path: /wait waits for open(), /read echoes the body, /refuse says 413 without reading it; any
 // other path is answered at once with itself.
-class Desk final : public Handler {
+class Desk final : public Gate, public Answerer {
  public:
   explicit Desk(Slab& slab) : slab_(slab) {}
 
   Next begin(Exchange& exchange) override {
     ++begun;
-    exchange.deadline = exchange.started + deadline;
     sign(exchange);
     const std::string_view path = exchange.request().path();
     Response& response = exchange.response;
@@ -78,8 +77,12 @@ class Desk final : public Handler {
       response.answer_stream("text/plain\r\nX-Injected: yes",
                              std::make_unique<Parts>(slab_, parts, parts_end));
     } else if (path == "/overlong") {
-      response.add_field("X-Long", std::string(1100, 'x'));
+      response.add_field("X-Long", std::string(FieldList::size_max, 'x'));
       response.answer_view("text/plain", "never sent");
+    } else if (path == "/long-head") {
+      for (int i = 0; i < 20; ++i)
+        response.add_field("X-Long", std::string(1000, static_cast<char>('a' + i)));
+      response.answer_view("text/plain", "sent");
     } else if (path == "/stream") {
       response.answer_stream("text/plain", std::make_unique<Parts>(slab_, parts, parts_end));
     } else {
@@ -89,6 +92,7 @@ class Desk final : public Handler {
     return Next::answered;
   }
   Task<> handle(Call call, Exchange& exchange) override {
+    call = call.by(exchange.started + deadline);
     const std::string path(exchange.request().path());
     if (path == "/throw") {
       co_await yield(call);
@@ -162,8 +166,9 @@ class Desk final : public Handler {
  private:
   static void sign(Exchange& exchange) {
     constexpr std::string_view corr = "corr-0001";
-    std::copy(corr.begin(), corr.end(), exchange.corr_text.begin());
-    exchange.corr_size = corr.size();
+    exchange.response.fields.reset();
+    exchange.response.add_field("X-Corr-ID", corr);
+    exchange.response.fields.keep();
   }
   Task<> wait_for_gate(Call call) {
     if (gate_open_) co_return;
@@ -225,7 +230,7 @@ class ServerTest : public testing::Test {
   io::sim::Node& away = world.add_node("away");
   io::Machine machine = host.machine();
   Desk desk{machine.slab};
-  Server& server = host.make<Server>(machine, desk, ServerOptions{});
+  Server& server = host.make<Server>(machine, desk, desk, ServerOptions{});
 };
 
 // --- idle, keep-alive, pipelining
@@ -701,6 +706,19 @@ TEST_F(ServerTest, a_spoiled_answer_is_500_and_nothing_of_it_is_sent) {
   }
 }
 
+TEST_F(ServerTest, a_head_larger_than_usual_is_sent_whole_behind_others_too) {
+  Guest guest = connect();
+  guest.send(get("/a") + get("/long-head") + get("/b"));
+  EXPECT_EQ(guest.answer().body, "/a");
+  const Answer answer = guest.answer();
+  EXPECT_EQ(answer.status, 200);
+  for (int i = 0; i < 20; ++i)
+    EXPECT_THAT(answer.head,
+                HasSubstr("\r\nX-Long: " + std::string(1000, static_cast<char>('a' + i)) + "\r\n"));
+  EXPECT_EQ(answer.body, "sent");
+  EXPECT_EQ(guest.answer().body, "/b");
+}
+
 TEST_F(ServerTest, a_handler_that_throws_at_once_is_500_and_ends_the_connection) {
   Guest guest = connect();
   const Answer answer = guest.ask(get("/throw-at-once"));
@@ -949,7 +967,7 @@ TEST_F(ServerTest, a_file_that_became_shorter_breaks_the_connection) {
 // --- admission
 
 TEST_F(ServerTest, a_refused_connection_is_told_why_and_closed) {
-  desk.verdict = Handler::Admission::refused;
+  desk.verdict = Gate::Admission::refused;
   Guest guest = connect();
   guest.send(get("/x"));  // which must not turn the answer into a reset
   const Answer answer = guest.answer();

@@ -14,7 +14,6 @@ namespace {
 constexpr std::int64_t second = 1000, minute = 60 * second;
 constexpr std::string_view slot_tag{"cairn.audit\0\1", 13};
 constexpr std::size_t seal_size = 8, op_size = 16, code_size = 32, who_size = 128;
-constexpr std::size_t fingerprint_size = 8;
 constexpr auto latest = static_cast<std::uint64_t>(client::registry_time_max.ms);
 
 using Seal = std::array<std::byte, seal_size>;
@@ -133,19 +132,6 @@ std::optional<AuditSlot> decode_slot(ByteView bytes) {
   if (id != Ulid{}) event.id = id;
   if (hash != Address{}) event.hash = hash;
   return slot;
-}
-
-// --- who
-
-std::string name_of_token(std::string_view token) {
-  const auto macaroon = crypto::parse_token(token);
-  if (!macaroon) return "anonymous";
-  const auto identifier = crypto::parse_identifier(macaroon->identifier);
-  if (!identifier) return "anonymous";
-  std::string name(identifier->key_id);
-  name += '/';
-  const crypto::Hash hash = crypto::hash_object(as_bytes(macaroon->identifier)).bytes;
-  return name + format_hex(ByteView(hash).first(fingerprint_size));
 }
 
 }  // namespace cairn::registry

@@ -88,8 +88,4 @@ struct AuditPage {
   std::optional<std::uint64_t> next;  // there are more behind this sequence
 };
 
-// A token's name in the trail and in the log: its root key's id and a short hash of its identifier, which no
-// narrowing changes. `anonymous` for what is no token.
-std::string name_of_token(std::string_view token);
-
 }  // namespace cairn::registry

@@ -352,20 +352,5 @@ TEST(AuditTrail, a_close_writes_what_was_still_to_be_written) {
   EXPECT_EQ(place.told(), (Lines{"1 propose ok", "2 propose a"}));
 }
 
-TEST(NameOfToken, is_the_same_for_every_token_that_was_narrowed_from_one_and_no_part_of_it) {
-  const std::array<std::byte, 40> entropy{};
-  const crypto::RootKey key = crypto::make_root_key(entropy, noon);
-  const auto one = crypto::mint(key, "here", Ulid{1, 2}), other = crypto::mint(key, "here", Ulid{1, 3});
-  const std::string name = name_of_token(crypto::format_token(one));
-  EXPECT_EQ(name.size(), 2 * crypto::key_id_size + 1);
-  EXPECT_TRUE(name.starts_with(key.id + "/"));
-  const auto narrowed = crypto::attenuate(one, "op = registry.propose");
-  ASSERT_TRUE(narrowed);
-  EXPECT_EQ(name_of_token(crypto::format_token(*narrowed)), name);
-  EXPECT_NE(name_of_token(crypto::format_token(other)), name);
-  EXPECT_EQ(name_of_token(""), "anonymous");
-  EXPECT_EQ(name_of_token("not a token"), "anonymous");
-}
-
 }  // namespace
 }  // namespace cairn::registry

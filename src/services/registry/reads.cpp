@@ -12,8 +12,8 @@
 namespace cairn::registry {
 
 using codec::JsonWriter;
-using http::Exchange;
 using http::FieldName;
+using serve::Request;
 
 namespace {
 
@@ -27,8 +27,8 @@ constexpr std::size_t entries_at_once = 64 << 10;
 constexpr std::string_view json_type = "application/json", cbor_type = "application/cbor";
 
 // What is behind the '?', strictly.
-Result<http::Query> query_of(const Exchange& exchange, std::string& room) {
-  const std::string_view raw = exchange.request().query();
+Result<http::Query> query_of(const Request& request, std::string& room) {
+  const std::string_view raw = request.head().query();
   room.resize(raw.size());
   return http::parse_query(raw, room);
 }
@@ -61,15 +61,15 @@ bool wants_cbor(std::string_view accept) {
 }
 
 // True: the conditions of the request settled it.
-bool settle_conditions(Exchange& exchange, std::string_view etag) {
-  const http::Verdict verdict = http::evaluate(exchange.request().fields, exchange.request().method,
+bool settle_conditions(Request& request, std::string_view etag) {
+  const http::Verdict verdict = http::evaluate(request.fields(), request.head().method,
                                                {.etag = etag, .last_modified = {}, .exists = true});
   if (verdict.outcome == http::Precondition::not_modified) {
-    exchange.response.status = 304;
+    request.response.status = 304;
     return true;
   }
   if (verdict.outcome == http::Precondition::failed) {
-    serve::answer_error(exchange, {ErrorCode::precondition_failed, "it has another tag", Side::client});
+    serve::answer_error(request, {ErrorCode::precondition_failed, "it has another tag", Side::client});
     return true;
   }
   return false;
@@ -91,7 +91,7 @@ void write_hashes(JsonWriter& json, const std::vector<crypto::MerkleHash>& hashe
 
 // --- the head
 
-void RegistryShard::answer_head(Exchange& exchange) {
+void RegistryShard::answer_head(Request& request) {
   const Head head = port_->head();
   if (!head_ || head_->version != head.version) {
     auto rendered = std::make_shared<Rendered>();
@@ -102,93 +102,93 @@ void RegistryShard::answer_head(Exchange& exchange) {
     json.finish();
     head_ = std::move(rendered);
   }
-  exchange.response.add_field("ETag", head_->etag);
-  exchange.response.add_lines(revalidate);
-  if (settle_conditions(exchange, head_->etag)) return;
+  request.response.add_field("ETag", head_->etag);
+  request.response.add_lines(revalidate);
+  if (settle_conditions(request, head_->etag)) return;
   // Copied: the head may change while it is sent, and it is small.
-  exchange.response.text = head_->json;
-  exchange.response.answer_text(json_type);
+  request.response.text = head_->json;
+  request.response.answer_text(json_type);
 }
 
-bool RegistryShard::try_head(Exchange& exchange) {
-  if (exchange.request().query().empty()) {
-    answer_head(exchange);
+bool RegistryShard::try_head(Request& request) {
+  if (request.head().query().empty()) {
+    answer_head(request);
     return true;
   }
   std::string room;
-  const auto query = query_of(exchange, room);
+  const auto query = query_of(request, room);
   const auto after = query ? query->find("after") : std::nullopt;
   const auto version = after ? parse_number(*after) : Result<std::uint64_t>(0);
   const auto wait = query ? query->find("wait") : std::nullopt;
   if (!query || !query->allow_only({"after", "wait"}) || !version || (wait && !parse_duration(*wait))) {
-    serve::answer_error(exchange, {ErrorCode::malformed, "ask with ?after=VERSION&wait=30s", Side::client});
+    serve::answer_error(request, {ErrorCode::malformed, "ask with ?after=VERSION&wait=30s", Side::client});
     return true;
   }
   if (after && wait && port_->head().version <= *version) return false;
-  answer_head(exchange);
+  answer_head(request);
   return true;
 }
 
 // The long poll: the next head, or the present one when the time is up.
-Task<Result<>> RegistryShard::wait_for_head(Call call, Exchange& exchange) {
+Task<Result<>> RegistryShard::wait_for_head(Call call, Request& request) {
   std::string room;
-  CO_TRY(const auto query, query_of(exchange, room));
+  CO_TRY(const auto query, query_of(request, room));
   CO_TRY(const std::uint64_t version, parse_number(query.find("after").value_or("0")));
   const Duration wait = parse_duration(query.find("wait").value_or("0s")).value_or(Duration{});
   const Call narrow = call.within(std::min(wait, serve::open_wait_max));
   auto head = co_await port_->wait_past(narrow, version);
   if (!head && head.error().code != ErrorCode::timeout) co_return fail(head.error());
-  answer_head(exchange);
+  answer_head(request);
   co_return Result<>{};
 }
 
-Result<> RegistryShard::stream(Exchange& exchange) {
-  TRY(const auto last, http::read_last_event_id(exchange.request().fields));
+Result<> RegistryShard::stream(Request& request) {
+  TRY(const auto last, http::read_last_event_id(request.fields()));
   const auto lagged = [this](std::uint64_t missed) {
     context_.metrics.count_lag("committed", "connection", slot_, missed);
   };
-  http::answer_events(exchange.response, std::make_unique<HeadFeed>(*port_, event_, lagged, last));
+  http::answer_events(request.response, std::make_unique<HeadFeed>(*port_, event_, lagged, last));
   return {};
 }
 
 // --- versions
 
-bool RegistryShard::try_version(Exchange& exchange) {
-  const ArtifactPtr artifact = port_->find_version(exchange.route.at[0].number);
+bool RegistryShard::try_version(Request& request) {
+  const ArtifactPtr artifact = port_->find_version(request.route.at[0].number);
   if (!artifact) return false;
-  answer_artifact(exchange, artifact);
+  answer_artifact(request, artifact);
   return true;
 }
 
-void RegistryShard::answer_artifact(Exchange& exchange, const ArtifactPtr& artifact) {
-  http::Response& response = exchange.response;
-  const bool cbor = wants_cbor(exchange.request().fields.get(FieldName::accept));
+void RegistryShard::answer_artifact(Request& request, const ArtifactPtr& artifact) {
+  http::Response& response = request.response;
+  const bool cbor = wants_cbor(request.fields().get(FieldName::accept));
   // What is known of it only grows by the mark of the version that superseded it.
   const std::string etag = '"' + format_address(cbor ? artifact->head.payload_b3 : artifact->head.commit_b3) +
                            (!cbor && artifact->superseded ? "-superseded\"" : "\"");
   response.add_field("ETag", etag);
   response.add_lines(forever);
   response.add_field("Vary", "Accept");
-  if (settle_conditions(exchange, etag)) return;
+  if (settle_conditions(request, etag)) return;
   if (cbor)
     response.answer_held(cbor_type, artifact->payload, hold_of<Artifact>(artifact));
   else
     response.answer_held(json_type, artifact->json, hold_of<Artifact>(artifact));
 }
 
-Task<Result<>> RegistryShard::version(Call call, Exchange& exchange) {
-  auto artifact = co_await port_->read_version(call, exchange.route.at[0].number);
+Task<Result<>> RegistryShard::version(Call call, Request& request) {
+  auto artifact = co_await port_->read_version(call, request.route.at[0].number);
   if (!artifact && artifact.error().code == ErrorCode::pruned) {
-    answer_pruned(exchange);
+    answer_pruned(request);
     co_return Result<>{};
   }
   if (!artifact && artifact.error().code == ErrorCode::integrity) shared_.metrics.integrity.at(0).add(slot_);
   if (!artifact) co_return fail(artifact.error());
-  answer_artifact(exchange, *artifact);
+  answer_artifact(request, *artifact);
   co_return Result<>{};
 }
 
-void RegistryShard::answer_pruned(Exchange& exchange) {
+void RegistryShard::answer_pruned(Request& request) {
   std::string details;
   JsonWriter json(details);
   json.begin_object();
@@ -197,12 +197,12 @@ void RegistryShard::answer_pruned(Exchange& exchange) {
     if (ledger.checkpoint()) json.field("checkpoint", ledger.checkpoint()->note);
   });
   json.end_object().finish();
-  serve::answer_error(exchange, {ErrorCode::pruned, "this version is no longer kept", Side::client}, details);
+  serve::answer_error(request, {ErrorCode::pruned, "this version is no longer kept", Side::client}, details);
 }
 
-Result<> RegistryShard::log_range(Exchange& exchange) {
+Result<> RegistryShard::log_range(Request& request) {
   std::string room;
-  TRY(const http::Query query, query_of(exchange, room));
+  TRY(const http::Query query, query_of(request, room));
   TRY_VOID(query.allow_only({"from", "limit"}));
   TRY(const std::uint64_t from, parse_number(query.find("from").value_or("0")));
   TRY(const std::uint64_t limit, parse_number(query.find("limit").value_or("100")));
@@ -220,10 +220,10 @@ Result<> RegistryShard::log_range(Exchange& exchange) {
       rows.push_back({ledger.head_of(v), ledger.version(v).superseded});
   });
   if (from < first) {
-    answer_pruned(exchange);
+    answer_pruned(request);
     return {};
   }
-  JsonWriter json(exchange.response.text);
+  JsonWriter json(request.response.text);
   json.begin_object().key("commits").begin_array();
   for (const Row& row : rows) {
     json.begin_object()
@@ -237,21 +237,21 @@ Result<> RegistryShard::log_range(Exchange& exchange) {
   json.end_array();
   if (from + rows.size() < size) json.field("next", from + rows.size());
   json.end_object().finish();
-  exchange.response.add_lines(revalidate);
-  exchange.response.answer_text(json_type);
+  request.response.add_lines(revalidate);
+  request.response.answer_text(json_type);
   return {};
 }
 
 // --- proofs
 
-Result<> RegistryShard::checkpoint(Exchange& exchange) {
+Result<> RegistryShard::checkpoint(Request& request) {
   const auto note = shared_.registry->ledger().with([](Ledger& ledger) {
     return ledger.checkpoint() ? std::optional(ledger.checkpoint()->note) : std::nullopt;
   });
   if (!note) return fail(ErrorCode::not_ready, "the first checkpoint is not signed yet");
-  exchange.response.text = *note;
-  exchange.response.add_lines(revalidate);
-  exchange.response.answer_text("text/plain; charset=utf-8");
+  request.response.text = *note;
+  request.response.add_lines(revalidate);
+  request.response.answer_text("text/plain; charset=utf-8");
   return {};
 }
 
@@ -264,9 +264,9 @@ Result<std::uint64_t> RegistryShard::tree_size(const http::Query& query, std::st
   return size;
 }
 
-Result<> RegistryShard::inclusion(Exchange& exchange) {
+Result<> RegistryShard::inclusion(Request& request) {
   std::string room;
-  TRY(const http::Query query, query_of(exchange, room));
+  TRY(const http::Query query, query_of(request, room));
   TRY_VOID(query.allow_only({"version", "size"}));
   const auto text = query.find("version");
   if (!text) return fail(ErrorCode::malformed, "ask with ?version=V&size=N", Side::client);
@@ -275,18 +275,18 @@ Result<> RegistryShard::inclusion(Exchange& exchange) {
   if (index >= size) return fail(ErrorCode::not_found, "the tree does not have this version", Side::client);
   const auto hashes = shared_.registry->ledger().with(
       [&](Ledger& ledger) { return ledger.tree().inclusion_proof(index, size); });
-  JsonWriter json(exchange.response.text);
+  JsonWriter json(request.response.text);
   json.begin_object().field("index", index).field("size", size);
   write_hashes(json, hashes);
   json.end_object().finish();
-  exchange.response.add_lines(query.find("size") ? forever : revalidate);
-  exchange.response.answer_text(json_type);
+  request.response.add_lines(query.find("size") ? forever : revalidate);
+  request.response.answer_text(json_type);
   return {};
 }
 
-Result<> RegistryShard::consistency(Exchange& exchange) {
+Result<> RegistryShard::consistency(Request& request) {
   std::string room;
-  TRY(const http::Query query, query_of(exchange, room));
+  TRY(const http::Query query, query_of(request, room));
   TRY_VOID(query.allow_only({"from", "to"}));
   if (!query.find("from")) return fail(ErrorCode::malformed, "ask with ?from=N&to=N", Side::client);
   TRY(const std::uint64_t from, tree_size(query, "from"));
@@ -294,30 +294,30 @@ Result<> RegistryShard::consistency(Exchange& exchange) {
   if (from > to) return fail(ErrorCode::malformed, "from must not be larger than to", Side::client);
   const auto hashes = shared_.registry->ledger().with(
       [&](Ledger& ledger) { return ledger.tree().consistency_proof(from, to); });
-  JsonWriter json(exchange.response.text);
+  JsonWriter json(request.response.text);
   json.begin_object().field("from", from).field("to", to).field("size", to);
   write_hashes(json, hashes);
   json.end_object().finish();
-  exchange.response.add_lines(query.find("to") ? forever : revalidate);
-  exchange.response.answer_text(json_type);
+  request.response.add_lines(query.find("to") ? forever : revalidate);
+  request.response.answer_text(json_type);
   return {};
 }
 
 // Tiles with hashes come from memory; false: a bundle of entries, which a worker reads.
-Result<bool> RegistryShard::try_tile(Exchange& exchange) {
-  const auto tile = crypto::parse_tile_path("tile/" + std::string(exchange.route.at[0].text));
+Result<bool> RegistryShard::try_tile(Request& request) {
+  const auto tile = crypto::parse_tile_path("tile/" + std::string(request.route.at[0].text));
   if (!tile) return fail(ErrorCode::not_found, "there is no such tile", Side::client);
   if (tile->entries) return false;
   const bool there = shared_.registry->ledger().with([&](Ledger& ledger) {
     if (crypto::tile_width(tile->level, tile->index, ledger.provable()) < tile->width) return false;
     const auto nodes = ledger.tree().nodes(tile->level * crypto::tile_height,
                                            tile->index * crypto::tile_width_max, tile->width);
-    exchange.response.text.assign(as_text(std::as_bytes(nodes)));
+    request.response.text.assign(as_text(std::as_bytes(nodes)));
     return true;
   });
   if (!there) return fail(ErrorCode::not_found, "there is no such tile", Side::client);
-  exchange.response.add_lines(forever);
-  exchange.response.answer_text("application/octet-stream");
+  request.response.add_lines(forever);
+  request.response.answer_text("application/octet-stream");
   return true;
 }
 
@@ -359,8 +359,8 @@ class EntrySource final : public http::BodySource {
 
 }  // namespace
 
-Task<Result<>> RegistryShard::entries(Call call, Exchange& exchange) {
-  const auto tile = crypto::parse_tile_path("tile/" + std::string(exchange.route.at[0].text));
+Task<Result<>> RegistryShard::entries(Call call, Request& request) {
+  const auto tile = crypto::parse_tile_path("tile/" + std::string(request.route.at[0].text));
   if (!tile || !tile->entries) co_return fail(ErrorCode::not_found, "there is no such tile", Side::client);
   const bool there = shared_.registry->ledger().with(
       [&](Ledger& ledger) { return crypto::tile_width(0, tile->index, ledger.size()) >= tile->width; });
@@ -369,24 +369,24 @@ Task<Result<>> RegistryShard::entries(Call call, Exchange& exchange) {
   auto bundle = std::make_unique<EntrySource>(*port_, first, first + tile->width);
   if (auto begun = co_await bundle->fill(call); !begun) {
     if (begun.error().code != ErrorCode::pruned) co_return fail(begun.error());
-    answer_pruned(exchange);
+    answer_pruned(request);
     co_return Result<>{};
   }
-  exchange.response.add_lines(forever);
+  request.response.add_lines(forever);
   if (bundle->done()) {
-    exchange.response.text = bundle->take();
-    exchange.response.answer_text("application/octet-stream");
+    request.response.text = bundle->take();
+    request.response.answer_text("application/octet-stream");
   } else {
-    exchange.response.answer_stream("application/octet-stream", std::move(bundle));
+    request.response.answer_stream("application/octet-stream", std::move(bundle));
   }
   co_return Result<>{};
 }
 
 // --- proposals
 
-Task<Result<>> RegistryShard::proposals(Call, Exchange& exchange) {
+Task<Result<>> RegistryShard::proposals(Call, Request& request) {
   std::string room;
-  CO_TRY(const http::Query query, query_of(exchange, room));
+  CO_TRY(const http::Query query, query_of(request, room));
   CO_TRY_VOID(query.allow_only({"after", "limit"}));
   CO_TRY(const std::uint64_t limit, parse_number(query.find("limit").value_or("100")));
   const auto after = query.find("after") ? parse_ulid(*query.find("after")) : std::nullopt;
@@ -405,7 +405,7 @@ Task<Result<>> RegistryShard::proposals(Call, Exchange& exchange) {
     }
     more = at != all.end();
   });
-  JsonWriter json(exchange.response.text);
+  JsonWriter json(request.response.text);
   json.begin_object().key("proposals").begin_array();
   for (const Pending& pending : page) {
     json.begin_object();
@@ -415,14 +415,14 @@ Task<Result<>> RegistryShard::proposals(Call, Exchange& exchange) {
   json.end_array();
   if (more) json.field("next", format_ulid(page.back().id));
   json.end_object().finish();
-  exchange.response.add_lines(revalidate);
-  exchange.response.answer_text(json_type);
+  request.response.add_lines(revalidate);
+  request.response.answer_text(json_type);
   co_return Result<>{};
 }
 
-Task<Result<>> RegistryShard::audit(Call call, Exchange& exchange) {
+Task<Result<>> RegistryShard::audit(Call call, Request& request) {
   std::string room;
-  CO_TRY(const http::Query query, query_of(exchange, room));
+  CO_TRY(const http::Query query, query_of(request, room));
   CO_TRY_VOID(query.allow_only({"after", "limit"}));
   CO_TRY(const std::uint64_t limit, parse_number(query.find("limit").value_or("100")));
   std::optional<std::uint64_t> after;
@@ -433,19 +433,19 @@ Task<Result<>> RegistryShard::audit(Call call, Exchange& exchange) {
     co_return fail(ErrorCode::malformed, "ask with ?after=SEQUENCE&limit=N, which is 1 to 1000",
                    Side::client);
   CO_TRY(const AuditPage page, co_await port_->read_audit(call, after, limit));
-  JsonWriter json(exchange.response.text);
+  JsonWriter json(request.response.text);
   json.begin_object().key("events").begin_array();
   for (const AuditSlot& slot : page.events) write_event(json, slot);
   json.end_array();
   if (page.next) json.field("next", *page.next);
   json.end_object().finish();
-  exchange.response.add_field("Cache-Control", "no-store");
-  exchange.response.answer_text(json_type);
+  request.response.add_field("Cache-Control", "no-store");
+  request.response.answer_text(json_type);
   co_return Result<>{};
 }
 
-Task<Result<>> RegistryShard::proposal(Call call, Exchange& exchange) {
-  const auto id = parse_ulid(exchange.route.at[0].text);
+Task<Result<>> RegistryShard::proposal(Call call, Request& request) {
+  const auto id = parse_ulid(request.route.at[0].text);
   struct Found {
     std::optional<Pending> pending;
     std::optional<std::uint64_t> version;
@@ -466,12 +466,12 @@ Task<Result<>> RegistryShard::proposal(Call call, Exchange& exchange) {
   CO_TRY(const std::string payload,
          co_await port_->read_payload(call, found.pending->set, found.pending->items.get(),
                                       found.pending->payload_b3));
-  JsonWriter json(exchange.response.text);
+  JsonWriter json(request.response.text);
   json.begin_object();
   write_pending(json, *found.pending);
   json.field("payload", codec::encode_base64(as_bytes(payload))).end_object().finish();
-  exchange.response.add_lines(revalidate);
-  exchange.response.answer_text(json_type);
+  request.response.add_lines(revalidate);
+  request.response.answer_text(json_type);
   co_return Result<>{};
 }
 

@@ -7,7 +7,7 @@
 
 namespace cairn::registry {
 
-using http::Exchange;
+using serve::Request;
 
 void Metrics::declare(observe::Registry& registry) {
   integrity = registry.counters({"integrity_fail_total",

@@ -46,7 +46,7 @@ class RegistryShard final : public serve::ServiceShard {
 
   Task<Result<>> start(Call call) override;
   Task<> stop(Call call) override;
-  void refused(const http::Exchange& exchange, std::string_view op, const Error& error) override;
+  void refused(const serve::Request& request, std::string_view op, const Error& error) override;
   void apply(const config::Snapshot& snapshot) override;
   static std::span<const serve::RouteSpec> routes();
 
@@ -54,38 +54,38 @@ class RegistryShard final : public serve::ServiceShard {
   struct Incoming;  // what was taken of a body
 
   // --- reads.cpp
-  bool try_head(http::Exchange& exchange);
-  Task<Result<>> wait_for_head(Call call, http::Exchange& exchange);
-  bool try_version(http::Exchange& exchange);
-  void answer_head(http::Exchange& exchange);
-  void answer_artifact(http::Exchange& exchange, const ArtifactPtr& artifact);
-  Result<> log_range(http::Exchange& exchange);
-  Result<> checkpoint(http::Exchange& exchange);
-  Result<> inclusion(http::Exchange& exchange);
-  Result<> consistency(http::Exchange& exchange);
-  Result<bool> try_tile(http::Exchange& exchange);
-  Result<> stream(http::Exchange& exchange);
-  Task<Result<>> version(Call call, http::Exchange& exchange);
-  Task<Result<>> entries(Call call, http::Exchange& exchange);
-  Task<Result<>> proposals(Call call, http::Exchange& exchange);
-  Task<Result<>> proposal(Call call, http::Exchange& exchange);
-  Task<Result<>> audit(Call call, http::Exchange& exchange);
-  void answer_pruned(http::Exchange& exchange);
+  bool try_head(serve::Request& request);
+  Task<Result<>> wait_for_head(Call call, serve::Request& request);
+  bool try_version(serve::Request& request);
+  void answer_head(serve::Request& request);
+  void answer_artifact(serve::Request& request, const ArtifactPtr& artifact);
+  Result<> log_range(serve::Request& request);
+  Result<> checkpoint(serve::Request& request);
+  Result<> inclusion(serve::Request& request);
+  Result<> consistency(serve::Request& request);
+  Result<bool> try_tile(serve::Request& request);
+  Result<> stream(serve::Request& request);
+  Task<Result<>> version(Call call, serve::Request& request);
+  Task<Result<>> entries(Call call, serve::Request& request);
+  Task<Result<>> proposals(Call call, serve::Request& request);
+  Task<Result<>> proposal(Call call, serve::Request& request);
+  Task<Result<>> audit(Call call, serve::Request& request);
+  void answer_pruned(serve::Request& request);
   // A range of trees that can be proved, from the query.
   Result<std::uint64_t> tree_size(const http::Query& query, std::string_view name);
 
   // --- writes.cpp
-  Task<Result<>> take_document(Call call, http::Exchange& exchange, Incoming& incoming);
-  Task<Result<>> read_document(Call call, http::Exchange& exchange, Incoming& incoming);
-  Task<Result<>> propose(Call call, http::Exchange& exchange, Incoming& incoming);
-  Task<Result<>> approve(Call call, http::Exchange& exchange, Incoming& incoming);
-  Task<Result<>> commit(Call call, http::Exchange& exchange, Incoming& incoming);
-  Task<Result<>> supersede(Call call, http::Exchange& exchange, Incoming& incoming);
-  void answer_committed(http::Exchange& exchange, const Outcome& outcome);
-  std::unexpected<Error> turned_away(const http::Exchange& exchange, const Error& error,
+  Task<Result<>> take_document(Call call, serve::Request& request, Incoming& incoming);
+  Task<Result<>> read_document(Call call, serve::Request& request, Incoming& incoming);
+  Task<Result<>> propose(Call call, serve::Request& request, Incoming& incoming);
+  Task<Result<>> approve(Call call, serve::Request& request, Incoming& incoming);
+  Task<Result<>> commit(Call call, serve::Request& request, Incoming& incoming);
+  Task<Result<>> supersede(Call call, serve::Request& request, Incoming& incoming);
+  void answer_committed(serve::Request& request, const Outcome& outcome);
+  std::unexpected<Error> turned_away(const serve::Request& request, const Error& error,
                                      std::string_view queue);
-  std::unexpected<Error> not_asked(const http::Exchange& exchange, const Error& error);
-  void note_refusal(const http::Exchange& exchange, ErrorCode code);
+  std::unexpected<Error> not_asked(const serve::Request& request, const Error& error);
+  void note_refusal(const serve::Request& request, ErrorCode code);
 
   // --- tasks.cpp
   Task<> watch_gates(Call call);

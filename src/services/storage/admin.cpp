@@ -5,29 +5,29 @@
 
 namespace cairn::storage {
 
-using http::Exchange;
+using serve::Request;
 
-Task<Result<>> StorageShard::remove(Call call, Exchange& exchange) {
-  const Address address = exchange.route.address;
+Task<Result<>> StorageShard::remove(Call call, Request& request) {
+  const Address address = request.route.address;
   // Every directory that has it; bad copies too.
   CO_TRY(const std::size_t removed, co_await ports_->remove(call, address));
   if (removed == 0) co_return fail(ErrorCode::not_found, "no such object", Side::client);
-  exchange.response.status = 204;
+  request.response.status = 204;
   co_return Result<>{};
 }
 
-Task<Result<>> StorageShard::put_pin(Call call, Exchange& exchange) { return pin(call, exchange, true); }
-Task<Result<>> StorageShard::remove_pin(Call call, Exchange& exchange) { return pin(call, exchange, false); }
+Task<Result<>> StorageShard::put_pin(Call call, Request& request) { return pin(call, request, true); }
+Task<Result<>> StorageShard::remove_pin(Call call, Request& request) { return pin(call, request, false); }
 
-Task<Result<>> StorageShard::pin(Call call, Exchange& exchange, bool pinned) {
-  CO_TRY(const std::size_t done, co_await ports_->pin(call, exchange.route.address, pinned));
+Task<Result<>> StorageShard::pin(Call call, Request& request, bool pinned) {
+  CO_TRY(const std::size_t done, co_await ports_->pin(call, request.route.address, pinned));
   if (done == 0) co_return fail(ErrorCode::not_found, "no such object", Side::client);
-  exchange.response.status = 204;
+  request.response.status = 204;
   co_return Result<>{};
 }
 
-Task<Result<>> StorageShard::status(Call, Exchange& exchange) {
-  codec::JsonWriter json(exchange.response.text);
+Task<Result<>> StorageShard::status(Call, Request& request) {
+  codec::JsonWriter json(request.response.text);
   std::uint64_t objects = 0, bytes = 0, uploads = 0, upload_bytes = 0, quarantined = 0;
   for (std::size_t i = 0; i < shared_.stores->size(); ++i) {
     const store::StoreStatus& one = shared_.stores->at(i).status();
@@ -80,19 +80,19 @@ Task<Result<>> StorageShard::status(Call, Exchange& exchange) {
         .end_object();
   }
   json.end_array().end_object().finish();
-  exchange.response.answer_text("application/json");
+  request.response.answer_text("application/json");
   co_return Result<>{};
 }
 
-Task<Result<>> StorageShard::scrub(Call, Exchange& exchange) {
+Task<Result<>> StorageShard::scrub(Call, Request& request) {
   for (std::size_t i = 0; i < shared_.stores->size(); ++i) shared_.stores->at(i).ask_for_scrub();
-  exchange.response.status = 202;
+  request.response.status = 202;
   co_return Result<>{};
 }
 
-Task<Result<>> StorageShard::accept_losses(Call, Exchange& exchange) {
+Task<Result<>> StorageShard::accept_losses(Call, Request& request) {
   for (std::size_t i = 0; i < shared_.stores->size(); ++i) shared_.stores->at(i).ask_to_accept_losses();
-  exchange.response.status = 202;
+  request.response.status = 202;
   co_return Result<>{};
 }
 

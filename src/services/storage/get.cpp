@@ -13,8 +13,8 @@
 namespace cairn::storage {
 namespace {
 
-using http::Exchange;
 using http::FieldName;
+using serve::Request;
 
 constexpr http::FieldLines object_lines =
     "Accept-Ranges: bytes\r\n"
@@ -39,21 +39,21 @@ std::optional<std::uint64_t> parse_number(std::string_view text) {
 
 }  // namespace
 
-std::optional<StorageShard::Wanted> StorageShard::answer_head(Exchange& exchange,
+std::optional<StorageShard::Wanted> StorageShard::answer_head(Request& request,
                                                               const store::ObjectFacts& facts) {
-  http::Response& response = exchange.response;
-  const auto& fields = exchange.request().fields;
+  http::Response& response = request.response;
+  const auto& fields = request.fields();
   response.add_field("ETag", facts.etag);
   response.add_lines(object_lines);
   if (facts.active) response.add_lines(sandbox_lines);
-  const http::Verdict verdict = http::evaluate(fields, exchange.request().method,
+  const http::Verdict verdict = http::evaluate(fields, request.head().method,
                                                {.etag = facts.etag, .last_modified = {}, .exists = true});
   if (verdict.outcome == http::Precondition::not_modified) {
     response.status = 304;
     return std::nullopt;
   }
   if (verdict.outcome == http::Precondition::failed) {
-    serve::answer_error(exchange,
+    serve::answer_error(request,
                         {ErrorCode::precondition_failed, "the object has another tag", Side::client});
     return std::nullopt;
   }
@@ -65,7 +65,7 @@ std::optional<StorageShard::Wanted> StorageShard::answer_head(Exchange& exchange
   if (wanted.ranges.kind == http::RangeSet::Kind::unsatisfiable) {
     response.add_field("Content-Range", http::format_unsatisfied_range(facts.size, room));
     serve::answer_error(
-        exchange, {ErrorCode::range_not_satisfiable, "the range is outside of the object", Side::client});
+        request, {ErrorCode::range_not_satisfiable, "the range is outside of the object", Side::client});
     return std::nullopt;
   }
   if (wanted.ranges.kind == http::RangeSet::Kind::ranges) {
@@ -79,26 +79,26 @@ std::optional<StorageShard::Wanted> StorageShard::answer_head(Exchange& exchange
 }
 
 // Everything that is in memory is answered here, on the connection's own shard.
-bool StorageShard::try_get(Exchange& exchange) {
-  const Address& address = exchange.route.address;
-  const bool ranged = exchange.request().fields.has(FieldName::range);
+bool StorageShard::try_get(Request& request) {
+  const Address& address = request.route.address;
+  const bool ranged = request.fields().has(FieldName::range);
   if (!ranged) {
     store::GroupCache::Ref first = shared_.cache->find(address, 0);
     if (!first) return false;
     const store::ObjectFacts& facts = first.facts();
     if (facts.size <= crypto::group_size) {
-      const auto wanted = answer_head(exchange, facts);
+      const auto wanted = answer_head(request, facts);
       if (!wanted) return true;
       shared_.metrics.hits.at().add(slot_);
-      count_latency(exchange, *wanted);
+      count_latency(request, *wanted);
       shared_.metrics.bytes_out.at().add(slot_, facts.size);
       const std::string_view type = facts.media_type;
       if (const auto offset = first.file_offset()) {
-        exchange.response.answer_file(type, shared_.cache->file(), *offset, facts.size,
-                                      std::move(first).to_hold(true));
+        request.response.answer_file(type, shared_.cache->file(), *offset, facts.size,
+                                     std::move(first).to_hold(true));
       } else {
         const std::string_view bytes = as_text(first.bytes());
-        exchange.response.answer_held(type, bytes, std::move(first).to_hold(false));
+        request.response.answer_held(type, bytes, std::move(first).to_hold(false));
       }
       return true;
     }
@@ -108,35 +108,34 @@ bool StorageShard::try_get(Exchange& exchange) {
   // The first group decides: when it is here the head can go out; what is not is waited for while sending.
   std::uint64_t group = 0;
   if (ranged) {
-    const http::RangeSet ranges =
-        http::parse_range(exchange.request().fields.get(FieldName::range), facts->size);
+    const http::RangeSet ranges = http::parse_range(request.fields().get(FieldName::range), facts->size);
     if (ranges.kind == http::RangeSet::Kind::ranges) group = ranges.at[0].first / crypto::group_size;
   }
   ObjectSource::First first;
   first.bytes.ref = shared_.cache->find(address, group);
   if (!first.bytes.ref) return false;
-  if (const auto wanted = answer_head(exchange, *facts)) {
+  if (const auto wanted = answer_head(request, *facts)) {
     shared_.metrics.hits.at().add(slot_);
-    count_latency(exchange, *wanted);
-    answer_body(exchange, *wanted, address, std::move(facts), {}, std::move(first));
+    count_latency(request, *wanted);
+    answer_body(request, *wanted, address, std::move(facts), {}, std::move(first));
   }
   return true;
 }
 
 // Until the first bytes are there, from memory or from the disk.
-void StorageShard::count_latency(const Exchange& exchange, const Wanted& wanted) noexcept {
+void StorageShard::count_latency(const Request& request, const Wanted& wanted) noexcept {
   const bool ranged = wanted.ranges.kind == http::RangeSet::Kind::ranges;
   shared_.metrics.get_latency
       .at(0, !ranged                    ? RangeLabel::whole
              : wanted.ranges.count == 1 ? RangeLabel::single
                                         : RangeLabel::multi)
-      .observe(slot_, machine_.shard.precise_now() - exchange.started);
+      .observe(slot_, machine_.shard.precise_now() - request.started());
 }
 
-void StorageShard::answer_body(Exchange& exchange, const Wanted& wanted, Address address,
+void StorageShard::answer_body(Request& request, const Wanted& wanted, Address address,
                                std::shared_ptr<const store::ObjectFacts> facts, store::SetPort::Found found,
                                std::optional<ObjectSource::First> first) {
-  http::Response& response = exchange.response;
+  http::Response& response = request.response;
   const std::uint64_t size = facts->size;
   auto source = std::make_unique<ObjectSource>(library(), address, facts, std::move(found));
   // Owned by the source, which lives as long as the answer.
@@ -166,8 +165,8 @@ void StorageShard::answer_body(Exchange& exchange, const Wanted& wanted, Address
   response.answer_sized(type, std::move(source), length);
 }
 
-Task<Result<>> StorageShard::get(Call call, Exchange& exchange) {
-  const Address address = exchange.route.address;
+Task<Result<>> StorageShard::get(Call call, Request& request) {
+  const Address address = request.route.address;
   shared_.metrics.misses.at().add(slot_);
   // What cannot begin in a part of its time is refused: the rest is for those that have begun.
   LaneUse lanes;
@@ -182,12 +181,12 @@ Task<Result<>> StorageShard::get(Call call, Exchange& exchange) {
   store::SetPort::Found found = std::move(*looked);
   if (found.port == nullptr) co_return fail(ErrorCode::not_found, "no such object", Side::client);
   auto facts = found.object->facts;
-  const auto wanted = answer_head(exchange, *facts);
+  const auto wanted = answer_head(request, *facts);
   if (!wanted) co_return Result<>{};
   const bool single = wanted->ranges.kind == http::RangeSet::Kind::ranges && wanted->ranges.count == 1;
   const bool multi = wanted->ranges.kind == http::RangeSet::Kind::ranges && wanted->ranges.count > 1;
   std::optional<ObjectSource::First> first;
-  if (exchange.request().method != http::Method::head) {
+  if (request.head().method != http::Method::head) {
     const http::ByteRange range =
         single || multi ? wanted->ranges.at[0] : http::ByteRange{0, facts->size - 1};
     const crypto::GroupSpan groups =
@@ -195,22 +194,22 @@ Task<Result<>> StorageShard::get(Call call, Exchange& exchange) {
     first.emplace();
     auto read = co_await found.port->read_groups(call, found.object, groups.first, groups.end, &first->ahead);
     if (!read) {
-      exchange.response.clear();
+      request.response.clear();
       if (read.error().code == ErrorCode::integrity) shared_.metrics.integrity.at(0).add(slot_);
       co_return fail(read.error());
     }
     first->bytes = std::move(*read);
   }
-  count_latency(exchange, *wanted);
-  answer_body(exchange, *wanted, address, std::move(facts), std::move(found), std::move(first));
+  count_latency(request, *wanted);
+  answer_body(request, *wanted, address, std::move(facts), std::move(found), std::move(first));
   co_return Result<>{};
 }
 
-Task<Result<>> StorageShard::proof(Call call, Exchange& exchange) {
+Task<Result<>> StorageShard::proof(Call call, Request& request) {
   std::array<char, 256> room;
-  CO_TRY(const http::Query query, http::parse_query(exchange.request().query(), room));
+  CO_TRY(const http::Query query, http::parse_query(request.head().query(), room));
   CO_TRY_VOID(query.allow_only({"range"}));
-  CO_TRY(store::SetPort::Found found, co_await ports_->find(call, exchange.route.address));
+  CO_TRY(store::SetPort::Found found, co_await ports_->find(call, request.route.address));
   if (found.port == nullptr) co_return fail(ErrorCode::not_found, "no such object", Side::client);
   const std::uint64_t size = found.object->entry.size;
   std::uint64_t first = 0, last = size == 0 ? 0 : size - 1;
@@ -224,27 +223,27 @@ Task<Result<>> StorageShard::proof(Call call, Exchange& exchange) {
       co_return fail(ErrorCode::malformed, "range must be FIRST-LAST", Side::client);
     if (*from >= std::max<std::uint64_t>(size, 1)) {
       std::array<char, http::content_range_size_max> text;
-      exchange.response.add_field("Content-Range", http::format_unsatisfied_range(size, text));
+      request.response.add_field("Content-Range", http::format_unsatisfied_range(size, text));
       serve::answer_error(
-          exchange, {ErrorCode::range_not_satisfiable, "the range is outside of the object", Side::client});
+          request, {ErrorCode::range_not_satisfiable, "the range is outside of the object", Side::client});
       co_return Result<>{};
     }
     first = *from;
     last = std::min(*to, last);
   }
   CO_TRY(auto parts, co_await found.port->part_hashes(call, found.object));
-  exchange.response.add_field("ETag", found.object->facts->etag);
-  exchange.response.add_field("Cache-Control", "public, max-age=31536000, immutable");
+  request.response.add_field("ETag", found.object->facts->etag);
+  request.response.add_field("Cache-Control", "public, max-age=31536000, immutable");
   auto source = std::make_unique<ProofSource>(
       std::move(found), machine_.slab, context_.settings.request_timeout, first, last, std::move(parts));
-  exchange.response.answer_sized("application/vnd.cairn.outboard", std::move(source),
-                                 crypto::proof_size(size, first, last));
+  request.response.answer_sized("application/vnd.cairn.outboard", std::move(source),
+                                crypto::proof_size(size, first, last));
   co_return Result<>{};
 }
 
-Task<Result<>> StorageShard::list(Call call, Exchange& exchange) {
+Task<Result<>> StorageShard::list(Call call, Request& request) {
   std::array<char, 512> room;
-  CO_TRY(const http::Query query, http::parse_query(exchange.request().query(), room));
+  CO_TRY(const http::Query query, http::parse_query(request.head().query(), room));
   CO_TRY_VOID(query.allow_only({"prefix", "after", "limit"}));
   std::uint64_t limit = list_limit_default;
   if (const auto text = query.find("limit")) {
@@ -288,7 +287,7 @@ Task<Result<>> StorageShard::list(Call call, Exchange& exchange) {
   }
   const bool cut = found.size() > limit;
   if (cut) found.resize(limit);
-  codec::JsonWriter json(exchange.response.text);
+  codec::JsonWriter json(request.response.text);
   json.begin_object().key("objects").begin_array();
   for (const store::Listed& one : found)
     json.begin_object()
@@ -299,7 +298,7 @@ Task<Result<>> StorageShard::list(Call call, Exchange& exchange) {
   json.end_array();
   if (cut) json.field("next", format_address(found.back().address));
   json.end_object().finish();
-  exchange.response.answer_text("application/json");
+  request.response.answer_text("application/json");
   co_return Result<>{};
 }
 

@@ -10,8 +10,8 @@
 namespace cairn::storage {
 namespace {
 
-using http::Exchange;
 using http::FieldName;
+using serve::Request;
 
 constexpr std::size_t document_max = 4096;
 // A body that is kept as an upload and never ended is forgotten after so long: no request takes longer.
@@ -19,16 +19,16 @@ constexpr Duration body_ttl = Duration::seconds(600);
 
 }  // namespace
 
-std::string media_type_of(const Exchange& exchange) {
-  const std::string_view given = exchange.request().fields.get(FieldName::content_type);
+std::string media_type_of(const Request& request) {
+  const std::string_view given = request.fields().get(FieldName::content_type);
   // What a browser sends for a form says nothing of the bytes.
   const bool form = given.starts_with("application/x-www-form-urlencoded");
   return std::string(form || !http::is_media_type(given) ? http::unknown_media_type : given);
 }
 
-Task<Result<>> StorageShard::count_refused(Exchange& exchange, Task<Result<>> taking) {
+Task<Result<>> StorageShard::count_refused(Request& request, Task<Result<>> taking) {
   const Result<> taken = co_await std::move(taking);
-  if (taken || !exchange.request().fields.has(FieldName::content_encoding)) co_return taken;
+  if (taken || !request.fields().has(FieldName::content_encoding)) co_return taken;
   const ErrorCode code = taken.error().code;
   if (code == ErrorCode::decoded_ratio) shared_.metrics.decompress.at(0).add(slot_);
   if (code == ErrorCode::decoded_cap) shared_.metrics.decompress.at(1).add(slot_);
@@ -36,20 +36,20 @@ Task<Result<>> StorageShard::count_refused(Exchange& exchange, Task<Result<>> ta
   co_return taken;
 }
 
-Task<Result<>> StorageShard::take_document(Call call, Exchange& exchange, Document& document) {
-  return count_refused(exchange, read_document(call, exchange, document));
+Task<Result<>> StorageShard::take_document(Call call, Request& request, Document& document) {
+  return count_refused(request, read_document(call, request, document));
 }
 
 // NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the request's state outlives it
-Task<Result<>> StorageShard::read_document(Call call, Exchange& exchange, Document& document) {
-  serve::Body body(exchange, machine_.slab, context_.settings.decode);
+Task<Result<>> StorageShard::read_document(Call call, Request& request, Document& document) {
+  serve::Body body(request, machine_.slab, context_.settings.decode);
   CO_TRY(document.text, co_await body.read_all(call, document_max));
   co_return Result<>{};
 }
 
 // NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the request's state outlives it
-Task<Result<>> StorageShard::take_object(Call call, Exchange& exchange, Incoming& incoming) {
-  const Result<> taken = co_await count_refused(exchange, read_object(call, exchange, incoming));
+Task<Result<>> StorageShard::take_object(Call call, Request& request, Incoming& incoming) {
+  const Result<> taken = co_await count_refused(request, read_object(call, request, incoming));
   // Nothing is kept of a body that did not arrive whole; the answer does not wait for that.
   if (!taken && incoming.port != nullptr) incoming.port->drop_upload(incoming.token);
   co_return taken;
@@ -57,14 +57,14 @@ Task<Result<>> StorageShard::take_object(Call call, Exchange& exchange, Incoming
 
 // Hashes and keeps what arrives. More than one part goes to the store part by part, as an upload.
 // NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the request's state outlives it
-Task<Result<>> StorageShard::read_object(Call call, Exchange& exchange, Incoming& incoming) {
-  serve::Body body(exchange, machine_.slab, context_.settings.decode);
-  const auto& fields = exchange.request().fields;
-  const std::uint64_t said = exchange.request().content_length;
+Task<Result<>> StorageShard::read_object(Call call, Request& request, Incoming& incoming) {
+  serve::Body body(request, machine_.slab, context_.settings.decode);
+  const auto& fields = request.fields();
+  const std::uint64_t said = request.head().content_length;
   if (!fields.has(FieldName::content_encoding)) incoming.said = said;
   const bool small = incoming.said > 0 && incoming.said <= crypto::part_size;
-  incoming.owner = owner_of(exchange);
-  incoming.taker = {exchange.share, exchange.contested};
+  incoming.owner = owner_of(request);
+  incoming.taker = {request.share, request.contested};
   incoming.draft.emplace(shared_.ingest, 0, small ? static_cast<std::size_t>(said) : crypto::part_size,
                          incoming.taker);
   for (;;) {
@@ -73,7 +73,7 @@ Task<Result<>> StorageShard::read_object(Call call, Exchange& exchange, Incoming
     shared_.metrics.bytes_in.at().add(slot_, slice.size());
     ByteView rest = slice.bytes();
     while (!rest.empty()) {
-      if (incoming.draft->full()) CO_TRY_VOID(co_await flush_part(call, incoming, media_type_of(exchange)));
+      if (incoming.draft->full()) CO_TRY_VOID(co_await flush_part(call, incoming, media_type_of(request)));
       CO_TRY(const std::size_t taken, incoming.draft->add(rest));
       rest = rest.subspan(taken);
       incoming.size += taken;
@@ -101,15 +101,15 @@ Task<Result<>> StorageShard::flush_part(Call call, Incoming& incoming, std::stri
   co_return Result<>{};
 }
 
-Task<Result<>> StorageShard::put_at(Call call, Exchange& exchange, Incoming& incoming) {
-  return put(call, exchange, incoming, exchange.route.address);
+Task<Result<>> StorageShard::put_at(Call call, Request& request, Incoming& incoming) {
+  return put(call, request, incoming, request.route.address);
 }
-Task<Result<>> StorageShard::put_anywhere(Call call, Exchange& exchange, Incoming& incoming) {
-  return put(call, exchange, incoming, std::nullopt);
+Task<Result<>> StorageShard::put_anywhere(Call call, Request& request, Incoming& incoming) {
+  return put(call, request, incoming, std::nullopt);
 }
 
 // NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the request's state outlives it
-Task<Result<>> StorageShard::put(Call call, Exchange& exchange, Incoming& incoming,
+Task<Result<>> StorageShard::put(Call call, Request& request, Incoming& incoming,
                                  std::optional<Address> expected) {
   const auto wrong = [] { return fail(ErrorCode::conflict, "the bytes have another address", Side::client); };
   if (incoming.port != nullptr) {
@@ -117,27 +117,27 @@ Task<Result<>> StorageShard::put(Call call, Exchange& exchange, Incoming& incomi
     Result<> flushed;
     if (incoming.draft->size() > 0) flushed = co_await flush_part(call, incoming, {});
     if (flushed)
-      made = co_await incoming.port->commit_upload(call, incoming.token, expected, media_type_of(exchange));
+      made = co_await incoming.port->commit_upload(call, incoming.token, expected, media_type_of(request));
     else
       made = fail(flushed.error());
     if (!made) {
       incoming.port->drop_upload(incoming.token);
       co_return fail(made.error());
     }
-    answer_stored(exchange, *made);
+    answer_stored(request, *made);
     co_return Result<>{};
   }
   Address address;
-  store::Draft::Taken taken = incoming.draft->take_object(media_type_of(exchange), address);
+  store::Draft::Taken taken = incoming.draft->take_object(media_type_of(request), address);
   if (expected && *expected != address) co_return wrong();
   CO_TRY(store::StorePort * port, co_await ports_->for_put(call, address));
   CO_TRY(const store::Outcome stored, co_await port->put(call, address, std::move(taken)));
-  answer_stored(exchange, stored);
+  answer_stored(request, stored);
   co_return Result<>{};
 }
 
-void StorageShard::answer_stored(Exchange& exchange, const store::Outcome& outcome) {
-  http::Response& response = exchange.response;
+void StorageShard::answer_stored(Request& request, const store::Outcome& outcome) {
+  http::Response& response = request.response;
   const std::string address = format_address(outcome.address);
   response.status = outcome.existed ? 200 : 201;
   std::string value;
@@ -148,7 +148,7 @@ void StorageShard::answer_stored(Exchange& exchange, const store::Outcome& outco
   codec::JsonWriter json(response.text);
   json.begin_object().field("address", address).field("size", outcome.size).end_object().finish();
   response.answer_text("application/json");
-  shared_.metrics.put_latency.at().observe(slot_, machine_.shard.now() - exchange.started);
+  shared_.metrics.put_latency.at().observe(slot_, machine_.shard.now() - request.started());
 }
 
 }  // namespace cairn::storage

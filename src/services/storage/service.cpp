@@ -10,7 +10,7 @@
 
 namespace cairn::storage {
 
-using http::Exchange;
+using serve::Request;
 
 void Metrics::declare(observe::Registry& registry) {
   using observe::Buckets;

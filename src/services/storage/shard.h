@@ -57,48 +57,46 @@ class StorageShard final : public serve::ServiceShard {
     http::RangeSet ranges;
     std::uint64_t length = 0;
   };
-  bool try_get(http::Exchange& exchange);
-  std::optional<Wanted> answer_head(http::Exchange& exchange, const store::ObjectFacts& facts);
-  Task<Result<>> get(Call call, http::Exchange& exchange);
-  void count_latency(const http::Exchange& exchange, const Wanted& wanted) noexcept;
-  void answer_body(http::Exchange& exchange, const Wanted& wanted, Address address,
+  bool try_get(serve::Request& request);
+  std::optional<Wanted> answer_head(serve::Request& request, const store::ObjectFacts& facts);
+  Task<Result<>> get(Call call, serve::Request& request);
+  void count_latency(const serve::Request& request, const Wanted& wanted) noexcept;
+  void answer_body(serve::Request& request, const Wanted& wanted, Address address,
                    std::shared_ptr<const store::ObjectFacts> facts, store::SetPort::Found found,
                    std::optional<ObjectSource::First> first);
-  Task<Result<>> proof(Call call, http::Exchange& exchange);
-  Task<Result<>> list(Call call, http::Exchange& exchange);
+  Task<Result<>> proof(Call call, serve::Request& request);
+  Task<Result<>> list(Call call, serve::Request& request);
 
   // --- put.cpp
-  Task<Result<>> take_document(Call call, http::Exchange& exchange, Document& document);
-  Task<Result<>> read_document(Call call, http::Exchange& exchange, Document& document);
-  Task<Result<>> take_object(Call call, http::Exchange& exchange, Incoming& incoming);
-  Task<Result<>> read_object(Call call, http::Exchange& exchange, Incoming& incoming);
+  Task<Result<>> take_document(Call call, serve::Request& request, Document& document);
+  Task<Result<>> read_document(Call call, serve::Request& request, Document& document);
+  Task<Result<>> take_object(Call call, serve::Request& request, Incoming& incoming);
+  Task<Result<>> read_object(Call call, serve::Request& request, Incoming& incoming);
   Task<Result<>> flush_part(Call call, Incoming& incoming, std::string media_type);
-  Task<Result<>> put_at(Call call, http::Exchange& exchange, Incoming& incoming);
-  Task<Result<>> put_anywhere(Call call, http::Exchange& exchange, Incoming& incoming);
-  Task<Result<>> put(Call call, http::Exchange& exchange, Incoming& incoming,
-                     std::optional<Address> expected);
-  void answer_stored(http::Exchange& exchange, const store::Outcome& outcome);
+  Task<Result<>> put_at(Call call, serve::Request& request, Incoming& incoming);
+  Task<Result<>> put_anywhere(Call call, serve::Request& request, Incoming& incoming);
+  Task<Result<>> put(Call call, serve::Request& request, Incoming& incoming, std::optional<Address> expected);
+  void answer_stored(serve::Request& request, const store::Outcome& outcome);
 
   // --- uploads.cpp
-  Task<Result<>> begin_upload(Call call, http::Exchange& exchange, Document& document);
-  Task<Result<>> take_part(Call call, http::Exchange& exchange, Incoming& incoming);
-  Task<Result<>> read_part(Call call, http::Exchange& exchange, Incoming& incoming);
-  Task<Result<>> put_part(Call call, http::Exchange& exchange, Incoming& incoming);
+  Task<Result<>> begin_upload(Call call, serve::Request& request, Document& document);
+  Task<Result<>> take_part(Call call, serve::Request& request, Incoming& incoming);
+  Task<Result<>> read_part(Call call, serve::Request& request, Incoming& incoming);
+  Task<Result<>> put_part(Call call, serve::Request& request, Incoming& incoming);
   // The upload that the route names, if the request may touch it.
-  Task<Result<store::SetPort::FoundUpload>> find_upload(Call call, const http::Exchange& exchange,
-                                                        Ulid token);
-  Task<Result<>> upload_status(Call call, http::Exchange& exchange);
-  Task<Result<>> abort_upload(Call call, http::Exchange& exchange);
-  Task<Result<>> commit_upload(Call call, http::Exchange& exchange, Document& document);
+  Task<Result<store::SetPort::FoundUpload>> find_upload(Call call, const serve::Request& request, Ulid token);
+  Task<Result<>> upload_status(Call call, serve::Request& request);
+  Task<Result<>> abort_upload(Call call, serve::Request& request);
+  Task<Result<>> commit_upload(Call call, serve::Request& request, Document& document);
 
   // --- admin.cpp
-  Task<Result<>> remove(Call call, http::Exchange& exchange);
-  Task<Result<>> put_pin(Call call, http::Exchange& exchange);
-  Task<Result<>> remove_pin(Call call, http::Exchange& exchange);
-  Task<Result<>> pin(Call call, http::Exchange& exchange, bool pinned);
-  Task<Result<>> status(Call call, http::Exchange& exchange);
-  Task<Result<>> scrub(Call call, http::Exchange& exchange);
-  Task<Result<>> accept_losses(Call call, http::Exchange& exchange);
+  Task<Result<>> remove(Call call, serve::Request& request);
+  Task<Result<>> put_pin(Call call, serve::Request& request);
+  Task<Result<>> remove_pin(Call call, serve::Request& request);
+  Task<Result<>> pin(Call call, serve::Request& request, bool pinned);
+  Task<Result<>> status(Call call, serve::Request& request);
+  Task<Result<>> scrub(Call call, serve::Request& request);
+  Task<Result<>> accept_losses(Call call, serve::Request& request);
   Task<> watch_gates(Call call);
 
   // Keeps large pages of the cache ready. Cancel: clean
@@ -109,7 +107,7 @@ class StorageShard final : public serve::ServiceShard {
             context_.settings.request_timeout};
   }
   // Passes on how taking a body ended, and counts what the decode guard refused.
-  Task<Result<>> count_refused(http::Exchange& exchange, Task<Result<>> taking);
+  Task<Result<>> count_refused(serve::Request& request, Task<Result<>> taking);
 
   Shared& shared_;
   serve::ShardContext context_;
@@ -118,8 +116,8 @@ class StorageShard final : public serve::ServiceShard {
   std::unique_ptr<store::SetPort> ports_;
 };
 
-store::UploadOwner owner_of(const http::Exchange& exchange);
+store::UploadOwner owner_of(const serve::Request& request);
 // The media type a client gave, if it is one that can be given back.
-std::string media_type_of(const http::Exchange& exchange);
+std::string media_type_of(const serve::Request& request);
 
 }  // namespace cairn::storage

@@ -9,14 +9,14 @@
 namespace cairn::storage {
 namespace {
 
-using http::Exchange;
 using http::FieldName;
+using serve::Request;
 
 // As many gaps as fit into a head; a client that fills those asks again.
 constexpr std::size_t missing_max = 64;
 
-Result<Ulid> token_of(const Exchange& exchange) {
-  const auto token = parse_ulid(exchange.route.at[0].text);
+Result<Ulid> token_of(const Request& request) {
+  const auto token = parse_ulid(request.route.at[0].text);
   if (!token) return fail(ErrorCode::not_found, "no such upload", Side::client);
   return *token;
 }
@@ -31,23 +31,24 @@ Result<std::string> media_type_in(codec::JsonObject& object) {
 
 }  // namespace
 
-store::UploadOwner owner_of(const Exchange& exchange) {
-  return {exchange.capability.value_or(Ulid{}), exchange.tenant};
+store::UploadOwner owner_of(const Request& request) {
+  const serve::Principal* who = request.principal();
+  return who != nullptr ? store::UploadOwner{who->nonce, who->tenant} : store::UploadOwner{};
 }
 
 // Another tenant's is as if it were not there. Where nobody needs a capability, everything is everybody's.
 // NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the caller waits
-Task<Result<store::SetPort::FoundUpload>> StorageShard::find_upload(Call call, const Exchange& exchange,
+Task<Result<store::SetPort::FoundUpload>> StorageShard::find_upload(Call call, const Request& request,
                                                                     Ulid token) {
   CO_TRY(store::SetPort::FoundUpload upload, co_await ports_->find_upload(call, token));
   const std::string& tenant = upload.entry.owner.tenant;
-  if (!tenant.empty() && exchange.capability && exchange.tenant != tenant)
+  if (!tenant.empty() && request.principal() != nullptr && request.principal()->tenant != tenant)
     co_return fail(ErrorCode::not_found, "no such upload", Side::client);
   co_return upload;
 }
 
 // NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the request's state outlives it
-Task<Result<>> StorageShard::begin_upload(Call call, Exchange& exchange, Document& document) {
+Task<Result<>> StorageShard::begin_upload(Call call, Request& request, Document& document) {
   std::uint64_t size = 0;
   std::string media_type;
   if (!document.text.empty()) {
@@ -65,9 +66,9 @@ Task<Result<>> StorageShard::begin_upload(Call call, Exchange& exchange, Documen
   CO_TRY(const store::SetPort::Begun made,
          co_await ports_->begin_upload(
              call, machine_.shard.random().next(),
-             {.size = size, .media_type = std::move(media_type), .ttl = {}, .owner = owner_of(exchange)}));
+             {.size = size, .media_type = std::move(media_type), .ttl = {}, .owner = owner_of(request)}));
   const store::Outcome& began = made.upload;
-  http::Response& response = exchange.response;
+  http::Response& response = request.response;
   const std::string id = format_ulid(began.token);
   response.status = 201;
   response.add_field("Location", "/uploads/" + id);
@@ -81,14 +82,14 @@ Task<Result<>> StorageShard::begin_upload(Call call, Exchange& exchange, Documen
   co_return Result<>{};
 }
 
-Task<Result<>> StorageShard::take_part(Call call, Exchange& exchange, Incoming& incoming) {
-  return count_refused(exchange, read_part(call, exchange, incoming));
+Task<Result<>> StorageShard::take_part(Call call, Request& request, Incoming& incoming) {
+  return count_refused(request, read_part(call, request, incoming));
 }
 
 // NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the request's state outlives it
-Task<Result<>> StorageShard::read_part(Call call, Exchange& exchange, Incoming& incoming) {
-  CO_TRY(incoming.token, token_of(exchange));
-  const auto offset = exchange.request().fields.find(FieldName::upload_offset);
+Task<Result<>> StorageShard::read_part(Call call, Request& request, Incoming& incoming) {
+  CO_TRY(incoming.token, token_of(request));
+  const auto offset = request.fields().find(FieldName::upload_offset);
   std::uint64_t at = 0;
   bool good = offset && !offset->empty() && offset->size() <= 19;
   for (const char c : offset.value_or("")) {
@@ -98,8 +99,8 @@ Task<Result<>> StorageShard::read_part(Call call, Exchange& exchange, Incoming& 
   if (!good || at % crypto::part_size != 0 || at >= store::largest_object)
     co_return fail(ErrorCode::malformed, "Upload-Offset must be a multiple of 1 MiB", Side::client);
   incoming.draft.emplace(shared_.ingest, at / crypto::part_size, crypto::part_size,
-                         store::Taker{exchange.share, exchange.contested});
-  serve::Body body(exchange, machine_.slab, context_.settings.decode);
+                         store::Taker{request.share, request.contested});
+  serve::Body body(request, machine_.slab, context_.settings.decode);
   for (;;) {
     CO_TRY(const Buffer slice, co_await body.next(call));
     if (slice.empty()) break;
@@ -113,24 +114,24 @@ Task<Result<>> StorageShard::read_part(Call call, Exchange& exchange, Incoming& 
 }
 
 // NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the request's state outlives it
-Task<Result<>> StorageShard::put_part(Call call, Exchange& exchange, Incoming& incoming) {
-  CO_TRY(const store::SetPort::FoundUpload upload, co_await find_upload(call, exchange, incoming.token));
+Task<Result<>> StorageShard::put_part(Call call, Request& request, Incoming& incoming) {
+  CO_TRY(const store::SetPort::FoundUpload upload, co_await find_upload(call, request, incoming.token));
   store::PartRecord part;
   store::Draft::Taken taken = incoming.draft->take_part(incoming.token, part);
   CO_TRY(const store::Outcome stored,
          co_await upload.port->put_part(call, std::move(part), std::move(taken)));
-  exchange.response.status = 204;
-  exchange.response.add_number("Upload-Offset", stored.size);
+  request.response.status = 204;
+  request.response.add_number("Upload-Offset", stored.size);
   co_return Result<>{};
 }
 
-Task<Result<>> StorageShard::upload_status(Call call, Exchange& exchange) {
-  CO_TRY(const Ulid token, token_of(exchange));
-  CO_TRY(const store::SetPort::FoundUpload upload, co_await find_upload(call, exchange, token));
+Task<Result<>> StorageShard::upload_status(Call call, Request& request) {
+  CO_TRY(const Ulid token, token_of(request));
+  CO_TRY(const store::SetPort::FoundUpload upload, co_await find_upload(call, request, token));
   CO_TRY(const auto found, co_await upload.port->upload_state(call, token));
   if (!found) co_return fail(ErrorCode::not_found, "no such upload", Side::client);
   const store::UploadState& state = *found;
-  http::Response& response = exchange.response;
+  http::Response& response = request.response;
   response.status = 200;
   response.add_number("Upload-Offset", state.contiguous);
   if (state.size != 0) response.add_number("Upload-Length", state.size);
@@ -143,17 +144,17 @@ Task<Result<>> StorageShard::upload_status(Call call, Exchange& exchange) {
   co_return Result<>{};
 }
 
-Task<Result<>> StorageShard::abort_upload(Call call, Exchange& exchange) {
-  CO_TRY(const Ulid token, token_of(exchange));
-  CO_TRY(const store::SetPort::FoundUpload upload, co_await find_upload(call, exchange, token));
+Task<Result<>> StorageShard::abort_upload(Call call, Request& request) {
+  CO_TRY(const Ulid token, token_of(request));
+  CO_TRY(const store::SetPort::FoundUpload upload, co_await find_upload(call, request, token));
   CO_TRY_VOID(co_await upload.port->abort_upload(call, token));
-  exchange.response.status = 204;
+  request.response.status = 204;
   co_return Result<>{};
 }
 
 // NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the request's state outlives it
-Task<Result<>> StorageShard::commit_upload(Call call, Exchange& exchange, Document& document) {
-  CO_TRY(const Ulid token, token_of(exchange));
+Task<Result<>> StorageShard::commit_upload(Call call, Request& request, Document& document) {
+  CO_TRY(const Ulid token, token_of(request));
   std::optional<Address> address;
   std::string media_type;
   if (!document.text.empty()) {
@@ -169,10 +170,10 @@ Task<Result<>> StorageShard::commit_upload(Call call, Exchange& exchange, Docume
         co_return fail(ErrorCode::malformed, "address must be b3: and 64 hex digits", Side::client);
     }
   }
-  CO_TRY(const store::SetPort::FoundUpload upload, co_await find_upload(call, exchange, token));
+  CO_TRY(const store::SetPort::FoundUpload upload, co_await find_upload(call, request, token));
   CO_TRY(const store::Outcome made,
          co_await upload.port->commit_upload(call, token, address, std::move(media_type)));
-  answer_stored(exchange, made);
+  answer_stored(request, made);
   co_return Result<>{};
 }
 

@@ -1,4 +1,4 @@
-#include "http/response_head.h"
+#include "http/h1/head_writer.h"
 
 #include <cstring>
 
@@ -14,21 +14,6 @@ char* put(char* at, std::string_view text) noexcept {
 }
 
 }  // namespace
-
-bool is_field_name(std::string_view name) noexcept {
-  for (char c : name)
-    if (!is_token_character(c)) return false;
-  return !name.empty();
-}
-
-bool is_field_value(std::string_view value) noexcept {
-  const char* const end = value.data() + value.size();
-  for (const char* p = value.data();; ++p) {
-    p = find_control(p, end);
-    if (p == end) return true;
-    if (*p != '\t') return false;
-  }
-}
 
 std::string_view reason_of(int status) noexcept {
   switch (status) {
@@ -129,17 +114,6 @@ std::string_view reason_of(int status) noexcept {
     default:
       return "";
   }
-}
-
-std::size_t format_decimal_to(std::uint64_t value, char* out) noexcept {
-  char digits[decimal_size_max];
-  std::size_t size = 0;
-  do {
-    digits[size++] = static_cast<char>('0' + value % 10);
-    value /= 10;
-  } while (value != 0);
-  for (std::size_t i = 0; i < size; ++i) out[i] = digits[size - 1 - i];
-  return size;
 }
 
 char* HeadWriter::take(std::size_t size) noexcept {

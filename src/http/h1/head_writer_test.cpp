@@ -1,4 +1,4 @@
-#include "http/response_head.h"
+#include "http/h1/head_writer.h"
 
 #include <gtest/gtest.h>
 

@@ -10,43 +10,13 @@
 #include <string_view>
 
 #include "base/units.h"
+#include "http/field_list.h"
 #include "http/fields.h"
-#include "http/scan.h"
 
 namespace cairn::http {
 
 // "" for a status without a name here; the empty reason is legal on the wire.
 std::string_view reason_of(int status) noexcept;
-inline constexpr std::size_t decimal_size_max = 20;
-// Digits of `value` into `out` (at least decimal_size_max); gives their number.
-std::size_t format_decimal_to(std::uint64_t value, char* out) noexcept;
-
-// A token.
-bool is_field_name(std::string_view name) noexcept;
-// No control character but HTAB: nothing that could end the line it stands in.
-bool is_field_value(std::string_view value) noexcept;
-
-// Field lines that stand in the source, each ended by CR LF: looked at when they are compiled.
-class FieldLines {
- public:
-  // NOLINTNEXTLINE(google-explicit-constructor): a literal is what it is made of
-  consteval FieldLines(const char* text) : text_(text) {
-    for (std::string_view rest = text_; !rest.empty();) {
-      const std::size_t end = rest.find("\r\n"), colon = rest.find(": ");
-      if (colon == 0 || colon >= end || end == std::string_view::npos) throw "not a field line";
-      for (const char c : rest.substr(0, colon))
-        if (!is_token_character(c)) throw "not a field name";
-      for (const char c : rest.substr(colon, end - colon))
-        if (is_control(c)) throw "not a field value";
-      rest.remove_prefix(end + 2);
-    }
-  }
-  constexpr std::string_view text() const noexcept { return text_; }
-
- private:
-  std::string_view text_;
-};
-
 class HeadWriter {
  public:
   explicit HeadWriter(std::span<char> out) noexcept

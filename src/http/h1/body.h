@@ -1,0 +1,34 @@
+// WireBody: a request's body as an HTTP/1.1 connection reads it. The first pull sends `100 Continue` to a
+// client that waits for it.
+#pragma once
+
+#include "http/h1/chunked.h"
+#include "http/h1/parser.h"
+#include "http/request_body.h"
+
+namespace cairn::http {
+
+class Connection;
+
+class WireBody final : public RequestBody {
+ public:
+  void start(Connection& connection, const RequestParser& parsed) noexcept;
+  void clear() noexcept;
+
+ private:
+  friend class Connection;
+  Task<Result<Buffer>> pull(Call call) override;
+  Task<Result<Buffer>> pull_slice(Call call);
+  Task<Result<Buffer>> continue_and_pull(Call call);
+
+  Connection* connection_ = nullptr;
+  BodyKind kind_ = BodyKind::none;
+  bool expects_continue_ = false;
+  std::uint64_t left_ = 0;  // of a body with a length
+  ChunkedDecoder chunks_;
+  // The window over which the lowest rate is demanded, and what had been received when it began.
+  Instant window_start_{};
+  std::uint64_t window_from_ = 0;
+};
+
+}  // namespace cairn::http
