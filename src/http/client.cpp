@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "http/h1/client_exchange.h"
+#include "http/h1/framing.h"
 #include "http/h1/head_writer.h"
 #include "runtime/cancel.h"
 #include "runtime/wait.h"
@@ -25,30 +26,14 @@ bool same(const io::Endpoint& a, const io::Endpoint& b) noexcept {
   return a.port == b.port && a.host == b.host && a.path == b.path;
 }
 
-bool is_framing(FieldName name) noexcept {
-  switch (name) {
-    case FieldName::connection:
-    case FieldName::content_length:
-    case FieldName::expect:
-    case FieldName::host:
-    case FieldName::keep_alive:
-    case FieldName::te:
-    case FieldName::trailer:
-    case FieldName::transfer_encoding:
-    case FieldName::upgrade:
-      return true;
-    default:
-      return false;
-  }
-}
-
 }  // namespace
 
 void ClientRequest::add_field(std::string_view name, std::string_view value) {
   const std::size_t before = lines_.size();
   lines_.resize(before + name.size() + value.size() + 4);
   HeadWriter writer({lines_.data() + before, lines_.size() - before});
-  if (!is_framing(find_field_name(name)) && !writer.append_field(name, value).failed()) return;
+  const FieldName known = find_field_name(name);
+  if (known != FieldName::host && !is_framing(known) && !writer.append_field(name, value).failed()) return;
   lines_.resize(before);
   broken_ = true;
 }

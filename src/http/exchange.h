@@ -139,6 +139,7 @@ struct Exchange {
   Instant started{};  // the head was complete
 
   // --- what the carrier knows of the connection
+  bool inside = false;         // there is none: a call of another service of this process
   bool reserved = false;       // beyond the caps: health only
   bool without_place = false;  // not even that
   bool attends = false;        // was idle when draining began: health only

@@ -266,6 +266,8 @@ Task<> Node::start_shard(Call call, ShardPart& part, std::function<void(Result<>
   done(outcome);
 }
 
+http::Answerer& Node::answerer(unsigned shard) noexcept { return parts_[shard]->pipeline; }
+
 Mailbox& Node::mailbox(unsigned shard) noexcept { return parts_[shard]->machine.mailbox; }
 
 void Node::take_keys(unsigned shard, const KeySnapshotPtr& keys) {

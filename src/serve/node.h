@@ -59,6 +59,8 @@ class Node {
   // Moves the shard's listener; on failure the old one stays. The address now served.
   Result<std::string> rebind(unsigned shard, const io::Endpoint& endpoint);
   void take_keys(unsigned shard, const KeySnapshotPtr& keys);
+  // For calls inside the process (http/local_call.h), from tasks of that shard.
+  http::Answerer& answerer(unsigned shard) noexcept;
 
   // --- from any thread
   // The service has started on every shard: requests are let in, and the gate `listener` is open.

@@ -275,7 +275,10 @@ http::Answerer::Next Pipeline::begin(http::Exchange& exchange) {
     reject(request, Rejected::connections, {ErrorCode::busy, "too many connections", Side::client});
     return Next::answered;
   }
-  if (const Error wrong = check_origin(request, settings_); wrong.code != ErrorCode::ok) {
+  // Of a call inside the process the first hop has looked at these, and has counted its connection and rate.
+  const bool first_hop = !exchange.inside;
+  if (const Error wrong = first_hop ? check_origin(request, settings_) : Error{ErrorCode::ok, ""};
+      wrong.code != ErrorCode::ok) {
     reject(request, Rejected::head, wrong);
     return Next::answered;
   }
@@ -283,8 +286,8 @@ http::Answerer::Next Pipeline::begin(http::Exchange& exchange) {
     reject(request, Rejected::not_ready, {ErrorCode::not_ready, "still starting"});
     return Next::answered;
   }
-  const Shares::Asker asker =
-      shared_.admission.ask(request.peer(), !settings_.trusts(request.peer()), request.started());
+  const bool has_share = first_hop && !settings_.trusts(request.peer());
+  const Shares::Asker asker = shared_.admission.ask(request.peer(), has_share, request.started());
   if (!shared_.admission.try_enter(asker)) {
     reject(request, Rejected::inflight, {ErrorCode::busy, "too many requests in flight", Side::client});
     return Next::answered;
@@ -292,7 +295,9 @@ http::Answerer::Next Pipeline::begin(http::Exchange& exchange) {
   request.counted |= counted_inflight;
   request.share = asker.slot;
   request.contested = asker.contested;
-  if (const RateVerdict rate = shared_.admission.try_take(asker, request.started()); !rate) {
+  const RateVerdict rate =
+      first_hop ? shared_.admission.try_take(asker, request.started()) : RateVerdict{.taken = true};
+  if (!rate) {
     reject(request, Rejected::rate, {ErrorCode::quota, "request rate over its limit", Side::client},
            whole_seconds(rate.retry_after));
     return Next::answered;

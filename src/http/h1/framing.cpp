@@ -50,6 +50,22 @@ const char* find_framing_fault(const Fields& fields, unsigned minor, BodyKind& b
   return nullptr;
 }
 
+bool is_framing(FieldName name) noexcept {
+  switch (name) {
+    case FieldName::connection:
+    case FieldName::content_length:
+    case FieldName::expect:
+    case FieldName::keep_alive:
+    case FieldName::te:
+    case FieldName::trailer:
+    case FieldName::transfer_encoding:
+    case FieldName::upgrade:
+      return true;
+    default:
+      return false;
+  }
+}
+
 bool is_persistent(const Fields& fields, unsigned minor) noexcept {
   bool close = false;
   bool keep = false;

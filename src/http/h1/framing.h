@@ -19,6 +19,9 @@ const char* find_framing_fault(const Fields& fields, unsigned minor, BodyKind& b
 // HTTP/1.1 persists unless told `close`; HTTP/1.0 only when told `keep-alive`; `close` always wins.
 bool is_persistent(const Fields& fields, unsigned minor) noexcept;
 
+// Of fields that speak of a message's framing or of one connection: the carrier writes them, nobody else.
+bool is_framing(FieldName name) noexcept;
+
 // `name`, `name:port`, `1.2.3.4:80`, `[::1]:80`; no user, no empty host, no escapes.
 bool is_valid_host(std::string_view text) noexcept;
 

@@ -1,0 +1,203 @@
+#include "http/local_call.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "http/h1/framing.h"
+
+namespace cairn::http {
+// --- the body that is sent
+
+void LocalCall::Body::start(BodySource* from, std::optional<std::uint64_t> size) noexcept {
+  source = from;
+  left = size;
+  piece = {};
+  reset(from == nullptr || size == 0);
+}
+
+Task<Result<Buffer>> LocalCall::Body::pull(Call call) {
+  if (piece.empty()) {
+    std::optional<Piece> next = source->try_next();
+    if (!next) {
+      CO_TRY(next, co_await source->next(call));
+    }
+    piece = std::move(*next);
+    const std::uint64_t size = piece.size();
+    if (size == 0) {
+      finish();
+      if (left.value_or(0) != 0)
+        co_return fail(ErrorCode::malformed, "the body ended before its length", Side::client);
+      co_return Buffer();
+    }
+    if (left && size > *left)
+      co_return fail(ErrorCode::malformed, "the body goes on behind its length", Side::client);
+  }
+  Buffer slice;
+  if (piece.buffer) {
+    slice = std::move(piece.buffer);
+    piece = {};
+  } else {
+    CO_TRY(slice, co_await copy(call));
+  }
+  if (left) {
+    *left -= slice.size();
+    if (*left == 0) finish();
+  }
+  co_return slice;
+}
+
+Task<Result<Buffer>> LocalCall::Body::copy(Call call) {
+  const auto size = static_cast<std::size_t>(std::min<std::uint64_t>(piece.size(), Slab::large - 64));
+  Buffer slice = slab.take(size);
+  if (piece.is_file()) {
+    CO_TRY(slice, co_await piece.file->read(call, piece.offset, size, std::move(slice)));
+    if (slice.empty()) co_return fail(ErrorCode::io_failed, "a file is shorter than was said");
+    piece.offset += slice.size();
+    piece.count -= slice.size();
+  } else {
+    std::memcpy(slice.room().data(), piece.bytes.data(), size);
+    slice.fill(size);
+    piece.bytes = piece.bytes.subspan(size);
+  }
+  copied += slice.size();
+  if (piece.empty()) piece = {};
+  co_return slice;
+}
+
+// --- the request
+
+LocalCall::LocalCall(io::Machine& machine, Answerer& answerer, HeadLimits limits)
+    : machine_(machine),
+      answerer_(answerer),
+      parser_(limits),
+      body_(machine.slab),
+      exchange_(parser_.head, body_) {
+  exchange_.inside = true;
+}
+
+LocalCall::~LocalCall() { finish(false); }
+
+void LocalCall::start(Method method, std::string_view target, const io::PeerAddress& asker) {
+  finish(false);
+  exchange_.clear();
+  parser_.reset();
+  method_ = method;
+  target_ = target;
+  asked_.reset();
+  invalid_ = false;
+  source_ = nullptr;
+  size_.reset();
+  exchange_.peer = asker;
+}
+
+void LocalCall::add_field(std::string_view name, std::string_view value) noexcept {
+  invalid_ = invalid_ || is_framing(find_field_name(name)) || !asked_.add(name, value);
+}
+
+void LocalCall::set_body(BodySource& source, std::optional<std::uint64_t> length) noexcept {
+  source_ = &source;
+  size_ = length;
+}
+
+// The request as it would be on the wire, for the parser. Its views point into this text until the end.
+Result<> LocalCall::read_head() {
+  for (const char c : target_) invalid_ = invalid_ || !is_target_character(c);
+  if (invalid_) return fail(ErrorCode::invalid, "not a request that could be sent");
+  text_.clear();
+  text_.append(name_of(method_)).append(" ").append(target_).append(" HTTP/1.1\r\n");
+  if (!asked_.find("Host")) text_.append("Host: localhost\r\n");
+  text_.append(asked_.lines());
+  if (source_ != nullptr && size_) {
+    char digits[decimal_size_max];
+    text_.append("Content-Length: ").append(digits, format_decimal_to(*size_, digits)).append("\r\n");
+  } else if (source_ != nullptr) {
+    text_.append("Transfer-Encoding: chunked\r\n");
+  }
+  text_.append("\r\n");
+  const Parsed parsed = parser_.parse(text_);
+  if (parsed.progress != Progress::complete || parsed.size != text_.size())
+    return fail(ErrorCode::invalid, parsed.progress == Progress::failed ? parsed.error.context : "not one head");
+  return {};
+}
+
+void LocalCall::answer_failure() {
+  exchange_.response.clear();
+  answerer_.refuse(exchange_, {ErrorCode::internal, "a handler failed"});
+}
+
+Task<Result<>> LocalCall::ask(Call call) {
+  CHECK(state_ == State::idle);
+  CO_TRY_VOID(read_head());
+  state_ = State::begun;
+  body_.start(source_, size_);
+  exchange_.started = machine_.shard.now();
+  bool threw = false;
+  try {
+    if (answerer_.begin(exchange_) == Answerer::Next::handle) co_await answerer_.handle(call, exchange_);
+  } catch (...) {  // as at a connection's boundary: a bug of the handler costs its request
+    threw = true;
+  }
+  Response& response = exchange_.response;
+  if (threw || (!response.abandoned && !response.is_sound())) answer_failure();
+  if (response.abandoned) {
+    finish(false);
+    co_return fail(Error(ErrorCode::cancelled, "a call inside the process", Side::client, StopReason::client_gone));
+  }
+  state_ = State::answered;
+  left_ = response.has_length() && sends_body() ? response.size() : 0;
+  co_return Result<>{};
+}
+
+// --- the answer
+
+bool LocalCall::sends_body() const noexcept {
+  const int status = exchange_.response.status;
+  return method_ != Method::head && status != 204 && status != 304;
+}
+
+std::optional<std::uint64_t> LocalCall::length() const noexcept {
+  const Response& response = exchange_.response;
+  return response.has_length() ? std::optional(response.size()) : std::nullopt;
+}
+
+Task<Result<Piece>> LocalCall::next(Call call) {
+  Response& response = exchange_.response;
+  Piece piece;
+  if (state_ != State::answered) co_return piece;
+  const bool sized = response.has_length();
+  if (sends_body() && (!sized || left_ > 0)) {
+    if (response.kind == Response::Body::stream) {
+      std::optional<Piece> at_hand = response.source->try_next();
+      if (!at_hand) {
+        auto pulled = co_await response.source->next(call);
+        if (!pulled) {
+          finish(false);
+          co_return fail(pulled.error());
+        }
+        at_hand = std::move(*pulled);
+      }
+      piece = std::move(*at_hand);
+    } else if (response.kind == Response::Body::file) {
+      piece = Piece::range(*response.file, response.offset, response.count, std::move(response.hold));
+    } else {
+      piece = Piece::memory(as_bytes(response.whole()), std::move(response.hold));
+    }
+    if (sized && (piece.empty() || piece.size() > left_)) {
+      finish(false);
+      co_return fail(ErrorCode::upstream, "an answer that is not as long as it says");
+    }
+    if (sized) left_ -= piece.size();
+  }
+  if (piece.empty()) finish(true);
+  co_return piece;
+}
+
+void LocalCall::finish(bool complete) {
+  if (std::exchange(state_, State::idle) == State::idle) return;
+  answerer_.finished(exchange_, complete);
+  exchange_.response.source.reset();
+  exchange_.response.hold.reset();
+  body_.start(nullptr, {});
+}
+
+}  // namespace cairn::http

@@ -1,0 +1,335 @@
+#include "http/local_call.h"
+
+#include <gtest/gtest.h>
+
+#include <stdexcept>
+#include <vector>
+
+#include "io/sim/world.h"
+#include "runtime/wait.h"
+
+namespace cairn::http {
+namespace {
+
+// Pieces of any kind, and where their blocks are.
+class Pieces final : public BodySource {
+ public:
+  explicit Pieces(std::vector<Piece> pieces) : pieces_(std::move(pieces)) {}
+  std::optional<Piece> try_next() override {
+    if (at_ < pieces_.size()) return std::move(pieces_[at_++]);
+    return waits ? std::nullopt : std::optional<Piece>(Piece());
+  }
+  Task<Result<Piece>> next(Call call) override {
+    CO_TRY_VOID(co_await sleep_for(call, Duration::seconds(60)));
+    co_return Piece();
+  }
+  bool waits = false;
+
+ private:
+  std::vector<Piece> pieces_;
+  std::size_t at_ = 0;
+};
+
+Piece block(Slab& slab, std::string_view text) {
+  Buffer buffer = slab.take(text.size());
+  std::copy(as_bytes(text).begin(), as_bytes(text).end(), buffer.room().begin());
+  buffer.fill(text.size());
+  return buffer;
+}
+
+class Desk final : public Answerer {
+ public:
+  Next begin(Exchange& exchange) override {
+    ++begun;
+    inside = exchange.inside;
+    exchange.response.add_field("X-Corr-ID", "somebody");
+    exchange.response.fields.keep();
+    const std::string_view path = exchange.request().path();
+    if (path == "/throw") throw std::runtime_error("begin");
+    if (path == "/spoiled") exchange.response.add_field("X", "a\r\nb");
+    if (path == "/echo" || path == "/wait") return Next::handle;
+    if (path == "/stream" || path == "/short") {
+      auto source = std::make_unique<Pieces>(std::move(to_send));
+      source->waits = stream_waits;
+      exchange.response.answer_sized("text/plain", std::move(source), path == "/short" ? 1000 : sized);
+      return Next::answered;
+    }
+    exchange.response.text = exchange.request().target();
+    exchange.response.answer_text("text/plain");
+    return Next::answered;
+  }
+  Task<> handle(Call call, Exchange& exchange) override {
+    if (exchange.request().path() == "/wait") {
+      auto slept = co_await sleep_for(call, Duration::seconds(60));
+      stopped = slept ? StopReason::none : slept.error().stop;
+      exchange.response.abandoned = stopped == StopReason::client_gone;
+      exchange.response.status = slept ? 200 : 504;
+      co_return;
+    }
+    for (;;) {
+      auto slice = co_await exchange.body.next(call);
+      if (!slice) {
+        exchange.response.status = status_of(slice.error().code);
+        co_return;
+      }
+      if (slice->empty()) break;
+      blocks.push_back(slice->bytes().data());
+      exchange.response.text += as_text(slice->bytes());
+    }
+    exchange.response.answer_text("text/plain");
+  }
+  void refuse(Exchange& exchange, Error error) override {
+    exchange.response.status = status_of(error.code);
+    exchange.response.text = name_of(error.code);
+    exchange.response.answer_text("text/plain");
+  }
+  void finished(Exchange&, bool complete) override { finishes.push_back(complete); }
+
+  int begun = 0;
+  bool inside = false;
+  bool stream_waits = false;
+  std::uint64_t sized = 0;
+  std::vector<Piece> to_send;
+  std::vector<const std::byte*> blocks;
+  std::vector<bool> finishes;
+  StopReason stopped = StopReason::none;
+};
+
+class LocalCallTest : public testing::Test {
+ protected:
+  void TearDown() override {
+    EXPECT_EQ(desk.begun, static_cast<int>(desk.finishes.size())) << "L-4";
+    desk.to_send.clear();
+    EXPECT_EQ(machine.slab.outstanding(), 0u);
+    world.stop();
+  }
+  // Runs to its end, or for an hour.
+  template <class Body>
+  void run(Body body) {
+    bool done = false;
+    ShardScope here(host.shard());
+    host.scope().spawn("caller", wrap(host.scope().call().within(Duration::seconds(3600)), body, &done));
+    world.run_until([&] { return done; });
+    ASSERT_TRUE(done);
+  }
+  template <class Body>
+  static Task<> wrap(Call call, Body body, bool* done) {
+    co_await body(call);
+    *done = true;
+  }
+  static Task<Result<std::string>> read(Call call, LocalCall* from) {
+    std::string text;
+    for (;;) {
+      CO_TRY(const Piece piece, co_await from->next(call));
+      if (piece.empty()) co_return text;
+      text += as_text(piece.bytes);
+    }
+  }
+
+  io::sim::World world{1};
+  io::sim::Node& host = world.add_node("host");
+  io::Machine machine = host.machine();
+  Desk desk;
+};
+
+TEST_F(LocalCallTest, a_request_is_answered_without_a_connection) {
+  run([this](Call call) -> Task<> {
+    LocalCall local(machine, desk);
+    for (int i = 0; i < 3; ++i) {
+      local.start(Method::get, "/a/b?c=d", {});
+      local.add_field("Accept", "*/*");
+      EXPECT_TRUE(co_await local.ask(call));
+      EXPECT_EQ(local.status(), 200);
+      EXPECT_EQ(local.content_type(), "text/plain");
+      EXPECT_EQ(local.fields().find("x-corr-id"), "somebody");
+      EXPECT_EQ(local.length(), 8u);
+      EXPECT_EQ(co_await read(call, &local), "/a/b?c=d");
+      EXPECT_TRUE(local.done());
+      EXPECT_EQ(local.status(), 200);  // still there
+    }
+    EXPECT_TRUE(desk.inside);
+    EXPECT_EQ(desk.finishes, (std::vector<bool>{true, true, true}));
+  });
+}
+
+// L-2
+TEST_F(LocalCallTest, blocks_of_a_body_arrive_as_they_were_sent_and_nothing_is_copied) {
+  run([this](Call call) -> Task<> {
+    std::vector<Piece> pieces;
+    pieces.push_back(block(machine.slab, "first "));
+    pieces.push_back(block(machine.slab, "second"));
+    const std::vector<const std::byte*> sent{pieces[0].bytes.data(), pieces[1].bytes.data()};
+    Pieces source(std::move(pieces));
+    LocalCall local(machine, desk);
+    local.start(Method::post, "/echo", {});
+    local.set_body(source, std::nullopt);
+    EXPECT_TRUE(co_await local.ask(call));
+    EXPECT_EQ(co_await read(call, &local), "first second");
+    EXPECT_EQ(desk.blocks, sent);
+    EXPECT_EQ(local.copied(), 0u);
+  });
+}
+
+// L-2
+TEST_F(LocalCallTest, pieces_of_an_answer_are_the_answerers_own) {
+  run([this](Call call) -> Task<> {
+    const std::string owned = "not ours";
+    desk.to_send.push_back(block(machine.slab, "a block, "));
+    desk.to_send.push_back(Piece::memory(as_bytes(owned)));
+    const std::byte* first = desk.to_send[0].bytes.data();
+    desk.sized = 17;
+    LocalCall local(machine, desk);
+    local.start(Method::get, "/stream", {});
+    EXPECT_TRUE(co_await local.ask(call));
+    EXPECT_EQ(local.length(), 17u);
+    auto piece = co_await local.next(call);
+    EXPECT_TRUE(piece && piece->bytes.data() == first);
+    piece = co_await local.next(call);
+    EXPECT_TRUE(piece && piece->bytes.data() == as_bytes(owned).data());
+    piece = co_await local.next(call);
+    EXPECT_TRUE(piece && piece->empty());
+    EXPECT_TRUE(local.done());
+  });
+}
+
+// L-2
+TEST_F(LocalCallTest, what_is_not_in_a_block_is_copied_and_counted) {
+  run([this](Call call) -> Task<> {
+    const std::string large(200'000, 'x');
+    std::vector<Piece> pieces;
+    pieces.push_back(Piece::memory(as_bytes(large)));
+    Pieces source(std::move(pieces));
+    LocalCall local(machine, desk);
+    local.start(Method::put, "/echo", {});
+    local.set_body(source, large.size());
+    EXPECT_TRUE(co_await local.ask(call));
+    EXPECT_EQ(local.copied(), large.size());
+    EXPECT_EQ(co_await read(call, &local), large);
+  });
+}
+
+TEST_F(LocalCallTest, a_body_that_is_not_as_long_as_it_says_is_malformed) {
+  run([this](Call call) -> Task<> {
+    for (const std::uint64_t length : {3u, 5u}) {
+      std::vector<Piece> pieces;
+      pieces.push_back(block(machine.slab, "four"));
+      Pieces source(std::move(pieces));
+      LocalCall local(machine, desk);
+      local.start(Method::post, "/echo", {});
+      local.set_body(source, length);
+      EXPECT_TRUE(co_await local.ask(call));
+      EXPECT_EQ(local.status(), 400);
+    }
+  });
+}
+
+// L-1
+TEST_F(LocalCallTest, what_a_stranger_could_not_send_is_invalid) {
+  run([this](Call call) -> Task<> {
+    LocalCall local(machine, desk);
+    const auto code = [&](std::string_view target, std::string_view name, std::string_view value) -> Task<ErrorCode> {
+      local.start(Method::get, target, {});
+      if (!name.empty()) local.add_field(name, value);
+      auto asked = co_await local.ask(call);
+      co_return asked ? ErrorCode::ok : asked.error().code;
+    };
+    EXPECT_EQ(co_await code("/a b", "", ""), ErrorCode::invalid);
+    EXPECT_EQ(co_await code("a", "", ""), ErrorCode::invalid);
+    EXPECT_EQ(co_await code("/a HTTP/1.1\r\nX:", "", ""), ErrorCode::invalid);
+    EXPECT_EQ(co_await code("/a", "X", "a\r\nY: b"), ErrorCode::invalid);
+    EXPECT_EQ(co_await code("/a", "Content-Length", "3"), ErrorCode::invalid);
+    EXPECT_EQ(co_await code("/a", "transfer-encoding", "chunked"), ErrorCode::invalid);
+    EXPECT_EQ(co_await code("/a", "Host", "a b"), ErrorCode::invalid);
+    EXPECT_EQ(co_await code("/" + std::string(9000, 'a'), "", ""), ErrorCode::invalid);
+    EXPECT_EQ(desk.begun, 0);
+    EXPECT_EQ(co_await code("/a", "Host", "example.org"), ErrorCode::ok);
+  });
+}
+
+// L-3
+TEST_F(LocalCallTest, the_callers_deadline_and_stop_travel_to_the_handler) {
+  run([this](Call call) -> Task<> {
+    LocalCall local(machine, desk);
+    local.start(Method::get, "/wait", {});
+    EXPECT_TRUE(co_await local.ask(call.within(Duration::seconds(1))));
+    EXPECT_EQ(local.status(), 504);
+    EXPECT_EQ(desk.stopped, StopReason::deadline);
+    CancelSource stop(machine.shard, &call.cancel());
+    stop.cancel(StopReason::client_gone);
+    local.start(Method::get, "/wait", {});
+    const Result<> asked = co_await local.ask(call.under(stop));
+    EXPECT_FALSE(asked);
+    EXPECT_EQ(desk.stopped, StopReason::client_gone);
+    EXPECT_EQ(desk.finishes.back(), false);
+  });
+}
+
+// L-3, L-4
+TEST_F(LocalCallTest, a_stop_ends_the_wait_for_a_streamed_answer_and_the_answerer_is_told) {
+  run([this](Call call) -> Task<> {
+    LocalCall local(machine, desk);
+    desk.to_send.push_back(block(machine.slab, "first"));
+    desk.stream_waits = true;
+    desk.sized = 10;
+    local.start(Method::get, "/stream", {});
+    EXPECT_TRUE(co_await local.ask(call));
+    const auto first = co_await local.next(call);
+    EXPECT_TRUE(first && first->size() == 5);
+    const auto second = co_await local.next(call.within(Duration::seconds(1)));
+    EXPECT_EQ(second.error().code, ErrorCode::timeout);
+    EXPECT_EQ(desk.finishes, (std::vector<bool>{false}));
+  });
+}
+
+TEST_F(LocalCallTest, an_answer_that_is_shorter_than_it_says_is_an_error) {
+  run([this](Call call) -> Task<> {
+    LocalCall local(machine, desk);
+    desk.to_send.push_back(block(machine.slab, "first"));
+    local.start(Method::get, "/short", {});
+    EXPECT_TRUE(co_await local.ask(call));
+    EXPECT_TRUE(co_await local.next(call));
+    EXPECT_EQ((co_await local.next(call)).error().code, ErrorCode::upstream);
+    EXPECT_EQ(desk.finishes, (std::vector<bool>{false}));
+  });
+}
+
+TEST_F(LocalCallTest, a_head_request_has_a_length_and_no_body) {
+  run([this](Call call) -> Task<> {
+    LocalCall local(machine, desk);
+    local.start(Method::head, "/four", {});
+    EXPECT_TRUE(co_await local.ask(call));
+    EXPECT_EQ(local.length(), 5u);
+    EXPECT_EQ(co_await read(call, &local), "");
+    EXPECT_EQ(desk.finishes, (std::vector<bool>{true}));
+  });
+}
+
+TEST_F(LocalCallTest, a_handler_that_throws_or_spoils_its_answer_is_500) {
+  run([this](Call call) -> Task<> {
+    LocalCall local(machine, desk);
+    for (const char* path : {"/throw", "/spoiled"}) {
+      local.start(Method::get, path, {});
+      EXPECT_TRUE(co_await local.ask(call));
+      EXPECT_EQ(local.status(), 500) << path;
+      EXPECT_EQ(co_await read(call, &local), "internal") << path;
+      EXPECT_EQ(local.fields().find("X-Corr-ID"), "somebody") << path;
+    }
+  });
+}
+
+// L-4
+TEST_F(LocalCallTest, who_is_dropped_unread_is_told_as_incomplete) {
+  run([this](Call call) -> Task<> {
+    {
+      LocalCall local(machine, desk);
+      local.start(Method::get, "/one", {});
+      EXPECT_TRUE(co_await local.ask(call));
+      local.start(Method::get, "/two", {});
+      EXPECT_TRUE(co_await local.ask(call));
+    }
+    EXPECT_EQ(desk.finishes, (std::vector<bool>{false, false}));
+  });
+}
+
+}  // namespace
+}  // namespace cairn::http
