@@ -102,11 +102,18 @@ def uploads(address, token, found):
 KINDS = {"connections": (connections,), "heads": (heads,), "bodies": (bodies,), "requests": (requests,) * 3, "uploads": (uploads,) * 3}
 
 
-class Flood:
-    """Processes of their own, so that they take nothing from who measures."""
+def run_with(priority, run, *arguments):
+    os.nice(priority)
+    run(*arguments)
 
-    def __init__(self, storage, kinds, token, found):
-        self.processes = [multiprocessing.get_context("fork").Process(target=run, args=(storage.address, token, found), daemon=True)
+
+class Flood:
+    """Processes of their own, so that they take nothing from who measures. With the lowest priority they stand for another
+    machine, which takes no core from the server."""
+
+    def __init__(self, storage, kinds, token, found, priority=0):
+        self.processes = [multiprocessing.get_context("fork").Process(target=run_with, daemon=True,
+                                                                      args=(priority, run, storage.address, token, found))
                           for kind in kinds for run in KINDS[kind]]
 
     def __enter__(self):
@@ -192,7 +199,7 @@ def main():
         with Storage(roomy=False) as storage:
             found = storage.post(os.urandom(10_000))
             of_flood, of_other = tokens(storage)
-            with Flood(storage, kinds, of_flood, found):
+            with Flood(storage, kinds, of_flood, found, priority=19):
                 warm, other = Other(storage, of_other, found), Other(storage, of_other, found)
                 for _ in range(20):
                     pace(warm.turn)
