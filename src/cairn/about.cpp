@@ -14,6 +14,7 @@
 #include "config/load.h"
 #include "config/print.h"
 #include "config/problem.h"
+#include "serve/openapi.h"
 
 namespace cairn::cli {
 namespace {
@@ -187,6 +188,8 @@ int docs_verb(const Invocation& invocation) {
         write_page(to / "config" / fmt::format("{}.md", one.name), config::docs_markdown(schema, one.name));
     failed += write_page(to / "concurrency" / fmt::format("{}.md", one.name),
                          format_concurrency_page(*one.declaration));
+    failed += write_page(to / "openapi" / fmt::format("{}.json", one.name),
+                         serve::format_openapi(*one.declaration, one.routes(), CAIRN_VERSION));
   }
   if (failed == 0) return code_of(Exit::ok);
   Terminal(invocation).complain("io_failed", fmt::format("{} pages could not be written", failed), {}, {});

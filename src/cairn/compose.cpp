@@ -31,9 +31,10 @@ namespace {
 
 constexpr int default_port_base = 7400, storage_offset = 10, registry_offset = 30;
 constexpr ServiceEntry all_services[] = {
-    {"storage", &storage::declaration, [](config::Schema& schema) { (void)storage::declare_keys(schema); }},
-    {"registry", &registry::declaration,
-     [](config::Schema& schema) { (void)registry::declare_keys(schema); }},
+    {"storage", &storage::declaration, [](config::Schema& schema) { (void)storage::declare_keys(schema); },
+     &storage::routes},
+    {"registry", &registry::declaration, [](config::Schema& schema) { (void)registry::declare_keys(schema); },
+     &registry::routes},
 };
 // Who approves in a registry that nobody asked for by name.
 constexpr std::string_view operator_name = "operator";

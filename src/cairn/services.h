@@ -7,6 +7,7 @@
 
 #include "config/schema.h"
 #include "runtime/topology.h"
+#include "serve/route.h"
 
 namespace cairn::cli {
 
@@ -14,6 +15,7 @@ struct ServiceEntry {
   std::string_view name;
   const ServiceDeclaration* declaration;
   void (*declare_keys)(config::Schema& schema);
+  std::span<const serve::RouteSpec> (*routes)();
 };
 
 std::span<const ServiceEntry> services() noexcept;

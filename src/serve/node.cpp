@@ -11,12 +11,9 @@ std::vector<RouteSpec> all_routes(const Service& service, const Access& access, 
   // A service that asks for capabilities and has no keys would let everybody in, or nobody.
   for (const RouteSpec& spec : specs) CHECK(spec.op.empty() || access.keys != nullptr || access.open);
   CHECK((access.keys != nullptr) == static_cast<bool>(access.revoke));
-  const std::vector<RouteSpec> built_in = built_in_routes();
+  const std::vector<RouteSpec> built_in = built_in_routes(admin_op);
   specs.insert(specs.end(), built_in.begin(), built_in.end());
-  if (access.keys != nullptr)
-    specs.back().op = admin_op;
-  else
-    specs.pop_back();
+  if (access.keys == nullptr) specs.pop_back();
   return specs;
 }
 

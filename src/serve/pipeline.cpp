@@ -16,6 +16,8 @@ namespace {
 
 using http::Method;
 
+constexpr std::string_view json_type = "application/json";
+
 // What is to be undone when a request is finished; bits of Exchange::counted.
 constexpr std::uint32_t counted_inflight = 1;
 constexpr std::uint32_t counted_route = 2;
@@ -52,27 +54,76 @@ unsigned whole_seconds(Duration duration) noexcept {
 
 // A route that the pipeline answers itself.
 struct Pipeline::BuiltInRoute {
-  std::string_view pattern;
-  http::MethodSet methods;
+  RouteSpec spec;
   bool is_health;                      // passes by every limit
   void (Pipeline::*answer)(Request&);  // none: a worker revokes a key
 };
 
+namespace {
+
+constexpr http::MethodSet reading = Method::get | Method::head;
+constexpr AnswerSpec health_answers[] = {{200, "It does", {"text/plain; charset=utf-8"}}};
+constexpr AnswerSpec readiness_answers[] = {
+    {200, "It takes requests; `write_ready` says whether it takes changes", {json_type, "http-readiness"}},
+    {503, "It does not; `missing` says why", {json_type, "http-readiness"}}};
+constexpr AnswerSpec version_answers[] = {{200, "The version", {json_type, "http-version"}}};
+constexpr AnswerSpec metrics_answers[] = {
+    {200, "The exposition format of Prometheus", {observe::exposition_type}}};
+constexpr AnswerSpec topology_answers[] = {
+    {200, "The declarations, with the depths of the queues now", {json_type, "topology"}}};
+constexpr AnswerSpec revocation_answers[] = {{204, "It is revoked, and stays so"}};
+
+}  // namespace
+
 constexpr Pipeline::BuiltInRoute Pipeline::built_in[] = {
-    {"/healthz", Method::get | Method::head, true, &Pipeline::answer_health},
-    {"/readyz", Method::get | Method::head, true, &Pipeline::answer_readiness},
-    {"/version", Method::get | Method::head, true, &Pipeline::answer_version},
-    {"/metrics", Method::get | Method::head, true, &Pipeline::answer_metrics},
-    {"/debug/topology", Method::get | Method::head, false, &Pipeline::answer_topology},
-    {"/admin/keys/{id:Id}/revoke", Method::post, false, nullptr},
+    {{.pattern = "/healthz",
+      .methods = reading,
+      .summary = "Whether the process lives",
+      .handlers = {.run = Run::at_once},
+      .answers = health_answers},
+     true,
+     &Pipeline::answer_health},
+    {{.pattern = "/readyz",
+      .methods = reading,
+      .summary = "Whether the service takes requests",
+      .handlers = {.run = Run::at_once},
+      .answers = readiness_answers},
+     true,
+     &Pipeline::answer_readiness},
+    {{.pattern = "/version",
+      .methods = reading,
+      .summary = "What this program is",
+      .handlers = {.run = Run::at_once},
+      .answers = version_answers},
+     true,
+     &Pipeline::answer_version},
+    {{.pattern = "/metrics",
+      .methods = reading,
+      .summary = "Everything that is counted",
+      .handlers = {.run = Run::at_once},
+      .answers = metrics_answers},
+     true,
+     &Pipeline::answer_metrics},
+    {{.pattern = "/debug/topology",
+      .methods = reading,
+      .summary = "Tasks, queues, locks and writers",
+      .handlers = {.run = Run::at_once},
+      .answers = topology_answers},
+     false,
+     &Pipeline::answer_topology},
+    {{.pattern = "/admin/keys/{id:Id}/revoke",
+      .methods = Method::post,
+      .summary = "Revoke a root key, and with it every capability made from it",
+      .handlers = {.run = Run::queued},
+      .answers = revocation_answers},
+     false,
+     nullptr},
 };
 
-std::vector<RouteSpec> built_in_routes() {
+std::vector<RouteSpec> built_in_routes(std::string_view admin_op) {
   std::vector<RouteSpec> specs;
-  for (const auto& [pattern, methods, health, answer] : Pipeline::built_in)
-    specs.push_back({.pattern = pattern,
-                     .methods = methods,
-                     .handlers = {.run = answer != nullptr ? Run::at_once : Run::queued}});
+  for (const Pipeline::BuiltInRoute& route : Pipeline::built_in) specs.push_back(route.spec);
+  specs.back().op = admin_op;
   return specs;
 }
 

@@ -67,8 +67,8 @@ inline constexpr unsigned renderings_max = 20;
 inline constexpr Duration rendering_window = Duration::millis(100);
 
 // The routes every service has; their numbers follow the service's own. The last one is there with keys only,
-// and its `op` is the service's.
-std::vector<RouteSpec> built_in_routes();
+// and asks for `admin_op`, which outlives them.
+std::vector<RouteSpec> built_in_routes(std::string_view admin_op);
 
 class Pipeline final : public http::Gate, public http::Answerer {
  public:
@@ -108,7 +108,7 @@ class Pipeline final : public http::Gate, public http::Answerer {
   struct Job;
   struct BuiltInRoute;
   static const BuiltInRoute built_in[];
-  friend std::vector<RouteSpec> built_in_routes();
+  friend std::vector<RouteSpec> built_in_routes(std::string_view admin_op);
 
   // What is known of it; made when the exchange is seen first.
   static Request& request_of(http::Exchange& exchange);

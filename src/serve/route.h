@@ -1,17 +1,18 @@
 // RouteSpec: one line of a service's table: what is asked, by what right, and who answers.
 //
 //   const serve::RouteSpec routes[] = {
-//       {.pattern = "/o/{address:Address}", .methods = Method::put,
+//       {.pattern = "/o/{address:Address}", .methods = Method::put, .summary = "Store an object",
 //        .handlers = serve::staged<&StorageShard::take_body, &StorageShard::put>(),
 //        .takes = serve::Takes::body, .op = "storage.put"}, …};
 //
 // The table is the only place that knows them: a route's number is its place in it, and a route without a
-// handler does not compile.
+// handler or a summary does not compile. The reference of a service (serve/openapi.h) is written from it.
 #pragma once
 
 #include <concepts>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string_view>
 #include <type_traits>
 
@@ -160,15 +161,50 @@ enum class Takes : std::uint8_t {
 // Whether a route's `op` is asked for always, or only where auth.reads = required.
 enum class Asked : std::uint8_t { always, of_reads };
 
+// --- what a reference says of a route. No request looks at it.
+
+// One plain line, without a full stop. It cannot be left out.
+struct Summary {
+  consteval Summary(const char* line) : text(line) {  // NOLINT(google-explicit-constructor): it is that line
+    if (text.empty() || text.ends_with('.') || text.find('\n') != std::string_view::npos)
+      throw "a summary is one line without a full stop";
+  }
+  std::string_view text;
+};
+// A parameter of the query, or a field of the head.
+struct ParameterSpec {
+  std::string_view name;
+  std::string_view about;
+  std::string_view kind = {};  // as in patterns (http/route.h); empty: any text
+  bool required = false;
+};
+struct BodySpec {
+  std::string_view type = {};    // empty: no body
+  std::string_view schema = {};  // of JSON: the name of a file in docs/schemas
+};
+// One way to succeed. A status with several types has a line for each.
+struct AnswerSpec {
+  int status;
+  std::string_view about;
+  BodySpec body = {};
+};
+
 struct RouteSpec {
   std::string_view pattern;
   http::MethodSet methods;
+  Summary summary;
   Handlers handlers;
   Takes takes = Takes::nothing;
   std::string_view op = {};  // the capability asked for; empty: none
   Asked asked = Asked::always;
   // What its requests store at least, although they may say nothing of it: a capability for less will not do.
   std::uint64_t stores_least = 0;
+  // For the reference, as the summary.
+  std::span<const ParameterSpec> query = {};  // as the handler's allow_only() has them
+  std::span<const ParameterSpec> fields = {};
+  std::span<const BodySpec> bodies = {};  // what it takes; none, where it takes one: any bytes
+  bool needs_body = false;                // an empty one will not do
+  std::span<const AnswerSpec> answers = {};
 };
 
 }  // namespace cairn::serve

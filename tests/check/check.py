@@ -15,6 +15,7 @@ sys.path.insert(0, str(HERE))
 
 import compiled  # noqa: E402  pylint: disable=wrong-import-position
 import generated  # noqa: E402  pylint: disable=wrong-import-position
+import openapi  # noqa: E402  pylint: disable=wrong-import-position
 import sources  # noqa: E402  pylint: disable=wrong-import-position
 import symbols  # noqa: E402  pylint: disable=wrong-import-position
 from tree import Problem, Tree  # noqa: E402  pylint: disable=wrong-import-position
@@ -46,6 +47,7 @@ CHECKS = {
     "symbols": symbols.symbols,
     "paths": symbols.paths,
     "docs": generated.docs,
+    "openapi": openapi.openapi,
     "reviews": generated.reviews,
     "headers": compiled.headers,
     "must-fail": compiled.must_fail,

@@ -16,6 +16,7 @@ sys.path.insert(0, str(HERE))
 
 import compiled  # noqa: E402  pylint: disable=wrong-import-position
 import generated  # noqa: E402  pylint: disable=wrong-import-position
+import openapi  # noqa: E402  pylint: disable=wrong-import-position
 import sources  # noqa: E402  pylint: disable=wrong-import-position
 import symbols  # noqa: E402  pylint: disable=wrong-import-position
 from tree import Tree, flags_of, without  # noqa: E402  pylint: disable=wrong-import-position
@@ -371,6 +372,86 @@ printf 'tasks\\ngraph LR\\n  work[{capacity}]\\nend\\n' >"$2/concurrency/demo.md
 
     def test_a_program_that_is_not_built_is_no_success(self):
         self.refused(generated.docs, "is not built")
+
+
+class Openapi(Fixture):
+    def setUp(self):
+        super().setUp()
+        self.document = {
+            "openapi": "3.1.0",
+            "info": {"title": "cairn demo", "version": "1", "license": {"name": "ours"}},
+            "paths": {
+                "/o/{id}": {
+                    "parameters": [{"name": "id", "in": "path", "required": True, "schema": {"$ref": "#/components/schemas/Id"}}],
+                    "get": {
+                        "operationId": "get_o_by_id",
+                        "summary": "Read",
+                        "parameters": [{"name": "range", "in": "query", "schema": {"type": "string"}}],
+                        "responses": {
+                            "200": {"description": "It", "content": {"application/json": {"schema": {"$ref": "../schemas/http-it.json"}}}},
+                            "default": {"description": "An error"},
+                        },
+                        "security": [{}, {"capability": ["demo.read"]}],
+                    },
+                }
+            },
+            "components": {"schemas": {"Id": {"type": "string"}}, "securitySchemes": {"capability": {"type": "http", "scheme": "bearer"}}},
+        }
+        self.path = self.document["paths"]["/o/{id}"]
+        self.operation = self.path["get"]
+        self.write("docs/schemas/http-it.json", '{"type": "object"}')
+        self.write("src/services/demo/get.cpp", 'Result<> f() { return query.allow_only({"range"}); }\n')
+
+    def keep(self):
+        self.write("docs/openapi/demo.json", json.dumps(self.document))
+
+    def wrong(self, *said):
+        self.keep()
+        self.refused(openapi.openapi, "docs/openapi/demo.json:1:", *said)
+
+    def test_a_whole_document_is_accepted_and_none_is_not(self):
+        self.refused(openapi.openapi, "holds no document")
+        self.keep()
+        self.accepted(openapi.openapi)
+
+    def test_an_operation_without_its_words_is_refused(self):
+        for name, said in (("summary", "has no summary"), ("operationId", "no operationId"), ("responses", "what an error is")):
+            kept = self.operation.pop(name)
+            self.wrong(f"GET /o/{{id}}{':' if name == 'operationId' else ''}", said)
+            self.operation[name] = kept
+        del self.operation["responses"]["200"]
+        self.wrong("what success is")
+
+    def test_parameters_of_the_path_that_are_not_declared_are_refused(self):
+        self.path["parameters"][0]["name"] = "other"
+        self.wrong("the parameters of the path")
+
+    def test_a_name_that_two_operations_have_is_refused(self):
+        self.path["head"] = self.operation
+        self.wrong("2 operations are get_o_by_id")
+
+    def test_a_reference_to_nothing_is_refused(self):
+        del self.document["components"]["schemas"]["Id"]
+        self.wrong("#/components/schemas/Id, which is not there")
+        (self.root / "docs/schemas/http-it.json").rename(self.root / "docs/schemas/http-other.json")
+        self.wrong("../schemas/http-it.json, which is not there")
+        self.refused(openapi.openapi, "docs/schemas/http-other.json:1: is referred to by no document")
+
+    def test_an_unknown_security_scheme_is_refused(self):
+        self.operation["security"] = [{"password": []}]
+        self.wrong("asks for password")
+
+    def test_a_query_that_only_one_side_knows_is_refused(self):
+        self.keep()
+        self.write("src/services/demo/get.cpp", 'Result<> f() { return query.allow_only({"range", "of"}); }\n')
+        self.wrong("the query of, range is told 0 times and taken by 1 handlers")
+        self.wrong("the query range is told 1 times and taken by 0 handlers")
+
+    def test_what_is_no_schema_is_refused(self):
+        self.document["components"]["schemas"]["Id"] = {"type": "text"}
+        self.wrong("/components/schemas/Id is no schema")
+        self.write("docs/schemas/http-it.json", '{"required": "all"}')
+        self.refused(openapi.openapi, "docs/schemas/http-it.json:1: it is no schema")
 
 
 class Compiled(Fixture):

@@ -16,6 +16,9 @@ struct Options {
   RegistryOptions registry;
   bool ram = false;
 };
+// Its table (routes.cpp): what it answers.
+std::span<const serve::RouteSpec> routes();
+
 // `data`: where the log is when `storage.data_dir` does not say.
 Options read_options(const config::Snapshot& snapshot, const Keys& keys, const std::string& data);
 

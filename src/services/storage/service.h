@@ -23,6 +23,9 @@ struct Options {
   std::uint64_t reserve = 8u << 20;  // kept free for what frees space, in each directory
   std::uint64_t spare_files = 16;    // likewise; a start needs a few, and so does a merge of the index
 };
+// Its table (routes.cpp): what it answers.
+std::span<const serve::RouteSpec> routes();
+
 // `data`: where `storage.data_dirs` begins when it is not said.
 Options read_options(const config::Snapshot& snapshot, const Keys& keys, const std::string& data);
 
