@@ -266,7 +266,8 @@ bool Connection::make_room() {
   if (!input_.room().empty()) return true;
   input_.compact();  // behind answered requests of the same read
   if (!input_.room().empty()) return true;
-  const std::size_t limit = server_.options_.head.head_bytes;
+  // Of the parser, not of the server: the options may be others since this head began.
+  const std::size_t limit = exchange_->parser.limits().head_bytes;
   if (input_.size() >= limit) return true;  // the parser says so first; kept as the bound of the buffer
   Buffer larger = server_.machine_.slab.take(input_.capacity() < Slab::medium ? Slab::medium : Slab::large);
   if (larger.capacity() <= input_.size()) return false;

@@ -30,6 +30,7 @@ class RequestParser {
 
   // For the next head. Precondition: reset() was the last call.
   void set_limits(HeadLimits limits) noexcept;
+  const HeadLimits& limits() const noexcept { return limits_; }
   // Forgets everything: the next parse() starts a new head.
   void reset() noexcept;
   // Not to be called again after complete or failed without reset(). `head` and `framing` are meaningful when

@@ -719,6 +719,22 @@ TEST_F(ServerTest, a_head_larger_than_usual_is_sent_whole_behind_others_too) {
   EXPECT_EQ(guest.answer().body, "/b");
 }
 
+TEST_F(ServerTest, a_head_that_has_begun_keeps_the_limit_that_it_began_with) {
+  for (const std::size_t first : {500u, 3000u, 4032u, 8000u, 16300u, 18000u}) {
+    ServerOptions options;
+    server.set_options(options);
+    Guest guest = connect();
+    const std::string head = get("/a", "X-Long: " + std::string(20'000, 'x') + "\r\n");
+    guest.send(head.substr(0, first));
+    guest.run_for(Duration::seconds(1));
+    options.head.head_bytes = 1024;
+    server.set_options(options);
+    guest.send(head.substr(first));
+    EXPECT_EQ(guest.answer().body, "/a") << first;
+    EXPECT_EQ(guest.ask(head).status, 431) << first;
+  }
+}
+
 TEST_F(ServerTest, a_handler_that_throws_at_once_is_500_and_ends_the_connection) {
   Guest guest = connect();
   const Answer answer = guest.ask(get("/throw-at-once"));
