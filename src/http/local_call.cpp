@@ -116,7 +116,8 @@ Result<> LocalCall::read_head() {
   text_.append("\r\n");
   const Parsed parsed = parser_.parse(text_);
   if (parsed.progress != Progress::complete || parsed.size != text_.size())
-    return fail(ErrorCode::invalid, parsed.progress == Progress::failed ? parsed.error.context : "not one head");
+    return fail(ErrorCode::invalid,
+                parsed.progress == Progress::failed ? parsed.error.context : "not one head");
   return {};
 }
 
@@ -141,7 +142,8 @@ Task<Result<>> LocalCall::ask(Call call) {
   if (threw || (!response.abandoned && !response.is_sound())) answer_failure();
   if (response.abandoned) {
     finish(false);
-    co_return fail(Error(ErrorCode::cancelled, "a call inside the process", Side::client, StopReason::client_gone));
+    co_return fail(
+        Error(ErrorCode::cancelled, "a call inside the process", Side::client, StopReason::client_gone));
   }
   state_ = State::answered;
   left_ = response.has_length() && sends_body() ? response.size() : 0;

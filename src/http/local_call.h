@@ -1,8 +1,9 @@
-// LocalCall: a request to an answerer of the same shard. It is an exchange like any other, carried by nothing:
-// no socket, no copy of a body.
+// LocalCall: a request to an answerer of the same shard. It is an exchange like any other, carried by
+// nothing: no socket, no copy of a body.
 //   [L-1] The head is read by the strict parser: an answerer sees no request here that a stranger could not
 //         have sent.
-//   [L-2] Bodies pass in the blocks that they came in. What is not in a block of the slab (memory that somebody
+//   [L-2] Bodies pass in the blocks that they came in. What is not in a block of the slab (memory that
+//   somebody
 //         else owns, a file) is copied on its way in, and counted; on its way out nothing is.
 //   [L-3] A stop of the caller's call ends the waits of the handler, and those of a streamed answer.
 //   [L-4] The answerer is told of the end exactly once: when the answer was read to its end, or at the latest
@@ -36,16 +37,17 @@ class LocalCall {
   void set_body(BodySource& source, std::optional<std::uint64_t> length) noexcept;
 
   // --- what is answered
-  // Waits for the head of the answer. `invalid`: the request cannot be made; `cancelled`: the caller left, and
-  // nothing is answered. Cancel: partial — the handler has seen the request, and was stopped where it waited.
+  // Waits for the head of the answer. `invalid`: the request cannot be made; `cancelled`: the caller left,
+  // and nothing is answered. Cancel: partial — the handler has seen the request, and was stopped where it
+  // waited.
   Task<Result<>> ask(Call call);
   int status() const noexcept { return exchange_.response.status; }
   const FieldList& fields() const noexcept { return exchange_.response.fields; }
   std::string_view content_type() const noexcept { return exchange_.response.content_type; }
   // Of the body that comes, or would to a GET; nothing when nobody knows yet.
   std::optional<std::uint64_t> length() const noexcept;
-  // The next piece, empty at the end. Its memory stays until the next start(), or as long as its hold. An error:
-  // the body ended before its length, or its source failed. Cancel: clean.
+  // The next piece, empty at the end. Its memory stays until the next start(), or as long as its hold. An
+  // error: the body ended before its length, or its source failed. Cancel: clean.
   Task<Result<Piece>> next(Call call);
   bool done() const noexcept { return state_ == State::idle; }
 

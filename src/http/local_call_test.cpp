@@ -227,7 +227,8 @@ TEST_F(LocalCallTest, a_body_that_is_not_as_long_as_it_says_is_malformed) {
 TEST_F(LocalCallTest, what_a_stranger_could_not_send_is_invalid) {
   run([this](Call call) -> Task<> {
     LocalCall local(machine, desk);
-    const auto code = [&](std::string_view target, std::string_view name, std::string_view value) -> Task<ErrorCode> {
+    const auto code = [&](std::string_view target, std::string_view name,
+                          std::string_view value) -> Task<ErrorCode> {
       local.start(Method::get, target, {});
       if (!name.empty()) local.add_field(name, value);
       auto asked = co_await local.ask(call);

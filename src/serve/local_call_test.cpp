@@ -49,8 +49,8 @@ class Caller {
                Duration patience = Duration::seconds(10)) {
     ShardScope here(sample_.host.shard());
     Asked& asked = *asked_.emplace_back(std::make_unique<Asked>());
-    sample_.host.scope().spawn("caller", run(sample_.host.scope().call().within(patience), method, std::move(target),
-                                             std::move(fields), std::move(body), &asked));
+    sample_.host.scope().spawn("caller", run(sample_.host.scope().call().within(patience), method,
+                                             std::move(target), std::move(fields), std::move(body), &asked));
     return asked;
   }
   Asked& ask(Method method, std::string target, std::string fields = {}, std::string body = {},
@@ -61,7 +61,8 @@ class Caller {
   }
 
  private:
-  Task<> run(Call call, Method method, std::string target, std::string fields, std::string body, Asked* asked) {
+  Task<> run(Call call, Method method, std::string target, std::string fields, std::string body,
+             Asked* asked) {
     LocalCall local(machine_, sample_.node.answerer(0));
     TextSource source(machine_.slab, body, 1000);
     local.start(method, target, {});

@@ -120,6 +120,8 @@ def diagnostics(tree, output, mend=""):
 OWNED_ABOVE = {
     "Exchange": "the connection owns it and awaits the handler before it touches it again",
     "RequestBody": "part of an Exchange",
+    "Request": "stays with its Exchange",
+    "WireBody": "part of an Exchange",
 }
 TEST = re.compile(r"src/.*_(test|bench)\.cpp$|tests/(?!check/)")
 
