@@ -20,7 +20,7 @@ constexpr serve::AnswerSpec head_answers[] = {
     {304, "The client has it"}};
 
 constexpr serve::AnswerSpec version_answers[] = {
-    {200, "The version; as CBOR, the bytes that were signed", {json, "http-registry-version"}},
+    {200, "The version; as CBOR, the payload whose hash was approved", {json, "http-registry-version"}},
     {200, "", {cbor}},
     {304, "The client has it"}};
 
@@ -56,7 +56,7 @@ constexpr serve::AnswerSpec tile_answers[] = {
 constexpr serve::BodySpec proposal_bodies[] = {{json, "http-proposal-draft"}, {cbor}};
 constexpr serve::AnswerSpec proposed_answers[] = {
     {202,
-     "It waits for approvals; `payload` is what is signed; `Location` names it",
+     "It waits for approvals of `payload_b3`, the hash of `payload`; `Location` names it",
      {json, "registry-propose"}}};
 constexpr serve::ParameterSpec proposals_query[] = {
     {"after", "The proposal after which the list goes on: `next` of the page before", "Id"},
@@ -64,7 +64,7 @@ constexpr serve::ParameterSpec proposals_query[] = {
 constexpr serve::AnswerSpec proposals_answers[] = {
     {200, "The proposals that wait, oldest first; `next` where there are more", {json, "http-proposals"}}};
 constexpr serve::AnswerSpec proposal_answers[] = {
-    {200, "The proposal, with the bytes that are signed", {json, "http-proposal"}}};
+    {200, "The proposal, with the payload whose hash is approved", {json, "http-proposal"}}};
 
 constexpr serve::BodySpec approval_bodies[] = {{json, "http-approval"}, {cbor}};
 constexpr serve::AnswerSpec approved_answers[] = {
@@ -183,7 +183,8 @@ std::span<const serve::RouteSpec> RegistryShard::routes() {
        .answers = proposal_answers},
       {.pattern = "/registry/approvals/{id:Id}",
        .methods = Method::post,
-       .summary = "Approve a proposal with a signature",
+       .summary = "Approve a proposal: Ed25519 over `cairn-registry-approval-v1`, a zero byte and the 32 "
+                  "bytes of payload_b3",
        .handlers = staged<&Self::take_document, &Self::approve>(),
        .takes = Takes::body,
        .op = "registry.approve",

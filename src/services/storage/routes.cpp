@@ -46,11 +46,11 @@ constexpr serve::AnswerSpec upload_answers[] = {
 constexpr serve::ParameterSpec part_fields[] = {
     {"Upload-Offset", "Where the part belongs: a multiple of 1 MiB", "Int", true}};
 constexpr serve::AnswerSpec part_answers[] = {
-    {204, "The part is durable; `Upload-Offset` says up to where nothing is missing"}};
+    {204, "The part is durable; `Upload-Offset` is its end. What is missing, HEAD tells"}};
 constexpr serve::AnswerSpec upload_status_answers[] = {
     {200,
      "`Upload-Offset`: up to where nothing is missing; `Upload-Length`: the size that was said; "
-     "`Upload-Missing`: FIRST-LAST,…; `Location`: the object, once it is committed"}};
+     "`Upload-Missing`: FIRST-LAST,…, the first gaps of many; `Location`: the object, once it is committed"}};
 constexpr serve::BodySpec commit_bodies[] = {{json, "http-upload-commit"}};
 
 constexpr serve::AnswerSpec removed_answers[] = {{204, "It is removed"}};
@@ -84,7 +84,8 @@ std::span<const serve::RouteSpec> StorageShard::routes() {
        .answers = object_answers},
       {.pattern = "/o/{address:Address}",
        .methods = Method::put,
-       .summary = "Store an object whose address is known; 409 if the bytes have another",
+       .summary = "Store an object of up to `limits.max_body_bytes` (1 MiB) at its address; 409 if the bytes "
+                  "have another",
        .handlers = staged<&Self::take_object, &Self::put_at>(),
        .takes = Takes::body,
        .op = "storage.put",
@@ -112,7 +113,8 @@ std::span<const serve::RouteSpec> StorageShard::routes() {
        .answers = list_answers},
       {.pattern = "/o",
        .methods = Method::post,
-       .summary = "Store an object and learn its address",
+       .summary = "Store an object of up to `limits.max_body_bytes` (1 MiB) and learn its address; a larger "
+                  "one is an upload",
        .handlers = staged<&Self::take_object, &Self::put_anywhere>(),
        .takes = Takes::body,
        .op = "storage.put",
