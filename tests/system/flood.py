@@ -22,6 +22,7 @@ from storage_server import MIB, PART, Connection, Storage, cairn
 from wire import head, request
 
 FLOOD, OTHER = "127.0.0.2", "127.0.0.3"
+LINK = 125_000_000  # bytes a second: what one client on another machine has, 1 Gbit/s
 GONE = (wire.Broken, OSError)
 
 
@@ -31,6 +32,17 @@ def connect(address, source, kind=wire.Connection):
     connection.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     connection.buffer = b""
     return connection
+
+
+class Link:
+    """Lets pass what a link does. Loopback has none: it carries what the cores can, which are the server's own."""
+
+    rate = None
+
+    @classmethod
+    def carry(cls, size):
+        if cls.rate is not None:
+            time.sleep(size / cls.rate)
 
 
 def hold(address, count, begin, trickle):
@@ -43,7 +55,7 @@ def hold(address, count, begin, trickle):
                 connection.socket.setblocking(False)
                 held.append(connection.socket)
                 with contextlib.suppress(BlockingIOError):
-                    connection.socket.send(begin)
+                    Link.carry(connection.socket.send(begin))
             except GONE:
                 break
         readable, _, _ = select.select([one for one in held if one.fileno() < 1024], [], [], 0.05)
@@ -96,24 +108,27 @@ def uploads(address, token, found):
             while True:
                 begun = connection.ask("POST", "/uploads", b'{"size":%d}' % (4 * PART), Authorization=f"Bearer {token}")
                 if begun.status == 201:
+                    Link.carry(PART)
                     connection.ask("PATCH", f"/uploads/{begun.json()['id']}", part, Upload_Offset=0, Authorization=f"Bearer {token}")
 
 
 KINDS = {"connections": (connections,), "heads": (heads,), "bodies": (bodies,), "requests": (requests,) * 3, "uploads": (uploads,) * 3}
 
 
-def run_with(priority, run, *arguments):
-    os.nice(priority)
+def run_away(run, *arguments):
+    os.nice(19)
+    Link.rate = LINK
     run(*arguments)
 
 
 class Flood:
-    """Processes of their own, so that they take nothing from who measures. With the lowest priority they stand for another
-    machine, which takes no core from the server."""
+    """Processes of their own, so that they take nothing from who measures. `away`: they stand for another machine, which takes
+    no core from the server and has a link to it."""
 
-    def __init__(self, storage, kinds, token, found, priority=0):
-        self.processes = [multiprocessing.get_context("fork").Process(target=run_with, daemon=True,
-                                                                      args=(priority, run, storage.address, token, found))
+    def __init__(self, storage, kinds, token, found, away=False):
+        asked = (storage.address, token, found)
+        self.processes = [multiprocessing.get_context("fork").Process(target=run_away if away else run, daemon=True,
+                                                                      args=(run, *asked) if away else asked)
                           for kind in kinds for run in KINDS[kind]]
 
     def __enter__(self):
@@ -199,7 +214,7 @@ def main():
         with Storage(roomy=False) as storage:
             found = storage.post(os.urandom(10_000))
             of_flood, of_other = tokens(storage)
-            with Flood(storage, kinds, of_flood, found, priority=19):
+            with Flood(storage, kinds, of_flood, found, away=True):
                 warm, other = Other(storage, of_other, found), Other(storage, of_other, found)
                 for _ in range(20):
                     pace(warm.turn)
