@@ -47,7 +47,8 @@ class LocalCall {
   // Of the body that comes, or would to a GET; nothing when nobody knows yet.
   std::optional<std::uint64_t> length() const noexcept;
   // The next piece, empty at the end. Its memory stays until the next start(), or as long as its hold. An
-  // error: the body ended before its length, or its source failed. Cancel: clean.
+  // error: the body ended before its length, or its source failed. It is final. Cancel: partial — the rest
+  // of the answer is lost, and the answerer is told so.
   Task<Result<Piece>> next(Call call);
   bool done() const noexcept { return state_ == State::idle; }
 

@@ -18,7 +18,7 @@ using http::Method;
 
 constexpr std::string_view json_type = "application/json";
 
-// What is to be undone when a request is finished; bits of Exchange::counted.
+// What is to be undone when a request is finished; bits of Request::counted.
 constexpr std::uint32_t counted_inflight = 1;
 constexpr std::uint32_t counted_route = 2;
 constexpr std::uint32_t counted_answer = 4;  // nothing to undo: its head was its answer
