@@ -1,5 +1,7 @@
 #include "base/endpoint.h"
 
+#include "base/ascii.h"
+
 #include <arpa/inet.h>
 #include <fmt/format.h>
 
@@ -23,10 +25,8 @@ bool is_host_name(std::string_view host) noexcept {
   if (host.empty() || host.size() > longest || host.front() == '-' || host.front() == '.') return false;
   // All digits and dots is a wrong address, not a name.
   const bool letters = std::ranges::any_of(host, [](char c) { return c != '.' && (c < '0' || c > '9'); });
-  return letters && std::ranges::all_of(host, [](char c) {
-           return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
-                  c == '.';
-         });
+  return letters &&
+         std::ranges::all_of(host, [](char c) { return is_letter_or_digit(c) || c == '-' || c == '.'; });
 }
 
 }  // namespace

@@ -151,14 +151,14 @@ class Composition {
 
   static std::expected<void, std::string> check_trust_roots(const config::Snapshot& snapshot,
                                                             const registry::Keys& keys,
-                                                            const client::TrustRoots& roots) {
+                                                            const format::TrustRoots& roots) {
     const std::string& path = snapshot.get(keys.trust_roots_path);
     const std::string& hash = snapshot.get(keys.trust_roots_hash);
     if (path.empty() && hash.empty()) return {};
     const std::string text =
-        path.empty() ? client::format_trust_roots(roots) : io::read_small_file(path, 64 << 10).value_or("");
+        path.empty() ? format::format_trust_roots(roots) : io::read_small_file(path, 64 << 10).value_or("");
     std::string why;
-    const auto pinned = client::parse_trust_roots(text, why);
+    const auto pinned = format::parse_trust_roots(text, why);
     if (!pinned) return std::unexpected(fmt::format("{}: no trust roots: {}", path, why));
     if (!hash.empty() && parse_address(hash) != crypto::hash_object(as_bytes(text)))
       return std::unexpected(fmt::format("bootstrap.trust_roots_hash: the trust roots are {}, not {}",

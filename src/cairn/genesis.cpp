@@ -20,7 +20,7 @@ std::string genesis_path(const std::string& data) { return data + "/registry/gen
 // In the data directory, not in the registry's: it tells a registry that is lost from one that never was.
 std::string marker_path(const std::string& data) { return data + "/registry.genesis"; }
 
-std::expected<void, std::string> write_marker(const std::string& data, const client::TrustRoots& roots) {
+std::expected<void, std::string> write_marker(const std::string& data, const format::TrustRoots& roots) {
   const std::string path = marker_path(data);
   if (const auto written = io::replace_file(path, format_address(roots.genesis_payload_b3) + "\n"); !written)
     return std::unexpected(fmt::format("{} {}", path, written.error().context));
@@ -28,7 +28,7 @@ std::expected<void, std::string> write_marker(const std::string& data, const cli
 }
 
 // A registry that was made before there were markers gets its own.
-std::expected<void, std::string> check_marker(const std::string& data, const client::TrustRoots& roots) {
+std::expected<void, std::string> check_marker(const std::string& data, const format::TrustRoots& roots) {
   const std::string path = marker_path(data);
   const auto text = io::read_small_file(path, 1024);
   if (!text && text.error().code == ErrorCode::not_found) return write_marker(data, roots);
@@ -40,10 +40,10 @@ std::expected<void, std::string> check_marker(const std::string& data, const cli
       data, path));
 }
 
-client::TrustRoots roots_of(const client::Genesis& genesis, const crypto::Ed25519Key& log_key) {
-  client::TrustRoots roots;
+format::TrustRoots roots_of(const format::Genesis& genesis, const crypto::Ed25519Key& log_key) {
+  format::TrustRoots roots;
   roots.genesis_payload_b3 = crypto::hash_object(as_bytes(genesis.payload));
-  roots.genesis_commit_b3 = client::commit_b3(as_bytes(genesis.commit));
+  roots.genesis_commit_b3 = format::commit_b3(as_bytes(genesis.commit));
   roots.log_key =
       crypto::format_verifier_key({format_address(roots.genesis_payload_b3), log_key.public_key()});
   return roots;
@@ -51,7 +51,7 @@ client::TrustRoots roots_of(const client::Genesis& genesis, const crypto::Ed2551
 
 std::string signers_problem(unsigned m, const std::vector<std::string>& signers) {
   if (signers.empty()) return "there must be a signer";
-  if (signers.size() > client::signers_max) return fmt::format("at most {} signers", client::signers_max);
+  if (signers.size() > format::signers_max) return fmt::format("at most {} signers", format::signers_max);
   for (std::size_t i = 0; i < signers.size(); ++i) {
     if (!is_key_name(signers[i]))
       return fmt::format("`{}` cannot be a signer's name: at most 64 of A-Z a-z 0-9 . _ @ -", signers[i]);
@@ -67,8 +67,8 @@ std::expected<void, std::string> write_files(const std::string& data, const Load
   if (auto there = make_private_directory(data + "/registry"); !there)
     return std::unexpected(there.error().message);
   const std::pair<std::string, std::string> files[] = {
-      {trust_roots_path(data), client::format_trust_roots(made.roots)},
-      {genesis_path(data), client::encode_genesis(made.genesis)}};
+      {trust_roots_path(data), format::format_trust_roots(made.roots)},
+      {genesis_path(data), format::encode_genesis(made.genesis)}};
   for (const auto& [path, text] : files)
     if (const auto written = io::replace_file(path, text); !written)
       return std::unexpected(fmt::format("{} {}", path, written.error().context));
@@ -104,7 +104,7 @@ std::expected<Made, std::string> make_registry(const std::string& data, unsigned
   if (!log_key) return std::unexpected(log_key.error().message);
   std::vector<std::pair<std::string, const crypto::Ed25519Key*>> approving;
   for (std::size_t i = 0; i < signers.size(); ++i) approving.emplace_back(signers[i], &keys[i].key);
-  auto genesis = client::make_genesis(m, std::move(approving), {}, io::wall_clock());
+  auto genesis = format::make_genesis(m, std::move(approving), {}, io::wall_clock());
   if (!genesis)
     return std::unexpected(fmt::format("these signers make no registry: {}", genesis.error().context));
   Made made{.loaded = {std::move(*genesis), {}, log_key->key}, .signers = {}};
@@ -125,18 +125,18 @@ std::expected<LoadedGenesis, std::string> load_registry(const std::string& data)
   if (!bytes)
     return std::unexpected(fmt::format("{} {}; make a registry first: cairn registry init --data {}", path,
                                        bytes.error().context, data));
-  auto genesis = client::decode_genesis(as_bytes(*bytes));
+  auto genesis = format::decode_genesis(as_bytes(*bytes));
   if (!genesis) return std::unexpected(fmt::format("{}: {}", path, genesis.error().context));
-  if (const auto right = client::check_genesis(*genesis); !right)
+  if (const auto right = format::check_genesis(*genesis); !right)
     return std::unexpected(fmt::format("{}: {}", path, right.error().context));
   const auto text = io::read_small_file(beside, roots_max);
   if (!text) return std::unexpected(fmt::format("{} {}", beside, text.error().context));
   std::string detail;
-  auto roots = client::parse_trust_roots(*text, detail);
+  auto roots = format::parse_trust_roots(*text, detail);
   if (!roots) return std::unexpected(fmt::format("{}: {}", beside, detail));
   auto log_key = load_key(data, log_key_name);
   if (!log_key) return std::unexpected(log_key.error().message);
-  const client::TrustRoots expected = roots_of(*genesis, *log_key);
+  const format::TrustRoots expected = roots_of(*genesis, *log_key);
   if (roots->genesis_payload_b3 != expected.genesis_payload_b3 ||
       roots->genesis_commit_b3 != expected.genesis_commit_b3)
     return std::unexpected(fmt::format("{} names another genesis than {}", beside, path));
@@ -149,9 +149,9 @@ std::expected<LoadedGenesis, std::string> load_registry(const std::string& data)
 
 GenesisInMemory make_registry_in_memory(std::string signer) {
   const crypto::Ed25519Key signer_key = new_signing_key(), log_key = new_signing_key();
-  auto genesis = client::make_genesis(1, {{signer, &signer_key}}, {}, io::wall_clock());
+  auto genesis = format::make_genesis(1, {{signer, &signer_key}}, {}, io::wall_clock());
   CHECK(genesis.has_value());
-  client::TrustRoots roots = roots_of(*genesis, log_key);
+  format::TrustRoots roots = roots_of(*genesis, log_key);
   return {{std::move(*genesis), std::move(roots), log_key}, std::move(signer), signer_key};
 }
 

@@ -9,14 +9,14 @@
 #include <string>
 #include <vector>
 
-#include "client/signed_commit.h"
 #include "crypto/ed25519.h"
+#include "format/signed_commit.h"
 
 namespace cairn::cli {
 
 struct LoadedGenesis {
-  client::Genesis genesis;
-  client::TrustRoots roots;
+  format::Genesis genesis;
+  format::TrustRoots roots;
   crypto::Ed25519Key log_key;
 };
 

@@ -156,7 +156,7 @@ void tell(Getting* getting, const Wanted& wanted, std::string_view shown, const 
   }
 }
 
-Task<> get_entry(Call call, Getting* getting, std::string root, const client::ManifestEntry* entry) {
+Task<> get_entry(Call call, Getting* getting, std::string root, const format::ManifestEntry* entry) {
   if (getting->refusal.repeats()) {
     getting->refusal.skip(1, getting->exits);
     co_return;
@@ -170,7 +170,7 @@ Task<> get_entry(Call call, Getting* getting, std::string root, const client::Ma
   tell(getting, wanted, wanted.path, got);
 }
 
-Task<Exit> get_tree(Call call, Getting* getting, client::Manifest manifest, std::string root) {
+Task<Exit> get_tree(Call call, Getting* getting, format::Manifest manifest, std::string root) {
   const Terminal& terminal = getting->session->terminal;
   if (look_at(root, true).kind == FileKind::absent && mkdir(root.c_str(), 0777) != 0) {
     terminal.complain(
@@ -182,7 +182,7 @@ Task<Exit> get_tree(Call call, Getting* getting, client::Manifest manifest, std:
     terminal.complain(Failure(ErrorCode::conflict, "is not a directory"), root);
     co_return Exit::conflict;
   }
-  for (const client::ManifestEntry& entry : manifest.entries) getting->progress.expect(entry.size);
+  for (const format::ManifestEntry& entry : manifest.entries) getting->progress.expect(entry.size);
   co_await run_parallel(
       call, &getting->session->machine.shard, manifest.entries.size(), files_at_once,
       [&](Call each, std::size_t i) { return get_entry(each, getting, root, &manifest.entries[i]); });

@@ -74,7 +74,7 @@ Task<Exit> list_objects(Call call, Session* session) {
   }
 }
 
-void list_entry(const Terminal& terminal, const client::ManifestEntry& entry) {
+void list_entry(const Terminal& terminal, const format::ManifestEntry& entry) {
   const std::string address = format_address(entry.address);
   if (terminal.json()) {
     std::string text;
@@ -99,7 +99,7 @@ Task<Exit> list_manifest(Call call, Session* session, std::string name, Refusal*
   }
   auto manifest = co_await read_manifest(call, session, found->info.address);
   if (!manifest) co_return complain(refusal, manifest.error(), name);
-  for (const client::ManifestEntry& entry : manifest->entries) list_entry(session->terminal, entry);
+  for (const format::ManifestEntry& entry : manifest->entries) list_entry(session->terminal, entry);
   co_return Exit::ok;
 }
 
@@ -108,7 +108,7 @@ Task<Exit> list_all(Call call, Session* session) {
   co_return co_await for_each(call, session, list_manifest);
 }
 
-void tell_facts(const Terminal& terminal, const Found& found, const client::Manifest* manifest) {
+void tell_facts(const Terminal& terminal, const Found& found, const format::Manifest* manifest) {
   const std::string address = format_address(found.info.address);
   if (terminal.json()) {
     std::string text;
@@ -118,8 +118,8 @@ void tell_facts(const Terminal& terminal, const Found& found, const client::Mani
     if (found.info.pinned) json.field("pinned", *found.info.pinned);
     if (manifest != nullptr) {
       std::uint64_t sum = 0;
-      for (const client::ManifestEntry& entry : manifest->entries) sum += entry.size;
-      json.field("kind", client::name_of(manifest->kind)).field("entries", manifest->entries.size());
+      for (const format::ManifestEntry& entry : manifest->entries) sum += entry.size;
+      json.field("kind", format::name_of(manifest->kind)).field("entries", manifest->entries.size());
       json.field("content_size", sum);
       if (manifest->title) json.field("title", *manifest->title);
       if (manifest->created) json.field("created", format_rfc3339(*manifest->created));
@@ -139,8 +139,8 @@ void tell_facts(const Terminal& terminal, const Found& found, const client::Mani
   if (found.info.pinned) terminal.line(fmt::format("pinned   {}", *found.info.pinned ? "yes" : "no"));
   if (manifest == nullptr) return;
   std::uint64_t sum = 0;
-  for (const client::ManifestEntry& entry : manifest->entries) sum += entry.size;
-  terminal.line(fmt::format("kind     {}", client::name_of(manifest->kind)));
+  for (const format::ManifestEntry& entry : manifest->entries) sum += entry.size;
+  terminal.line(fmt::format("kind     {}", format::name_of(manifest->kind)));
   terminal.line(fmt::format("entries  {} ({})", manifest->entries.size(), human_bytes(sum)));
   if (manifest->title) terminal.line(fmt::format("title    {}", printable(*manifest->title)));
   if (manifest->created) terminal.line(fmt::format("created  {}", format_rfc3339(*manifest->created)));

@@ -1,5 +1,7 @@
 #include "cairn/key_file.h"
 
+#include "base/ascii.h"
+
 #include <fmt/format.h>
 #include <sys/stat.h>
 
@@ -64,10 +66,8 @@ Outcome<> write_key(const std::string& data, std::string_view name, const crypto
 bool is_key_name(std::string_view name) noexcept {
   constexpr std::string_view reserved[] = {"capability-root", "admin", log_key_name};
   if (name.empty() || name.size() > 64 || name[0] == '.' || name[0] == '-') return false;
-  const bool plain = std::ranges::all_of(name, [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' ||
-           c == '_' || c == '@' || c == '-';
-  });
+  const bool plain = std::ranges::all_of(
+      name, [](char c) { return is_letter_or_digit(c) || c == '.' || c == '_' || c == '@' || c == '-'; });
   return plain && std::ranges::find(reserved, name) == std::end(reserved);
 }
 

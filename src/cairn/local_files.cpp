@@ -14,7 +14,7 @@
 #include <set>
 
 #include "cairn/output.h"
-#include "client/manifest.h"
+#include "format/manifest.h"
 
 namespace cairn::cli {
 namespace {
@@ -45,7 +45,7 @@ void walk(Tree& tree, const std::string& full, const std::string& inside, bool f
     const std::string path = inside.empty() ? name : inside + "/" + name;
     const std::string at = full + "/" + name;
     const FileFacts facts = look_at(at, follow);
-    if (!client::is_manifest_path(path)) {
+    if (!format::is_manifest_path(path)) {
       tree.skipped.push_back(fmt::format("{}: the name is not UTF-8, or too long", at));
     } else if (facts.kind == FileKind::file) {
       tree.files.push_back({path, at, facts});

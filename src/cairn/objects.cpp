@@ -12,12 +12,12 @@ namespace cairn::cli {
 using client::Failure;
 using client::Outcome;
 
-Task<Outcome<client::Manifest>> read_manifest(Call call, Session* session, Address address) {
-  client::TextDestination text(client::manifest_size_max);
+Task<Outcome<format::Manifest>> read_manifest(Call call, Session* session, Address address) {
+  client::TextDestination text(format::manifest_size_max);
   client::DownloadOptions options;
-  options.size_max = client::manifest_size_max;
+  options.size_max = format::manifest_size_max;
   CO_TRY_VOID(co_await client::download(call, session->storage, address, &text, std::move(options)));
-  auto manifest = client::decode_manifest(as_bytes(text.text()));
+  auto manifest = format::decode_manifest(as_bytes(text.text()));
   if (!manifest)
     co_return fail(
         Failure(ErrorCode::malformed,
@@ -41,8 +41,8 @@ Task<Outcome<Found>> find_object(Call call, Session* session, std::string name) 
   CO_TRY(Address address, co_await client::resolve(call, session->storage, *reference));
   Found found;
   if (!reference->path.empty()) {
-    CO_TRY(const client::Manifest manifest, co_await read_manifest(call, session, address));
-    const client::ManifestEntry* entry = manifest.find(reference->path);
+    CO_TRY(const format::Manifest manifest, co_await read_manifest(call, session, address));
+    const format::ManifestEntry* entry = manifest.find(reference->path);
     if (entry == nullptr)
       co_return fail(Failure(ErrorCode::not_found, fmt::format("the manifest has no `{}`", reference->path)));
     found.path = entry->path;

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "cairn/session.h"
-#include "client/manifest.h"
+#include "format/manifest.h"
 
 namespace cairn::cli {
 
@@ -15,7 +15,7 @@ struct Found {
   std::string path;                   // inside the manifest it was found by; empty: asked for directly
   std::optional<std::uint64_t> size;  // as that manifest says
 
-  bool is_manifest() const noexcept { return info.media_type == client::manifest_media_type; }
+  bool is_manifest() const noexcept { return info.media_type == format::manifest_media_type; }
 };
 
 // As run_session, for a verb whose arguments are such names: what is none is a mistake of usage.
@@ -24,7 +24,7 @@ int ask_about_objects(const Invocation& invocation, Work work);
 // `b3:…`, `b3:abc123`, either with `/path`. Cancel: clean.
 Task<client::Outcome<Found>> find_object(Call call, Session* session, std::string name);
 // Verified and decoded. Cancel: clean.
-Task<client::Outcome<client::Manifest>> read_manifest(Call call, Session* session, Address address);
+Task<client::Outcome<format::Manifest>> read_manifest(Call call, Session* session, Address address);
 // Its bytes, verified, and nothing else. A manifest only if `raw`. Cancel: partial — some were written.
 Task<Exit> write_to_stdout(Call call, Session* session, Found found, bool raw);
 

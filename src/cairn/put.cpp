@@ -9,11 +9,11 @@
 #include "cairn/refusal.h"
 #include "cairn/session.h"
 #include "cairn/verbs.h"
-#include "client/manifest.h"
 #include "client/media_type.h"
 #include "client/upload.h"
 #include "codec/json_writer.h"
 #include "crypto/blake3.h"
+#include "format/manifest.h"
 #include "runtime/pool.h"
 
 namespace cairn::cli {
@@ -123,7 +123,7 @@ Task<> put_files(Call call, Putting* putting, std::vector<Item>* items) {
 }
 
 Task<Outcome<Stored>> put_manifest(Call call, Putting* putting, const std::vector<Item>* items) {
-  client::Manifest manifest;
+  format::Manifest manifest;
   for (const Item& item : *items)
     manifest.entries.push_back({item.path, (*item.outcome)->address, (*item.outcome)->size,
                                 std::string(client::guess_media_type(item.path))});
@@ -131,9 +131,9 @@ Task<Outcome<Stored>> put_manifest(Call call, Putting* putting, const std::vecto
   if (const auto title = invocation.find("title")) manifest.title = *title;
   if (invocation.has("created")) manifest.created = putting->session->machine.shard.wall();
   if (const auto previous = invocation.find("previous")) manifest.previous = parse_address(*previous);
-  CO_TRY(std::string bytes, client::encode_manifest(std::move(manifest)));
+  CO_TRY(std::string bytes, format::encode_manifest(std::move(manifest)));
   client::TextSource source(std::move(bytes));
-  client::PutOptions options{.media_type = std::string(client::manifest_media_type)};
+  client::PutOptions options{.media_type = std::string(format::manifest_media_type)};
   co_return co_await client::put_stream(call, putting->session->storage, &source, std::move(options));
 }
 

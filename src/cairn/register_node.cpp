@@ -36,7 +36,7 @@ client::Outcome<std::string> make_descriptor(const std::string& id, const NodeRe
   codec::JsonReader reader;
   auto root = reader.parse(text);
   if (!root) return fail(client::Failure(root.error()));
-  auto item = client::item_from_json(*root);
+  auto item = format::item_from_json(*root);
   if (!item) return fail(client::Failure(item.error()));
   return std::move(*item);
 }
@@ -49,14 +49,14 @@ Task<client::Outcome<>> register_once(Call call, client::RegistryClient* registr
   CO_TRY(client::RegistryVersion present, co_await registry->version(call, head.version));
   const std::string id = node_id(genesis, *wanted);
   CO_TRY(const std::string item, make_descriptor(id, *wanted));
-  client::ProposalDraft draft;
+  format::ProposalDraft draft;
   for (std::string& known : present.set.items) {
     if (known == item) co_return client::Outcome<>{};
-    const client::ItemName name = client::name_of_item(as_bytes(known));
+    const format::ItemName name = format::name_of_item(as_bytes(known));
     if (name.type != "node" || name.id != id) draft.items.push_back(std::move(known));
   }
   draft.items.push_back(item);
-  auto governance = client::read_governance(draft.items);
+  auto governance = format::read_governance(draft.items);
   if (!governance) co_return fail(client::Failure(governance.error()));
   if (governance->m > 1 || wanted->key == nullptr || governance->find(wanted->signer) == nullptr)
     co_return fail(client::Failure(
@@ -66,8 +66,8 @@ Task<client::Outcome<>> register_once(Call call, client::RegistryClient* registr
                     governance->m, governance->m == 1 ? "" : "s")));
   draft.expiry = present.set.expiry;
   CO_TRY(const client::RegistryProposal proposal, co_await registry->propose(call, std::move(draft)));
-  client::Approval approval =
-      client::sign_approval(*wanted->key, std::string(wanted->signer), proposal.payload_b3, io::wall_clock());
+  format::Approval approval =
+      format::sign_approval(*wanted->key, std::string(wanted->signer), proposal.payload_b3, io::wall_clock());
   CO_TRY_VOID(co_await registry->approve(call, proposal.id, std::move(approval)));
   CO_TRY_VOID(co_await registry->commit(call, proposal.id));
   co_return client::Outcome<>{};

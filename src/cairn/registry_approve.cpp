@@ -16,13 +16,13 @@
 namespace cairn::cli {
 namespace {
 
-using client::Approval;
 using client::Failure;
 using client::Outcome;
+using format::Approval;
 
 // The bytes to sign: as they are, or inside the JSON that propose answered. Strangers carried both here.
 Outcome<std::string> read_payload(const std::string& path) {
-  TRY(std::string bytes, read_input(path, 2 * client::descriptor_set_size_max));
+  TRY(std::string bytes, read_input(path, 2 * format::descriptor_set_size_max));
   if (!bytes.starts_with('{')) return bytes;
   auto proposal = client::parse_proposal_answer(bytes);
   if (!proposal)
@@ -35,7 +35,7 @@ Outcome<std::string> read_payload(const std::string& path) {
 std::string approval_text(const Approval& approval) {
   std::string text;
   codec::JsonWriter json(text);
-  client::write_approval_json(approval, json);
+  format::write_approval_json(approval, json);
   json.finish();
   return text;
 }
@@ -48,7 +48,7 @@ int approve_offline(const Invocation& invocation, const std::string& path) {
     return complain_failure(invocation, signing.error(), "cairn key ls --data DIR lists the keys");
   const auto payload = read_payload(path);
   if (!payload) return code_of(complain(terminal, payload.error()));
-  const auto set = client::decode_descriptor_set(as_bytes(*payload));
+  const auto set = format::decode_descriptor_set(as_bytes(*payload));
   if (!set) {
     terminal.complain("malformed",
                       fmt::format("{} is not a proposal's payload: {}", path, set.error().context), {},
@@ -110,7 +110,7 @@ int approve_from(const Invocation& invocation, const std::string& path) {
   const auto text = read_input(path, 64 << 10);
   if (!text) return complain_failure(invocation, text.error());
   std::string detail;
-  const auto ready = client::parse_approval_json(*text, detail);
+  const auto ready = format::parse_approval_json(*text, detail);
   if (!ready)
     return complain_failure(invocation, Failure(ErrorCode::malformed, fmt::format("{}: {}", path, detail)),
                             "cairn registry approve --offline PAYLOAD --key NAME -o FILE makes one");

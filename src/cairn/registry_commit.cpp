@@ -18,7 +18,7 @@ using client::Outcome;
 Task<Outcome<Committed>> send(Call call, Session* session, std::string id, bool supersede,
                               const Signing* signing) {
   if (supersede) co_return co_await session->registry->supersede(call, id);
-  std::vector<client::Approval> approvals;
+  std::vector<format::Approval> approvals;
   if (signing != nullptr) {
     auto approval = co_await review_and_sign(call, session, id, signing);
     // What is committed needs no approval any more, and the answer is the same as the first time.

@@ -30,24 +30,24 @@ bool print_head(const Terminal& terminal, const RegistryHead& head) {
 }
 
 std::string item_title(std::string_view item) {
-  const client::ItemName name = client::name_of_item(as_bytes(item));
+  const format::ItemName name = format::name_of_item(as_bytes(item));
   return name.id.empty() ? std::string(name.type) : fmt::format("{} {}", name.type, name.id);
 }
 
 std::string item_json(std::string_view item) {
   std::string text;
   codec::JsonWriter json(text);
-  client::write_item_json(as_bytes(item), json);
+  format::write_item_json(as_bytes(item), json);
   json.finish();
   return text;
 }
 
 SetChange compare_sets(const std::vector<std::string>& before, const std::vector<std::string>& after) {
   SetChange change;
-  std::map<client::ItemName, const std::string*> old;
-  for (const std::string& item : before) old.emplace(client::name_of_item(as_bytes(item)), &item);
+  std::map<format::ItemName, const std::string*> old;
+  for (const std::string& item : before) old.emplace(format::name_of_item(as_bytes(item)), &item);
   for (const std::string& item : after) {
-    const auto at = old.find(client::name_of_item(as_bytes(item)));
+    const auto at = old.find(format::name_of_item(as_bytes(item)));
     if (at == old.end()) {
       change.added.push_back(item);
       continue;
@@ -76,7 +76,7 @@ void say_change(const Terminal& terminal, const SetChange& change) {
                              change.changed.size(), change.removed.size(), change.kept));
 }
 
-void say_what_is_signed(const Terminal& terminal, const client::DescriptorSet& set, const Address& payload_b3,
+void say_what_is_signed(const Terminal& terminal, const format::DescriptorSet& set, const Address& payload_b3,
                         const std::vector<std::string>* before) {
   terminal.say(fmt::format("version {}  {}", set.version, format_address(payload_b3)));
   if (set.expiry) terminal.say(fmt::format("  not after {}", format_rfc3339(*set.expiry)));

@@ -30,7 +30,7 @@ SetChange compare_sets(const std::vector<std::string>& before, const std::vector
 // Talk: a line for each.
 void say_change(const Terminal& terminal, const SetChange& change);
 // Talk: what a signature over this set would approve. `before`: the head's, where it is known.
-void say_what_is_signed(const Terminal& terminal, const client::DescriptorSet& set, const Address& payload_b3,
+void say_what_is_signed(const Terminal& terminal, const format::DescriptorSet& set, const Address& payload_b3,
                         const std::vector<std::string>* before);
 
 }  // namespace cairn::cli

@@ -9,10 +9,10 @@
 #include "cairn/registry_words.h"
 #include "cairn/session.h"
 #include "cairn/verbs.h"
-#include "client/registry_field.h"
 #include "codec/base64.h"
 #include "codec/json_reader.h"
 #include "crypto/blake3.h"
+#include "format/registry_field.h"
 
 namespace cairn::cli {
 namespace {
@@ -24,9 +24,9 @@ constexpr std::string_view item_hint =
 
 using client::Failure;
 using client::Outcome;
-using client::ProposalDraft;
 using client::RegistryProposal;
 using client::RegistryVersion;
+using format::ProposalDraft;
 
 // What the command line asks for, read and checked before anybody is asked.
 struct Wish {
@@ -48,7 +48,7 @@ Outcome<std::string> read_item(const std::string& given) {
   const std::string_view named = is_text ? "--add" : std::string_view(given);
   const auto value = reader.parse(text);
   if (!value) return fail(Failure(ErrorCode::malformed, fmt::format("{}: {}", named, reader.detail())));
-  auto item = client::item_from_json(*value);
+  auto item = format::item_from_json(*value);
   if (!item) return fail(Failure(ErrorCode::malformed, fmt::format("{}: {}", named, reader.detail())));
   return std::move(*item);
 }
@@ -66,7 +66,7 @@ Outcome<> read_changes(const Invocation& invocation, Wish& wish) {
   }
   if (const auto text = invocation.find("expiry")) {
     wish.expiry = parse_when(*text);
-    if (!wish.expiry || *wish.expiry > client::registry_time_max)
+    if (!wish.expiry || *wish.expiry > format::registry_time_max)
       return fail(Failure(ErrorCode::invalid, "--expiry is neither a span (1h) nor a time in RFC 3339"));
   }
   wish.supersede_of =
@@ -78,9 +78,9 @@ Outcome<> read_changes(const Invocation& invocation, Wish& wish) {
 }
 
 Outcome<ProposalDraft> read_draft(const std::string& path) {
-  TRY(const std::string text, read_input(path, client::descriptor_set_size_max));
+  TRY(const std::string text, read_input(path, format::descriptor_set_size_max));
   std::string detail;
-  auto draft = client::parse_proposal_json(text, detail);
+  auto draft = format::parse_proposal_json(text, detail);
   if (!draft)
     return fail(Failure(ErrorCode::malformed, fmt::format("{}: {}", path == "-" ? "stdin" : path,
                                                           detail.empty() ? draft.error().context : detail)));
@@ -91,16 +91,16 @@ Outcome<ProposalDraft> read_draft(const std::string& path) {
 Outcome<std::vector<std::string>> change_items(std::vector<std::string> items, const Wish& wish) {
   for (const auto& [type, id] : wish.remove) {
     const auto gone = std::erase_if(items, [&](const std::string& item) {
-      return client::name_of_item(as_bytes(item)) == client::ItemName{type, id};
+      return format::name_of_item(as_bytes(item)) == format::ItemName{type, id};
     });
     if (gone == 0)
       return fail(Failure(ErrorCode::not_found,
                           fmt::format("the head has no {} {}", printable(type), printable(id))));
   }
   for (const std::string& item : wish.add) {
-    const client::ItemName name = client::name_of_item(as_bytes(item));
+    const format::ItemName name = format::name_of_item(as_bytes(item));
     const auto at = std::ranges::find_if(
-        items, [&](const std::string& one) { return client::name_of_item(as_bytes(one)) == name; });
+        items, [&](const std::string& one) { return format::name_of_item(as_bytes(one)) == name; });
     if (at == items.end())
       items.push_back(item);
     else
@@ -121,7 +121,7 @@ Outcome<ProposalDraft> make_draft(const Wish& wish, const RegistryVersion& head)
   if (wish.reason) draft.reason = wish.reason;
   if (draft.supersede_of.has_value() != draft.reason.has_value())
     return fail(Failure(ErrorCode::invalid, "superseding needs a version and a reason, both"));
-  if (const auto right = client::check_next_items(draft.items); !right)
+  if (const auto right = format::check_next_items(draft.items); !right)
     return fail(Failure(ErrorCode::malformed, right.error().context));
   return draft;
 }
@@ -144,7 +144,7 @@ Exit tell(const Session& session, const RegistryProposal& made, const RegistryVe
   terminal.line(terminal.quiet() ? made.id
                                  : fmt::format("{}  version {}  {}", made.id, made.version,
                                                format_address(made.payload_b3)));
-  if (const auto set = client::decode_descriptor_set(as_bytes(made.payload)))
+  if (const auto set = format::decode_descriptor_set(as_bytes(made.payload)))
     say_change(terminal, compare_sets(head.set.items, set->items));
   terminal.say(fmt::format("until {}; next: cairn registry approve {} --key NAME",
                            format_rfc3339(made.expires_at), made.id));

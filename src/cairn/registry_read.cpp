@@ -90,17 +90,17 @@ Task<Outcome<std::uint64_t>> find_first_kept(Call call, Session* session, std::u
   co_return low;
 }
 
-void write_approvals(const std::vector<client::Approval>& approvals, codec::JsonWriter& json) {
+void write_approvals(const std::vector<format::Approval>& approvals, codec::JsonWriter& json) {
   json.key("approvals").begin_array();
-  for (const client::Approval& one : approvals) client::write_approval_json(one, json);
+  for (const format::Approval& one : approvals) format::write_approval_json(one, json);
   json.end_array();
 }
 
 // `set`: what is proposed, where it was asked for.
 void print_proposal(const Terminal& terminal, const RegistryProposal& proposal,
-                    const client::DescriptorSet* set = nullptr) {
+                    const format::DescriptorSet* set = nullptr) {
   std::string who;
-  for (const client::Approval& one : proposal.approvals) who += (who.empty() ? "" : ",") + one.signer_id;
+  for (const format::Approval& one : proposal.approvals) who += (who.empty() ? "" : ",") + one.signer_id;
   if (terminal.json()) {
     std::string text;
     codec::JsonWriter json(text);
@@ -112,7 +112,7 @@ void print_proposal(const Terminal& terminal, const RegistryProposal& proposal,
     write_approvals(proposal.approvals, json);
     if (set != nullptr) {
       json.key("payload");
-      client::write_set_json(*set, json);
+      format::write_set_json(*set, json);
     }
     json.end_object().finish();
     terminal.line(text);
@@ -172,7 +172,7 @@ void print_version(const Terminal& terminal, const RegistryVersion& version) {
     if (version.supersedes) json.field("supersedes", *version.supersedes);
     write_approvals(version.commit.approvals, json);
     json.key("payload");
-    client::write_set_json(version.set, json);
+    format::write_set_json(version.set, json);
     json.end_object().finish();
     terminal.line(text);
     return;
@@ -188,7 +188,7 @@ void print_version(const Terminal& terminal, const RegistryVersion& version) {
   if (version.set.expiry) row("expiry", format_rfc3339(*version.set.expiry));
   if (version.supersedes) row("supersedes", fmt::format("{}", *version.supersedes));
   if (version.set.reason) row("reason", printable(*version.set.reason));
-  for (const client::Approval& one : version.commit.approvals)
+  for (const format::Approval& one : version.commit.approvals)
     row("approved by", fmt::format("{} at {}", printable(one.signer_id), format_rfc3339(one.signed_at)));
   for (const std::string& item : version.set.items) terminal.line(printable(item_json(item)));
 }
@@ -205,7 +205,7 @@ Exit keep_payload(const Session& session, const std::string& payload) {
 Task<Exit> show_proposal(Call call, Session* session, std::string id) {
   const auto proposal = co_await session->registry->proposal(call, std::move(id));
   if (!proposal) co_return complain(session->terminal, proposal.error());
-  const auto set = client::decode_descriptor_set(as_bytes(proposal->payload));
+  const auto set = format::decode_descriptor_set(as_bytes(proposal->payload));
   if (!set)
     co_return complain(session->terminal,
                        Failure(ErrorCode::integrity, "the proposal's payload is not a descriptor set"));

@@ -8,12 +8,12 @@
 
 namespace cairn::cli {
 
-using client::Approval;
 using client::Failure;
 using client::Outcome;
+using format::Approval;
 
 Approval Signing::sign(const Address& payload_b3) const {
-  return client::sign_approval(key, signer, payload_b3, io::wall_clock());
+  return format::sign_approval(key, signer, payload_b3, io::wall_clock());
 }
 
 Outcome<Signing> read_signing(const Invocation& invocation) {
@@ -25,7 +25,7 @@ Outcome<Signing> read_signing(const Invocation& invocation) {
 
 Task<Outcome<Approval>> review_and_sign(Call call, Session* session, std::string id, const Signing* signing) {
   CO_TRY(const client::RegistryProposal proposal, co_await session->registry->proposal(call, std::move(id)));
-  const auto set = client::decode_descriptor_set(as_bytes(proposal.payload));
+  const auto set = format::decode_descriptor_set(as_bytes(proposal.payload));
   if (!set) co_return fail(Failure(ErrorCode::integrity, "the proposal's payload is not a descriptor set"));
   if (set->version != proposal.version || set->prev != proposal.prev)
     co_return fail(
@@ -42,7 +42,7 @@ Task<Outcome<Approval>> review_and_sign(Call call, Session* session, std::string
 
 Task<Outcome<bool>> does_supersede(Call call, Session* session, std::string id) {
   CO_TRY(const client::RegistryProposal proposal, co_await session->registry->proposal(call, std::move(id)));
-  const auto set = client::decode_descriptor_set(as_bytes(proposal.payload));
+  const auto set = format::decode_descriptor_set(as_bytes(proposal.payload));
   if (!set) co_return fail(Failure(ErrorCode::integrity, "the proposal's payload is not a descriptor set"));
   co_return set->supersede_of.has_value();
 }

@@ -4,8 +4,8 @@
 #include <string>
 
 #include "cairn/session.h"
-#include "client/signed_commit.h"
 #include "crypto/ed25519.h"
+#include "format/signed_commit.h"
 
 namespace cairn::cli {
 
@@ -13,7 +13,7 @@ struct Signing {
   std::string signer;
   crypto::Ed25519Key key;
 
-  client::Approval sign(const Address& payload_b3) const;
+  format::Approval sign(const Address& payload_b3) const;
 };
 
 // From --key, --signer and the data directory.
@@ -21,7 +21,7 @@ client::Outcome<Signing> read_signing(const Invocation& invocation);
 
 // Shows the proposal against the present head, which it must follow, and signs it. `signing` outlives it.
 // Cancel: clean.
-Task<client::Outcome<client::Approval>> review_and_sign(Call call, Session* session, std::string id,
+Task<client::Outcome<format::Approval>> review_and_sign(Call call, Session* session, std::string id,
                                                         const Signing* signing);
 
 // Whether the proposal supersedes a version: then `supersede` commits it, else `commit`. Cancel: clean.

@@ -27,7 +27,7 @@ constexpr std::size_t tile_max = 256 * (crypto::entry_size_max + 2);
 
 // What every way of verifying begins with.
 struct Basis {
-  client::TrustRoots roots;
+  format::TrustRoots roots;
   std::optional<crypto::Checkpoint> since;
 };
 

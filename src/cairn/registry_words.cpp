@@ -46,10 +46,10 @@ Outcome<std::string> read_input(const std::string& path, std::size_t most) {
   return text;
 }
 
-Outcome<client::TrustRoots> read_trust_roots(const std::string& path) {
+Outcome<format::TrustRoots> read_trust_roots(const std::string& path) {
   TRY(const std::string text, read_input(path, 64 << 10));
   std::string detail;
-  auto roots = client::parse_trust_roots(text, detail);
+  auto roots = format::parse_trust_roots(text, detail);
   if (!roots) return fail(Failure(ErrorCode::malformed, fmt::format("{}: {}", path, detail)));
   return std::move(*roots);
 }

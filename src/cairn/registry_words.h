@@ -9,7 +9,7 @@
 #include "base/units.h"
 #include "cairn/exit_code.h"
 #include "cairn/terminal.h"
-#include "client/signed_commit.h"
+#include "format/signed_commit.h"
 
 namespace cairn::cli {
 
@@ -24,7 +24,7 @@ std::optional<WallTime> parse_when(std::string_view text);
 // A file, or stdin for `-`.
 client::Outcome<std::string> read_input(const std::string& path, std::size_t most);
 
-client::Outcome<client::TrustRoots> read_trust_roots(const std::string& path);
+client::Outcome<format::TrustRoots> read_trust_roots(const std::string& path);
 
 // Says what failed, and gives the verb's end.
 Exit complain(const Terminal& terminal, const client::Failure& failure, std::string_view subject = {});

@@ -4,7 +4,7 @@
 #include <array>
 #include <utility>
 
-#include "http/media_type.h"
+#include "codec/media_type.h"
 
 namespace cairn::client {
 namespace {
@@ -105,7 +105,7 @@ bool names_media_type(std::string_view text) noexcept {
   while (name.size() < text.size() && name.ends_with(' ')) name.remove_suffix(1);
   const std::size_t slash = name.find('/');
   return slash != name.npos && is_token(name.substr(0, slash)) && is_token(name.substr(slash + 1)) &&
-         http::is_media_type(text);
+         codec::is_media_type(text);
 }
 
 }  // namespace cairn::client

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <cstring>
 
-#include "client/registry_field.h"
 #include "codec/base64.h"
 #include "crypto/blake3.h"
+#include "format/registry_field.h"
 
 namespace cairn::client {
 namespace {
@@ -20,39 +20,40 @@ std::unexpected<Error> does_not_match(const char* what) noexcept {
 
 Result<Address> required_address(JsonObject& object, std::string_view name) {
   TRY(const JsonValue value, object.required(name));
-  return parse_address_field(value);
+  return format::parse_address_field(value);
 }
 Result<WallTime> required_time(JsonObject& object, std::string_view name) {
   TRY(const JsonValue value, object.required(name));
-  return parse_time_field(value);
+  return format::parse_time_field(value);
 }
 
-Result<Approval> parse_approval(const JsonValue& value) {
-  Approval approval;
+Result<format::Approval> parse_approval(const JsonValue& value) {
+  format::Approval approval;
   TRY(JsonObject object, value.object());
   TRY(const JsonValue id, object.required("signer_id"));
-  TRY(const std::string_view signer, parse_id_field(id));
+  TRY(const std::string_view signer, format::parse_id_field(id));
   approval.signer_id = signer;
   TRY(const JsonValue algo, object.required("algo"));
-  TRY(const std::string_view tag, parse_text_field(algo));
+  TRY(const std::string_view tag, format::parse_text_field(algo));
   approval.algo = tag;
   TRY(const JsonValue sig, object.required("sig"));
-  TRY(approval.sig, parse_bytes_field(sig));
+  TRY(approval.sig, format::parse_bytes_field(sig));
   if (approval.sig.size() != 64) return sig.refuse("expected 64 bytes");
   TRY(approval.signed_at, required_time(object, "signed_at"));
   return approval;
 }
 
 // One per signer, and few enough that a commit of them can be written.
-Result<std::vector<Approval>> parse_approvals(const JsonItems& items) {
+Result<std::vector<format::Approval>> parse_approvals(const JsonItems& items) {
   constexpr std::size_t texts_max = 32 << 10;
-  std::vector<Approval> approvals;
+  std::vector<format::Approval> approvals;
   std::size_t texts = 0;
   for (const JsonValue item : items) {
-    TRY(Approval one, parse_approval(item));
+    TRY(format::Approval one, parse_approval(item));
     texts += one.signer_id.size() + one.algo.size();
-    if (approvals.size() == signers_max || texts > texts_max) return item.refuse("too many approvals");
-    if (std::ranges::find(approvals, one.signer_id, &Approval::signer_id) != approvals.end())
+    if (approvals.size() == format::signers_max || texts > texts_max)
+      return item.refuse("too many approvals");
+    if (std::ranges::find(approvals, one.signer_id, &format::Approval::signer_id) != approvals.end())
       return item.refuse("two approvals by one signer");
     approvals.push_back(std::move(one));
   }
@@ -91,17 +92,17 @@ Result<JsonItems> find_list(const JsonValue& root) {
 // A payload is base64: as `payload` of a proposal, as `payload_cbor` beside its JSON form elsewhere.
 Result<std::optional<std::string>> find_payload(JsonObject& object) {
   if (const auto beside = object.find("payload_cbor")) {
-    TRY(std::string bytes, parse_bytes_field(*beside));
+    TRY(std::string bytes, format::parse_bytes_field(*beside));
     return bytes;
   }
   const auto value = object.find("payload");
   if (!value || value->kind() != codec::JsonKind::string) return std::nullopt;
-  TRY(std::string bytes, parse_bytes_field(*value));
+  TRY(std::string bytes, format::parse_bytes_field(*value));
   return bytes;
 }
 
 Result<crypto::MerkleHash> parse_hash(const JsonValue& value) {
-  TRY(const std::string bytes, parse_bytes_field(value));
+  TRY(const std::string bytes, format::parse_bytes_field(value));
   crypto::MerkleHash hash;
   if (bytes.size() != hash.size()) return value.refuse("expected 32 bytes");
   std::memcpy(hash.data(), bytes.data(), hash.size());
@@ -114,7 +115,7 @@ Result<RegistryHead> parse_head(const JsonValue& value) {
   TRY(JsonObject object, value.object());
   TRY(RegistryHead head, parse_head_fields(object));
   if (const auto prev = object.find("prev")) {
-    TRY(head.prev, parse_address_field(*prev));
+    TRY(head.prev, format::parse_address_field(*prev));
   }
   if (const auto root = object.find("root")) {
     TRY(head.root, parse_hash(*root));
@@ -152,9 +153,9 @@ Result<RegistryVersion> parse_version(const JsonValue& root) {
   version.commit.committed_at = version.head.committed_at;
   if (crypto::hash_object(as_bytes(version.payload)) != version.head.payload_b3)
     return does_not_match("the payload does not hash to its payload_b3");
-  if (commit_b3(as_bytes(encode(version.commit))) != version.head.commit_b3)
+  if (format::commit_b3(as_bytes(encode(version.commit))) != version.head.commit_b3)
     return does_not_match("the commit does not hash to its commit_b3");
-  auto set = decode_descriptor_set(as_bytes(version.payload));
+  auto set = format::decode_descriptor_set(as_bytes(version.payload));
   if (!set) return does_not_match("the payload is not a descriptor set");
   version.set = std::move(*set);
   if (version.set.version != version.head.version || version.set.prev != version.commit.prev)
@@ -217,7 +218,7 @@ Result<AuditPage> parse_audit(const JsonValue& root) {
     TRY(const auto id, object.optional_string("proposal_id"));
     one.op = op, one.code = code, one.who = who.value_or(""), one.proposal_id = id.value_or("");
     if (const auto hash = object.find("hash")) {
-      TRY(one.hash, parse_address_field(*hash));
+      TRY(one.hash, format::parse_address_field(*hash));
     }
     if (!page.events.empty() && one.sequence <= page.events.back().sequence)
       return item.refuse("the events are not in order");

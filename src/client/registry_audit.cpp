@@ -4,14 +4,15 @@
 
 #include <cstring>
 
-#include "client/chain_verifier.h"
+#include "format/chain_verifier.h"
 
 namespace cairn::client {
 namespace {
 
 class Audit {
  public:
-  Audit(RegistryClient* registry, TrustRoots roots, std::function<void(std::uint64_t, std::uint64_t)> moved)
+  Audit(RegistryClient* registry, format::TrustRoots roots,
+        std::function<void(std::uint64_t, std::uint64_t)> moved)
       : registry_(registry), roots_(std::move(roots)), moved_(std::move(moved)) {}
 
   // Cancel: clean.
@@ -67,7 +68,7 @@ class Audit {
     }
     report_.first = low;
     CO_TRY(const RegistryVersion first, co_await registry_->version(call, low));
-    ChainVerifier::Start start{.prev = first.commit.prev};
+    format::ChainVerifier::Start start{.prev = first.commit.prev};
     CO_TRY_VOID(co_await read_leaves(call, low, &start.leaves));
     verifier_.emplace(std::move(start));
     co_return Outcome<>{};
@@ -148,17 +149,17 @@ class Audit {
   }
 
   RegistryClient* registry_;
-  TrustRoots roots_;
+  format::TrustRoots roots_;
   std::function<void(std::uint64_t, std::uint64_t)> moved_;
   crypto::Checkpoint checkpoint_;
-  std::optional<ChainVerifier> verifier_;
+  std::optional<format::ChainVerifier> verifier_;
   crypto::MerkleHash last_covered_{};
   AuditReport report_;
 };
 
 }  // namespace
 
-Result<crypto::Checkpoint> open_checkpoint(std::string_view note, const TrustRoots& roots) {
+Result<crypto::Checkpoint> open_checkpoint(std::string_view note, const format::TrustRoots& roots) {
   const auto wrong = [](const char* why) { return fail(ErrorCode::integrity, why, Side::upstream); };
   const auto verifier = crypto::parse_verifier_key(roots.log_key);
   if (!verifier) return wrong("the trust roots have no key of the log");
@@ -172,7 +173,7 @@ Result<crypto::Checkpoint> open_checkpoint(std::string_view note, const TrustRoo
   return std::move(*checkpoint);
 }
 
-Task<Outcome<AuditReport>> audit_registry(Call call, RegistryClient* registry, TrustRoots roots,
+Task<Outcome<AuditReport>> audit_registry(Call call, RegistryClient* registry, format::TrustRoots roots,
                                           std::optional<crypto::Checkpoint> since,
                                           std::function<void(std::uint64_t, std::uint64_t)> moved) {
   Audit audit(registry, std::move(roots), std::move(moved));

@@ -31,12 +31,12 @@ struct AuditReport {
 };
 
 // `integrity` unless the note is the log's own: signed by its key, and about this genesis.
-Result<crypto::Checkpoint> open_checkpoint(std::string_view note, const TrustRoots& roots);
+Result<crypto::Checkpoint> open_checkpoint(std::string_view note, const format::TrustRoots& roots);
 
 // Over a server: all versions are fetched and checked, those beyond the checkpoint too; the head's inclusion
 // is proved, and with `since`, an earlier checkpoint, that the log only grew. `moved` is told how many of how
 // many are done. A failure is of the asking; what is wrong with the answers is in the report. Cancel: clean.
-Task<Outcome<AuditReport>> audit_registry(Call call, RegistryClient* registry, TrustRoots roots,
+Task<Outcome<AuditReport>> audit_registry(Call call, RegistryClient* registry, format::TrustRoots roots,
                                           std::optional<crypto::Checkpoint> since,
                                           std::function<void(std::uint64_t, std::uint64_t)> moved);
 
@@ -45,7 +45,7 @@ using TileReader = std::function<Result<std::string>(const std::string& path)>;
 
 // Over bare tiles, which hold commits but no payloads: approvals stay unchecked. `present` names the files
 // below `tile/` that are there (`tile/0/000.p/3`): those that the checkpoint does not need are compared too.
-AuditReport audit_tiles(const TrustRoots& roots, const TileReader& read,
+AuditReport audit_tiles(const format::TrustRoots& roots, const TileReader& read,
                         const std::vector<std::string>& present,
                         const std::optional<crypto::Checkpoint>& since);
 

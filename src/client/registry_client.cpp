@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::size_t small_answer_max = 4 << 20;
 // A set in base64 and in JSON beside it.
-constexpr std::size_t answer_max = 6 * descriptor_set_size_max;
+constexpr std::size_t answer_max = 6 * format::descriptor_set_size_max;
 constexpr std::size_t list_answer_max = std::size_t{64} << 20;
 constexpr std::size_t tile_max = 256 * (crypto::entry_size_max + 2);
 constexpr BackoffPolicy follow_backoff{
@@ -53,8 +53,8 @@ std::unexpected<Failure> about_another(std::string asked, std::string what) {
 }
 
 // That the server made of a draft what the draft says, and nothing else.
-std::optional<std::string> differs(const RegistryProposal& proposal, const ProposalDraft& draft) {
-  auto set = decode_descriptor_set(as_bytes(proposal.payload));
+std::optional<std::string> differs(const RegistryProposal& proposal, const format::ProposalDraft& draft) {
+  auto set = format::decode_descriptor_set(as_bytes(proposal.payload));
   if (!set) return "the payload is not a descriptor set";
   if (set->version != proposal.version || set->prev != proposal.prev)
     return "the payload is of another version than the answer says";
@@ -206,10 +206,10 @@ Task<Outcome<RegistryProposal>> RegistryClient::proposal(Call call, std::string 
   co_return found;
 }
 
-Task<Outcome<RegistryProposal>> RegistryClient::propose(Call call, ProposalDraft draft) {
+Task<Outcome<RegistryProposal>> RegistryClient::propose(Call call, format::ProposalDraft draft) {
   Ask ask{.method = http::Method::post, .target = "/registry/proposals", .has_body = true};
   codec::JsonWriter json(ask.text);
-  write_proposal_json(draft, json);
+  format::write_proposal_json(draft, json);
   json.finish();
   ask.fields.emplace_back("Content-Type", "application/json");
   std::string asked = transport_.describe(ask);
@@ -219,11 +219,11 @@ Task<Outcome<RegistryProposal>> RegistryClient::propose(Call call, ProposalDraft
   co_return made;
 }
 
-Task<Outcome<ApprovalCount>> RegistryClient::approve(Call call, std::string id, Approval approval) {
+Task<Outcome<ApprovalCount>> RegistryClient::approve(Call call, std::string id, format::Approval approval) {
   if (!is_proposal_id(id)) co_return fail(not_an_id());
   Ask ask{.method = http::Method::post, .target = "/registry/approvals/" + id, .has_body = true};
   codec::JsonWriter json(ask.text);
-  write_approval_json(approval, json);
+  format::write_approval_json(approval, json);
   json.finish();
   ask.fields.emplace_back("Content-Type", "application/json");
   std::string asked = transport_.describe(ask);
@@ -245,13 +245,14 @@ Task<Outcome<Committed>> RegistryClient::commit_by(Call call, Ask ask) {
   co_return Committed{head, fresh};
 }
 
-Task<Outcome<Committed>> RegistryClient::commit(Call call, std::string id, std::vector<Approval> approvals) {
+Task<Outcome<Committed>> RegistryClient::commit(Call call, std::string id,
+                                                std::vector<format::Approval> approvals) {
   if (!is_proposal_id(id)) co_return fail(not_an_id());
   Ask ask{.method = http::Method::post, .target = "/registry/commit/" + id, .repeatable = true};
   if (!approvals.empty()) {
     codec::JsonWriter json(ask.text);
     json.begin_object().key("approvals").begin_array();
-    for (const Approval& approval : approvals) write_approval_json(approval, json);
+    for (const format::Approval& approval : approvals) format::write_approval_json(approval, json);
     json.end_array().end_object().finish();
     ask.has_body = true;
     ask.fields.emplace_back("Content-Type", "application/json");

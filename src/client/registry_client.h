@@ -14,10 +14,10 @@
 #include <vector>
 
 #include "base/address.h"
-#include "client/signed_commit.h"
 #include "client/transport.h"
 #include "crypto/merkle.h"
 #include "crypto/tile.h"
+#include "format/signed_commit.h"
 #include "http/sse_parser.h"
 
 namespace cairn::client {
@@ -37,9 +37,9 @@ struct RegistryHead {
 // A committed version.
 struct RegistryVersion {
   RegistryHead head;
-  Commit commit;        // its bytes are encode(commit)
-  std::string payload;  // as signed
-  DescriptorSet set;    // the same, decoded
+  format::Commit commit;      // its bytes are encode(commit)
+  std::string payload;        // as signed
+  format::DescriptorSet set;  // the same, decoded
   std::optional<std::uint64_t> supersedes = {};
 };
 
@@ -49,7 +49,7 @@ struct RegistryProposal {
   Address prev, payload_b3;
   std::string payload;  // as signed; empty where a list leaves it out
   WallTime expires_at{};
-  std::vector<Approval> approvals = {};
+  std::vector<format::Approval> approvals = {};
 };
 
 struct ApprovalCount {
@@ -123,10 +123,10 @@ class RegistryClient {
   // Pending ones, the oldest first, behind the one with the id `after`.
   Task<Outcome<ProposalPage>> proposals(Call call, std::string after = {});
   Task<Outcome<RegistryProposal>> proposal(Call call, std::string id);
-  Task<Outcome<RegistryProposal>> propose(Call call, ProposalDraft draft);
-  Task<Outcome<ApprovalCount>> approve(Call call, std::string id, Approval approval);
+  Task<Outcome<RegistryProposal>> propose(Call call, format::ProposalDraft draft);
+  Task<Outcome<ApprovalCount>> approve(Call call, std::string id, format::Approval approval);
   // `approvals` go with it: one request less for the last signer.
-  Task<Outcome<Committed>> commit(Call call, std::string id, std::vector<Approval> approvals = {});
+  Task<Outcome<Committed>> commit(Call call, std::string id, std::vector<format::Approval> approvals = {});
   Task<Outcome<Committed>> supersede(Call call, std::string id);
 
   // Of the audit trail, the oldest first: those behind the sequence `after`, or the newest ones; at most

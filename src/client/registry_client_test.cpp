@@ -18,19 +18,19 @@ namespace {
 constexpr std::string_view id = "01HZZZZZZZZZZZZZZZZZZZZZZZ";
 
 std::string head_json(const SampleLog& sample, std::uint64_t version) {
-  const auto commit = decode_commit(as_bytes(sample.versions[version].commit));
+  const auto commit = format::decode_commit(as_bytes(sample.versions[version].commit));
   return fmt::format(R"({{"version":{},"payload_b3":"{}","commit_b3":"{}","committed_at":"{}"}})", version,
                      format_address(commit->payload_b3),
-                     format_address(commit_b3(as_bytes(sample.versions[version].commit))),
+                     format_address(format::commit_b3(as_bytes(sample.versions[version].commit))),
                      format_rfc3339(commit->committed_at));
 }
 
 std::string version_json(const SampleLog& sample, std::uint64_t version) {
-  const auto commit = decode_commit(as_bytes(sample.versions[version].commit));
+  const auto commit = format::decode_commit(as_bytes(sample.versions[version].commit));
   std::string approvals;
   codec::JsonWriter json(approvals);
   json.begin_array();
-  for (const Approval& one : commit->approvals) write_approval_json(one, json);
+  for (const format::Approval& one : commit->approvals) format::write_approval_json(one, json);
   json.end_array().finish();
   std::string head = head_json(sample, version);
   head.pop_back();
@@ -47,17 +47,17 @@ std::string hashes_json(const std::vector<crypto::MerkleHash>& hashes) {
 }
 
 // A stream that says its text and then ends or breaks.
-class Said final : public http::BodySource {
+class Said final : public io::BodySource {
  public:
   Said(std::string text, bool breaks) : text_(std::move(text)), breaks_(breaks) {}
-  Task<Result<http::Piece>> next(Call call) override {
-    if (!std::exchange(said_, true)) co_return http::Piece::memory(as_bytes(std::string_view(text_)));
+  Task<Result<io::Piece>> next(Call call) override {
+    if (!std::exchange(said_, true)) co_return io::Piece::memory(as_bytes(std::string_view(text_)));
     if (breaks_) {
       // What was said goes out first.
       (void)co_await sleep_for(call, Duration::seconds(1));
       co_return fail(ErrorCode::io_failed, "told to break");
     }
-    co_return http::Piece();
+    co_return io::Piece();
   }
 
  private:
@@ -289,7 +289,7 @@ TEST(RegistryClient, approvals_of_a_liar_are_refused_not_trusted) {
   EXPECT_EQ(twice.error().code(), ErrorCode::upstream);
 }
 
-std::string proposal_json(const DescriptorSet& set, const std::string& payload) {
+std::string proposal_json(const format::DescriptorSet& set, const std::string& payload) {
   return fmt::format(
       R"({{"proposal_id":"{}","version":{},"prev":"{}","payload_b3":"{}","payload":"{}","expires_at":"2030-01-01T00:00:00Z"}})",
       id, set.version, format_address(set.prev), format_address(crypto::hash_object(as_bytes(payload))),
@@ -298,8 +298,8 @@ std::string proposal_json(const DescriptorSet& set, const std::string& payload) 
 
 TEST(RegistryClient, a_proposal_must_hold_exactly_what_was_proposed) {
   Fixture f;
-  const DescriptorSet set = f.sample().next_set();
-  const ProposalDraft draft{.items = set.items};
+  const format::DescriptorSet set = f.sample().next_set();
+  const format::ProposalDraft draft{.items = set.items};
   const std::string path = "/registry/proposals";
   f.desk().instead[path] = proposal_json(set, encode(set));
   const auto made = f.run(f.client().propose(f.call(), draft));
@@ -307,20 +307,20 @@ TEST(RegistryClient, a_proposal_must_hold_exactly_what_was_proposed) {
   EXPECT_EQ(made->id, id);
   EXPECT_EQ(made->payload, encode(set));
   std::string detail;
-  EXPECT_EQ(parse_proposal_json(f.desk().body, detail), draft) << detail;
+  EXPECT_EQ(format::parse_proposal_json(f.desk().body, detail), draft) << detail;
 
-  const auto code_with = [&](const DescriptorSet& of, const std::string& payload) {
+  const auto code_with = [&](const format::DescriptorSet& of, const std::string& payload) {
     f.desk().instead[path] = proposal_json(of, payload);
     const auto answer = f.run(f.client().propose(f.call(), draft));
     return answer ? ErrorCode::ok : answer.error().code();
   };
-  DescriptorSet more = set;
-  more.items.push_back(sample_item(R"({"type":"region","id":"mine"})"));
+  format::DescriptorSet more = set;
+  more.items.push_back(format::sample_item(R"({"type":"region","id":"mine"})"));
   EXPECT_EQ(code_with(more, encode(more)), ErrorCode::integrity);
-  DescriptorSet late = set;
+  format::DescriptorSet late = set;
   late.expiry = WallTime{2'000'000};
   EXPECT_EQ(code_with(late, encode(late)), ErrorCode::integrity);
-  DescriptorSet elsewhere = set;
+  format::DescriptorSet elsewhere = set;
   elsewhere.prev = Address{};
   EXPECT_EQ(code_with(set, encode(elsewhere)), ErrorCode::integrity);
   std::string lie = proposal_json(set, encode(set));
@@ -358,7 +358,7 @@ TEST(RegistryClient, events_of_the_audit_trail_come_in_order_and_must_go_on) {
 
 TEST(RegistryClient, a_list_of_proposals_goes_on_page_by_page_and_must_go_on) {
   Fixture f;
-  const DescriptorSet set = f.sample().next_set();
+  const format::DescriptorSet set = f.sample().next_set();
   const std::string one = proposal_json(set, encode(set)), path = "/registry/proposals";
   const std::string later = "01J" + std::string(23, 'Z');
   f.desk().instead[path] = fmt::format(R"({{"proposals":[{}],"next":"{}"}})", one, id);
@@ -409,13 +409,13 @@ std::string told_json(const SampleLog& sample, std::uint64_t version) {
   std::string head = head_json(sample, version);
   head.pop_back();
   return fmt::format(R"({},"prev":"{}","size":{},"root":"{}"}})", head,
-                     format_address(decode_commit(as_bytes(sample.versions[version].commit))->prev),
+                     format_address(format::decode_commit(as_bytes(sample.versions[version].commit))->prev),
                      version + 1, codec::encode_base64(sample.tree.root_at(version + 1)));
 }
 RegistryHead head_of(const SampleLog& sample, std::uint64_t version, bool with_root = false) {
   RegistryHead head;
   head.version = version;
-  head.commit_b3 = commit_b3(as_bytes(sample.versions[version].commit));
+  head.commit_b3 = format::commit_b3(as_bytes(sample.versions[version].commit));
   if (with_root) head.root = sample.tree.root_at(version + 1);
   return head;
 }
@@ -434,7 +434,7 @@ std::string lagged_event(const SampleLog& sample, std::uint64_t version) {
 // The same up to `shared` versions, and then others.
 SampleLog fork_of(std::uint64_t shared, std::uint64_t count) {
   SampleLog other(shared);
-  DescriptorSet set = other.next_set();
+  format::DescriptorSet set = other.next_set();
   set.created_at.ms += 1;
   other.add(other.sign(set, other.signer()));
   while (other.versions.size() < count) other.grow();
@@ -547,7 +547,7 @@ TEST(RegistryAudit, a_right_log_passes_also_where_the_head_is_ahead_of_the_check
 
 TEST(RegistryAudit, a_version_that_no_signer_approved_is_named) {
   Fixture f(4);
-  f.sample().add(f.sample().sign(f.sample().next_set(), sample_key(9)));
+  f.sample().add(f.sample().sign(f.sample().next_set(), format::sample_key(9)));
   f.desk().covered = 5;
   const auto report = f.audit();
   ASSERT_TRUE(report) << report.error().message;
@@ -566,7 +566,7 @@ TEST(RegistryAudit, a_version_that_the_server_finds_damaged_is_named) {
 TEST(RegistryAudit, a_checkpoint_over_another_log_is_found) {
   Fixture f(4);
   SampleLog forked(3);
-  DescriptorSet set = forked.next_set();
+  format::DescriptorSet set = forked.next_set();
   set.items.pop_back();
   forked.add(forked.sign(set, forked.signer()));
   f.desk().instead["/registry/checkpoint"] = forked.checkpoint();

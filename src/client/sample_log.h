@@ -10,12 +10,12 @@
 #include <vector>
 
 #include "base/check.h"
-#include "client/sample_registry.h"
-#include "client/signed_commit.h"
 #include "crypto/blake3.h"
 #include "crypto/merkle.h"
 #include "crypto/signed_note.h"
 #include "crypto/tile.h"
+#include "format/sample_registry.h"
+#include "format/signed_commit.h"
 
 namespace cairn::client {
 
@@ -26,39 +26,41 @@ class SampleLog {
     std::string payload, commit;
   };
 
-  explicit SampleLog(std::uint64_t count) : a_(sample_key(1)), b_(sample_key(2)), log_key_(sample_key(3)) {
-    auto genesis = make_genesis(1, {{"a", &a_}, {"b", &b_}}, {}, {1'000});
+  explicit SampleLog(std::uint64_t count)
+      : a_(format::sample_key(1)), b_(format::sample_key(2)), log_key_(format::sample_key(3)) {
+    auto genesis = format::make_genesis(1, {{"a", &a_}, {"b", &b_}}, {}, {1'000});
     CHECK(genesis.has_value());
     roots.genesis_payload_b3 = crypto::hash_object(as_bytes(genesis->payload));
-    roots.genesis_commit_b3 = commit_b3(as_bytes(genesis->commit));
+    roots.genesis_commit_b3 = format::commit_b3(as_bytes(genesis->commit));
     roots.log_key = crypto::format_verifier_key({origin(), log_key_.public_key()});
-    items_ = decode_descriptor_set(as_bytes(genesis->payload))->items;
+    items_ = format::decode_descriptor_set(as_bytes(genesis->payload))->items;
     add({genesis->payload, genesis->commit});
     while (versions.size() < count) grow();
   }
 
   std::string origin() const { return format_address(roots.genesis_payload_b3); }
-  Address head_b3() const { return commit_b3(as_bytes(versions.back().commit)); }
+  Address head_b3() const { return format::commit_b3(as_bytes(versions.back().commit)); }
   const std::vector<std::string>& items() const noexcept { return items_; }
 
   // The set of the next version, with one region more.
-  DescriptorSet next_set() const {
-    DescriptorSet set;
+  format::DescriptorSet next_set() const {
+    format::DescriptorSet set;
     set.version = versions.size();
     set.prev = head_b3();
     set.items = items_;
-    set.items.push_back(sample_item(fmt::format(R"({{"type":"region","id":"r{}"}})", versions.size())));
+    set.items.push_back(
+        format::sample_item(fmt::format(R"({{"type":"region","id":"r{}"}})", versions.size())));
     set.created_at = {1'000 + static_cast<std::int64_t>(versions.size())};
     return set;
   }
-  Version sign(const DescriptorSet& set, const crypto::Ed25519Key& key) const {
+  Version sign(const format::DescriptorSet& set, const crypto::Ed25519Key& key) const {
     Version version{.payload = encode(set), .commit = {}};
-    Commit commit;
+    format::Commit commit;
     commit.version = set.version;
     commit.prev = set.prev;
     commit.payload_b3 = crypto::hash_object(as_bytes(version.payload));
     commit.committed_at = set.created_at;
-    commit.approvals.push_back(sign_approval(key, "a", commit.payload_b3, set.created_at));
+    commit.approvals.push_back(format::sign_approval(key, "a", commit.payload_b3, set.created_at));
     version.commit = encode(std::move(commit));
     return version;
   }
@@ -67,7 +69,7 @@ class SampleLog {
     versions.push_back(std::move(version));
   }
   void grow() {
-    const DescriptorSet set = next_set();
+    const format::DescriptorSet set = next_set();
     items_ = set.items;
     if (items_.size() > 4) items_.erase(items_.begin() + 1);
     add(sign(set, a_));
@@ -98,7 +100,7 @@ class SampleLog {
     return out;
   }
 
-  TrustRoots roots;
+  format::TrustRoots roots;
   std::vector<Version> versions;
   crypto::MerkleTree tree;
 

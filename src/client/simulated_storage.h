@@ -95,17 +95,17 @@ class Shelf final : public http::Gate, public http::Answerer {
   void timed_out(Slow) override {}
 
  private:
-  class Broken final : public http::BodySource {
+  class Broken final : public io::BodySource {
    public:
     Broken(Slab& slab, std::string text) : slab_(slab), text_(std::move(text)) {}
-    Task<Result<http::Piece>> next(Call) override {
+    Task<Result<io::Piece>> next(Call) override {
       if (at_ == text_.size()) co_return fail(ErrorCode::io_failed, "told to break");
       Buffer block = slab_.take(Slab::large);
       const std::size_t count = std::min(block.room().size(), text_.size() - at_);
       std::memcpy(block.room().data(), text_.data() + at_, count);
       block.fill(count);
       at_ += count;
-      co_return http::Piece(std::move(block));
+      co_return io::Piece(std::move(block));
     }
 
    private:

@@ -4,8 +4,8 @@
 #include <cstring>
 #include <set>
 
-#include "client/chain_verifier.h"
 #include "client/registry_audit.h"
+#include "format/chain_verifier.h"
 
 namespace cairn::client {
 namespace {
@@ -39,7 +39,7 @@ class Bundle {
 
 class TileAudit {
  public:
-  TileAudit(const TrustRoots& roots, const TileReader& read) : roots_(roots), read_(read) {}
+  TileAudit(const format::TrustRoots& roots, const TileReader& read) : roots_(roots), read_(read) {}
 
   AuditReport run(const std::vector<std::string>& present, const std::optional<crypto::Checkpoint>& since) {
     if (!open()) return std::move(report_);
@@ -128,9 +128,9 @@ class TileAudit {
       if (version == 0) {
         verifier_.emplace(roots_);
       } else {
-        const auto commit = decode_commit(*entry);
+        const auto commit = format::decode_commit(*entry);
         if (!commit) return bad(version, "its entry is not a commit");
-        ChainVerifier::Start start{.prev = commit->prev};
+        format::ChainVerifier::Start start{.prev = commit->prev};
         for (std::uint64_t i = 0; i < version; ++i) start.leaves.append(tree_.leaf(i));
         verifier_.emplace(std::move(start));
       }
@@ -207,18 +207,18 @@ class TileAudit {
           since.size);
   }
 
-  const TrustRoots& roots_;
+  const format::TrustRoots& roots_;
   const TileReader& read_;
   crypto::Checkpoint checkpoint_;
   crypto::MerkleTree tree_;
-  std::optional<ChainVerifier> verifier_;
+  std::optional<format::ChainVerifier> verifier_;
   std::set<std::string> seen_;
   AuditReport report_;
 };
 
 }  // namespace
 
-AuditReport audit_tiles(const TrustRoots& roots, const TileReader& read,
+AuditReport audit_tiles(const format::TrustRoots& roots, const TileReader& read,
                         const std::vector<std::string>& present,
                         const std::optional<crypto::Checkpoint>& since) {
   return TileAudit(roots, read).run(present, since);

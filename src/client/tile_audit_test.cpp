@@ -133,7 +133,7 @@ TEST(TileAudit, a_full_tile_may_stand_in_for_the_partial_one_of_an_older_checkpo
 
 TEST(TileAudit, a_commit_that_does_not_follow_is_named_although_its_hashes_are_right) {
   SampleLog sample(5);
-  DescriptorSet set = sample.next_set();
+  format::DescriptorSet set = sample.next_set();
   set.prev = Address{};
   sample.add(sample.sign(set, sample.signer()));
   const AuditReport report = audit(sample, sample.files(6));
@@ -143,8 +143,8 @@ TEST(TileAudit, a_commit_that_does_not_follow_is_named_although_its_hashes_are_r
 
 TEST(TileAudit, another_registry_s_checkpoint_is_refused) {
   const SampleLog sample(4);
-  TrustRoots other = sample.roots;
-  other.log_key = crypto::format_verifier_key({sample.origin(), sample_key(9).public_key()});
+  format::TrustRoots other = sample.roots;
+  other.log_key = crypto::format_verifier_key({sample.origin(), format::sample_key(9).public_key()});
   EXPECT_FALSE(open_checkpoint(sample.checkpoint(), other));
   other = sample.roots;
   other.genesis_payload_b3.bytes[0] ^= std::byte{1};

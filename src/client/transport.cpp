@@ -48,14 +48,14 @@ struct Transport::Watched {
   Instant moved{};
 
   // The body in pieces; asking for the next one means that the one before is gone.
-  class Source final : public http::BodySource {
+  class Source final : public io::BodySource {
    public:
     Source(Watched& watched, ByteView body) : watched_(watched), left_(body) {}
-    Task<Result<http::Piece>> next(Call) override {
+    Task<Result<io::Piece>> next(Call) override {
       watched_.moved = current_shard()->now();
       const ByteView piece = left_.first(std::min(left_.size(), piece_size));
       left_ = left_.subspan(piece.size());
-      co_return piece.empty() ? http::Piece() : http::Piece::memory(piece);
+      co_return piece.empty() ? io::Piece() : io::Piece::memory(piece);
     }
 
    private:

@@ -1,5 +1,7 @@
 #include "codec/decode_guard.h"
 
+#include "base/ascii.h"
+
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -28,9 +30,8 @@ std::string_view trim(std::string_view text) {
   return text;
 }
 
-bool same_token(std::string_view text, std::string_view lower) {
-  auto fold = [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; };
-  return std::ranges::equal(text, lower, {}, fold);
+bool same_token(std::string_view text, std::string_view lowercase) {
+  return std::ranges::equal(text, lowercase, {}, lower);
 }
 
 }  // namespace

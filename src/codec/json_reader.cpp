@@ -1,5 +1,7 @@
 #include "codec/json_reader.h"
 
+#include "base/ascii.h"
+
 #include <simdjson.h>
 
 #include <algorithm>
@@ -20,9 +22,7 @@ namespace {
 constexpr std::size_t path_key_max = 48;
 
 bool is_plain_key(std::string_view key) {
-  auto plain = [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
-  };
+  auto plain = [](char c) { return is_letter_or_digit(c) || c == '_'; };
   return !key.empty() && key.size() <= path_key_max && std::ranges::all_of(key, plain);
 }
 

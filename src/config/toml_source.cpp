@@ -1,5 +1,7 @@
 #include "config/toml_source.h"
 
+#include "base/ascii.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -53,8 +55,7 @@ class Flattener {
  private:
   static std::string join(const std::string& path, std::string_view key) {
     const bool bare = !key.empty() && std::ranges::all_of(key, [](char c) {
-      return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
-             c == '-';
+      return is_letter_or_digit(c) || c == '_' || c == '-';
     });
     const std::string part = bare ? std::string(key) : quote(key);
     return path.empty() ? part : path + "." + part;

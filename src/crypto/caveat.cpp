@@ -1,5 +1,7 @@
 #include "crypto/caveat.h"
 
+#include "base/ascii.h"
+
 #include <algorithm>
 #include <charconv>
 
@@ -19,8 +21,7 @@ constexpr Ruling malformed(const char* reason) { return {false, reason}; }
 
 bool is_word(std::string_view text, std::size_t longest) noexcept {
   return !text.empty() && text.size() <= longest && std::ranges::all_of(text, [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' ||
-           c == '_' || c == '-';
+    return is_letter_or_digit(c) || c == '.' || c == '_' || c == '-';
   });
 }
 

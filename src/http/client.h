@@ -50,7 +50,7 @@ struct ClientRequest {
   Body kind = Body::none;
   std::string_view view;  // outlives the sending
   std::string text;
-  std::unique_ptr<BodySource> source;
+  std::unique_ptr<io::BodySource> source;
   std::optional<std::uint64_t> length;  // of the source's bytes; sent chunked when unknown
 
   // Framing fields (Host, Content-Length, Transfer-Encoding, Connection …) are the client's to write: adding
@@ -64,7 +64,7 @@ struct ClientRequest {
     kind = Body::text;
     text = std::move(body);
   }
-  void set_source(std::unique_ptr<BodySource> body,
+  void set_source(std::unique_ptr<io::BodySource> body,
                   std::optional<std::uint64_t> size = std::nullopt) noexcept {
     kind = Body::stream;
     source = std::move(body);

@@ -248,11 +248,11 @@ struct World : DrivenShard {
 
 constexpr std::string_view ok = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 
-class Parts : public BodySource {
+class Parts : public io::BodySource {
  public:
   Parts(Slab& slab, std::vector<std::string> parts, Error ending = {ErrorCode::ok, ""})
       : slab_(slab), parts_(std::move(parts)), ending_(ending) {}
-  Task<Result<Piece>> next(Call) override {
+  Task<Result<io::Piece>> next(Call) override {
     if (at_ == parts_.size() && ending_.code != ErrorCode::ok) co_return fail(ending_);
     if (at_ == parts_.size()) co_return Buffer();
     const std::string& text = parts_[at_++];
@@ -321,18 +321,18 @@ TEST(Client, a_streamed_body_is_sent_in_chunks_or_by_its_length) {
 }
 
 // Memory and a file's range in turn, each held until it was sent.
-class HeldParts : public BodySource {
+class HeldParts : public io::BodySource {
  public:
   HeldParts(io::Arena& arena, int& held) : arena_(arena), held_(held) {}
-  std::optional<Piece> try_next() override {
-    if (at_ == 4) return Piece();
+  std::optional<io::Piece> try_next() override {
+    if (at_ == 4) return io::Piece();
     const std::size_t from = 5 * at_++;
     ++held_;
-    Hold hold(&held_, [](void* held) noexcept { --*static_cast<int*>(held); });
-    if (at_ % 2 == 0) return Piece::range(arena_.file(), from, 5, std::move(hold));
-    return Piece::memory({arena_.data() + from, 5}, std::move(hold));
+    io::Hold hold(&held_, [](void* held) noexcept { --*static_cast<int*>(held); });
+    if (at_ % 2 == 0) return io::Piece::range(arena_.file(), from, 5, std::move(hold));
+    return io::Piece::memory({arena_.data() + from, 5}, std::move(hold));
   }
-  Task<Result<Piece>> next(Call) override { co_return fail(ErrorCode::internal, "all is at hand"); }
+  Task<Result<io::Piece>> next(Call) override { co_return fail(ErrorCode::internal, "all is at hand"); }
 
  private:
   io::Arena& arena_;

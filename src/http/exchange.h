@@ -13,9 +13,9 @@
 #include "base/units.h"
 #include "http/field_list.h"
 #include "http/head.h"
-#include "http/piece.h"
 #include "http/request_body.h"
 #include "io/file.h"
+#include "io/piece.h"
 #include "io/stream.h"
 
 namespace cairn::http {
@@ -33,8 +33,8 @@ struct Response {
   std::string text;                // owned; keeps its room from request to request
   std::shared_ptr<io::File> file;  // [offset, offset + count)
   std::uint64_t offset = 0, count = 0;
-  Hold hold;  // of a held view or a file; released when the last byte was handed over, or by clear()
-  std::unique_ptr<BodySource> source;
+  io::Hold hold;  // of a held view or a file; released when the last byte was handed over, or by clear()
+  std::unique_ptr<io::BodySource> source;
   // Of a stream: exactly `count` bytes come and Content-Length says so; a source that ends before them, or
   // has a piece that reaches beyond, breaks the connection. Else sent chunked, or until close to an HTTP/1.0
   // client.
@@ -58,7 +58,7 @@ struct Response {
     content_type = type;
     view = body;
   }
-  void answer_held(std::string_view type, std::string_view body, Hold of) noexcept {
+  void answer_held(std::string_view type, std::string_view body, io::Hold of) noexcept {
     kind = Body::held;
     content_type = type;
     view = body;
@@ -69,7 +69,7 @@ struct Response {
     content_type = type;
   }
   void answer_file(std::string_view type, std::shared_ptr<io::File> of, std::uint64_t at, std::uint64_t size,
-                   Hold with = {}) noexcept {
+                   io::Hold with = {}) noexcept {
     kind = Body::file;
     content_type = type;
     file = std::move(of);
@@ -79,16 +79,17 @@ struct Response {
   }
   // Of a file that outlives the exchange, or that the hold keeps.
   void answer_file(std::string_view type, io::File& of, std::uint64_t at, std::uint64_t size,
-                   Hold with = {}) noexcept {
+                   io::Hold with = {}) noexcept {
     answer_file(type, std::shared_ptr<io::File>(std::shared_ptr<io::File>(), &of), at, size, std::move(with));
   }
-  void answer_stream(std::string_view type, std::unique_ptr<BodySource> from) noexcept {
+  void answer_stream(std::string_view type, std::unique_ptr<io::BodySource> from) noexcept {
     kind = Body::stream;
     content_type = type;
     source = std::move(from);
     sized = false;
   }
-  void answer_sized(std::string_view type, std::unique_ptr<BodySource> from, std::uint64_t size) noexcept {
+  void answer_sized(std::string_view type, std::unique_ptr<io::BodySource> from,
+                    std::uint64_t size) noexcept {
     answer_stream(type, std::move(from));
     sized = true;
     count = size;

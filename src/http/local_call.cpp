@@ -8,7 +8,7 @@
 namespace cairn::http {
 // --- the body that is sent
 
-void LocalCall::Body::start(BodySource* from, std::optional<std::uint64_t> size) noexcept {
+void LocalCall::Body::start(io::BodySource* from, std::optional<std::uint64_t> size) noexcept {
   source = from;
   left = size;
   piece = {};
@@ -17,7 +17,7 @@ void LocalCall::Body::start(BodySource* from, std::optional<std::uint64_t> size)
 
 Task<Result<Buffer>> LocalCall::Body::pull(Call call) {
   if (piece.empty()) {
-    std::optional<Piece> next = source->try_next();
+    std::optional<io::Piece> next = source->try_next();
     if (!next) {
       CO_TRY(next, co_await source->next(call));
     }
@@ -94,7 +94,7 @@ void LocalCall::add_field(std::string_view name, std::string_view value) noexcep
   invalid_ = invalid_ || is_framing(find_field_name(name)) || !asked_.add(name, value);
 }
 
-void LocalCall::set_body(BodySource& source, std::optional<std::uint64_t> length) noexcept {
+void LocalCall::set_body(io::BodySource& source, std::optional<std::uint64_t> length) noexcept {
   source_ = &source;
   size_ = length;
 }
@@ -162,14 +162,14 @@ std::optional<std::uint64_t> LocalCall::length() const noexcept {
   return response.has_length() ? std::optional(response.size()) : std::nullopt;
 }
 
-Task<Result<Piece>> LocalCall::next(Call call) {
+Task<Result<io::Piece>> LocalCall::next(Call call) {
   Response& response = exchange_.response;
-  Piece piece;
+  io::Piece piece;
   if (state_ != State::answered) co_return piece;
   const bool sized = response.has_length();
   if (sends_body() && (!sized || left_ > 0)) {
     if (response.kind == Response::Body::stream) {
-      std::optional<Piece> at_hand = response.source->try_next();
+      std::optional<io::Piece> at_hand = response.source->try_next();
       if (!at_hand) {
         auto pulled = co_await response.source->next(call);
         if (!pulled) {
@@ -180,9 +180,9 @@ Task<Result<Piece>> LocalCall::next(Call call) {
       }
       piece = std::move(*at_hand);
     } else if (response.kind == Response::Body::file) {
-      piece = Piece::range(*response.file, response.offset, response.count, std::move(response.hold));
+      piece = io::Piece::range(*response.file, response.offset, response.count, std::move(response.hold));
     } else {
-      piece = Piece::memory(as_bytes(response.whole()), std::move(response.hold));
+      piece = io::Piece::memory(as_bytes(response.whole()), std::move(response.hold));
     }
     if (sized && (piece.empty() || piece.size() > left_)) {
       finish(false);

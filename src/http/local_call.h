@@ -34,7 +34,7 @@ class LocalCall {
   // Framing fields are not the caller's: with one of them, or with text that would break a head, ask() fails.
   void add_field(std::string_view name, std::string_view value) noexcept;
   // It outlives the call. A source that ends before its length, or has more, is `malformed` to the handler.
-  void set_body(BodySource& source, std::optional<std::uint64_t> length) noexcept;
+  void set_body(io::BodySource& source, std::optional<std::uint64_t> length) noexcept;
 
   // --- what is answered
   // Waits for the head of the answer. `invalid`: the request cannot be made; `cancelled`: the caller left,
@@ -49,7 +49,7 @@ class LocalCall {
   // The next piece, empty at the end. Its memory stays until the next start(), or as long as its hold. An
   // error: the body ended before its length, or its source failed. It is final. Cancel: partial — the rest
   // of the answer is lost, and the answerer is told so.
-  Task<Result<Piece>> next(Call call);
+  Task<Result<io::Piece>> next(Call call);
   bool done() const noexcept { return state_ == State::idle; }
 
   std::uint64_t copied() const noexcept { return body_.copied; }
@@ -59,15 +59,15 @@ class LocalCall {
   // The caller's source, as the handler pulls it.
   struct Body final : RequestBody {
     explicit Body(Slab& of) noexcept : slab(of) {}
-    void start(BodySource* from, std::optional<std::uint64_t> size) noexcept;
+    void start(io::BodySource* from, std::optional<std::uint64_t> size) noexcept;
     Task<Result<Buffer>> pull(Call call) override;
     // A part of `piece` that was not in a block.
     Task<Result<Buffer>> copy(Call call);
 
     Slab& slab;
-    BodySource* source = nullptr;
+    io::BodySource* source = nullptr;
     std::optional<std::uint64_t> left;  // none: until the source ends
-    Piece piece;                        // what is left of one that is copied
+    io::Piece piece;                    // what is left of one that is copied
     std::uint64_t copied = 0;
   };
 
@@ -83,7 +83,7 @@ class LocalCall {
   Method method_ = Method::get;
   std::string target_, text_;
   FieldList asked_;
-  BodySource* source_ = nullptr;
+  io::BodySource* source_ = nullptr;
   std::optional<std::uint64_t> size_;
   RequestParser parser_;
   Body body_;

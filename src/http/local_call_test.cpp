@@ -12,25 +12,25 @@ namespace cairn::http {
 namespace {
 
 // Pieces of any kind, and where their blocks are.
-class Pieces final : public BodySource {
+class Pieces final : public io::BodySource {
  public:
-  explicit Pieces(std::vector<Piece> pieces) : pieces_(std::move(pieces)) {}
-  std::optional<Piece> try_next() override {
+  explicit Pieces(std::vector<io::Piece> pieces) : pieces_(std::move(pieces)) {}
+  std::optional<io::Piece> try_next() override {
     if (at_ < pieces_.size()) return std::move(pieces_[at_++]);
-    return waits ? std::nullopt : std::optional<Piece>(Piece());
+    return waits ? std::nullopt : std::optional<io::Piece>(io::Piece());
   }
-  Task<Result<Piece>> next(Call call) override {
+  Task<Result<io::Piece>> next(Call call) override {
     CO_TRY_VOID(co_await sleep_for(call, Duration::seconds(60)));
-    co_return Piece();
+    co_return io::Piece();
   }
   bool waits = false;
 
  private:
-  std::vector<Piece> pieces_;
+  std::vector<io::Piece> pieces_;
   std::size_t at_ = 0;
 };
 
-Piece block(Slab& slab, std::string_view text) {
+io::Piece block(Slab& slab, std::string_view text) {
   Buffer buffer = slab.take(text.size());
   std::copy(as_bytes(text).begin(), as_bytes(text).end(), buffer.room().begin());
   buffer.fill(text.size());
@@ -89,7 +89,7 @@ class Desk final : public Answerer {
   bool inside = false;
   bool stream_waits = false;
   std::uint64_t sized = 0;
-  std::vector<Piece> to_send;
+  std::vector<io::Piece> to_send;
   std::vector<const std::byte*> blocks;
   std::vector<bool> finishes;
   StopReason stopped = StopReason::none;
@@ -127,7 +127,7 @@ class LocalCallTest : public testing::Test {
   static Task<Result<std::string>> read(Call call, LocalCall* from) {
     std::string text;
     for (;;) {
-      CO_TRY(const Piece piece, co_await from->next(call));
+      CO_TRY(const io::Piece piece, co_await from->next(call));
       if (piece.empty()) co_return text;
       text += as_text(piece.bytes);
     }
@@ -162,7 +162,7 @@ TEST_F(LocalCallTest, a_request_is_answered_without_a_connection) {
 // L-2
 TEST_F(LocalCallTest, blocks_of_a_body_arrive_as_they_were_sent_and_nothing_is_copied) {
   run([](Call call, LocalCallTest* self) -> Task<> {
-    std::vector<Piece> pieces;
+    std::vector<io::Piece> pieces;
     pieces.push_back(block(self->machine.slab, "first "));
     pieces.push_back(block(self->machine.slab, "second"));
     const std::vector<const std::byte*> sent{pieces[0].bytes.data(), pieces[1].bytes.data()};
@@ -182,7 +182,7 @@ TEST_F(LocalCallTest, pieces_of_an_answer_are_the_answerers_own) {
   run([](Call call, LocalCallTest* self) -> Task<> {
     const std::string owned = "not ours";
     self->desk.to_send.push_back(block(self->machine.slab, "a block, "));
-    self->desk.to_send.push_back(Piece::memory(as_bytes(owned)));
+    self->desk.to_send.push_back(io::Piece::memory(as_bytes(owned)));
     const std::byte* first = self->desk.to_send[0].bytes.data();
     self->desk.sized = 17;
     LocalCall local(self->machine, self->desk);
@@ -203,8 +203,8 @@ TEST_F(LocalCallTest, pieces_of_an_answer_are_the_answerers_own) {
 TEST_F(LocalCallTest, what_is_not_in_a_block_is_copied_and_counted) {
   run([](Call call, LocalCallTest* self) -> Task<> {
     const std::string large(200'000, 'x');
-    std::vector<Piece> pieces;
-    pieces.push_back(Piece::memory(as_bytes(large)));
+    std::vector<io::Piece> pieces;
+    pieces.push_back(io::Piece::memory(as_bytes(large)));
     Pieces source(std::move(pieces));
     LocalCall local(self->machine, self->desk);
     local.start(Method::put, "/echo", {});
@@ -218,7 +218,7 @@ TEST_F(LocalCallTest, what_is_not_in_a_block_is_copied_and_counted) {
 TEST_F(LocalCallTest, a_body_that_is_not_as_long_as_it_says_is_malformed) {
   run([](Call call, LocalCallTest* self) -> Task<> {
     for (const std::uint64_t length : {3u, 5u}) {
-      std::vector<Piece> pieces;
+      std::vector<io::Piece> pieces;
       pieces.push_back(block(self->machine.slab, "four"));
       Pieces source(std::move(pieces));
       LocalCall local(self->machine, self->desk);

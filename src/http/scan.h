@@ -13,6 +13,8 @@
 #include <emmintrin.h>
 #endif
 
+#include "base/ascii.h"
+
 namespace cairn::http {
 
 using CharacterSet = std::array<bool, 256>;
@@ -36,7 +38,6 @@ inline constexpr CharacterSet target_characters =
 constexpr bool is_target_character(char c) noexcept {
   return target_characters[static_cast<unsigned char>(c)];
 }
-constexpr char lower(char c) noexcept { return c >= 'A' && c <= 'Z' ? static_cast<char>(c | 0x20) : c; }
 // -1 for what is no hex digit.
 constexpr int hex_value(char c) noexcept {
   if (is_digit(c)) return c - '0';

@@ -43,8 +43,8 @@ Result<std::optional<std::uint64_t>> read_last_event_id(const Fields& fields) no
   return std::optional(number);
 }
 
-Task<Result<Piece>> EventStream::next(Call call) {
-  if (!more_) co_return Piece();
+Task<Result<io::Piece>> EventStream::next(Call call) {
+  if (!more_) co_return io::Piece();
   // A large event must not keep its room for as long as the stream lasts.
   if (chunk_.capacity() > event_chunk_max) chunk_ = std::string();
   chunk_.clear();
@@ -59,7 +59,7 @@ Task<Result<Piece>> EventStream::next(Call call) {
       co_return fail(more.error());
     }
   }
-  co_return Piece::memory(as_bytes(chunk_));
+  co_return io::Piece::memory(as_bytes(chunk_));
 }
 
 void answer_events(Response& response, std::unique_ptr<EventFeed> feed, Duration heartbeat) {

@@ -42,11 +42,11 @@ inline constexpr std::size_t event_chunk_max = std::size_t{16} << 10;
 inline constexpr Duration event_heartbeat = Duration::seconds(15);
 
 // A feed as the body of an answer: with a heartbeat when nothing else was sent for that long.
-class EventStream final : public BodySource {
+class EventStream final : public io::BodySource {
  public:
   explicit EventStream(std::unique_ptr<EventFeed> feed, Duration heartbeat = event_heartbeat) noexcept
       : feed_(std::move(feed)), heartbeat_(heartbeat) {}
-  Task<Result<Piece>> next(Call call) override;
+  Task<Result<io::Piece>> next(Call call) override;
 
  private:
   std::unique_ptr<EventFeed> feed_;

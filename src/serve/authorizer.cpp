@@ -1,5 +1,7 @@
 #include "serve/authorizer.h"
 
+#include "base/ascii.h"
+
 #include <functional>
 
 #include "base/check.h"
@@ -8,8 +10,6 @@ namespace cairn::serve {
 namespace {
 
 constexpr std::string_view scheme = "bearer";
-
-char lower(char c) noexcept { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
 
 }  // namespace
 

@@ -12,19 +12,19 @@ namespace {
 using http::LocalCall;
 using http::Method;
 
-class TextSource final : public http::BodySource {
+class TextSource final : public io::BodySource {
  public:
   TextSource(Slab& slab, std::string_view text, std::size_t step) : slab_(slab), text_(text), step_(step) {}
-  std::optional<http::Piece> try_next() override {
+  std::optional<io::Piece> try_next() override {
     const std::string_view part = text_.substr(0, step_);
-    if (part.empty()) return http::Piece();
+    if (part.empty()) return io::Piece();
     Buffer buffer = slab_.take(part.size());
     std::copy(as_bytes(part).begin(), as_bytes(part).end(), buffer.room().begin());
     buffer.fill(part.size());
     text_.remove_prefix(part.size());
-    return http::Piece(std::move(buffer));
+    return io::Piece(std::move(buffer));
   }
-  Task<Result<http::Piece>> next(Call) override { co_return http::Piece(); }
+  Task<Result<io::Piece>> next(Call) override { co_return io::Piece(); }
 
  private:
   Slab& slab_;

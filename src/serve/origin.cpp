@@ -9,7 +9,7 @@ namespace cairn::serve {
 namespace {
 
 bool equal_ignoring_case(std::string_view a, std::string_view b) noexcept {
-  return std::ranges::equal(a, b, {}, http::lower, http::lower);
+  return std::ranges::equal(a, b, {}, lower, lower);
 }
 
 bool has(const std::vector<std::string>& list, std::string_view text) noexcept {

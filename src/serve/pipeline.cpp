@@ -1,5 +1,7 @@
 #include "serve/pipeline.h"
 
+#include "base/ascii.h"
+
 #include <algorithm>
 
 #include "base/ulid.h"
@@ -23,9 +25,7 @@ constexpr std::uint32_t counted_inflight = 1;
 constexpr std::uint32_t counted_route = 2;
 constexpr std::uint32_t counted_answer = 4;  // nothing to undo: its head was its answer
 
-bool is_corr_char(char c) noexcept {
-  return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || c == '_' || c == '-';
-}
+bool is_corr_char(char c) noexcept { return is_letter_or_digit(c) || c == '_' || c == '-'; }
 
 bool names_address(const RouteSpec& spec) noexcept {
   return spec.pattern.find(":Address}") != std::string_view::npos;

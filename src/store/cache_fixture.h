@@ -98,7 +98,7 @@ struct Fixture {
     for (std::uint64_t i = 0; i < 16; ++i) {
       GroupCache::Ref ref = put(object, part * 16 + i, large, mark);
       ASSERT_TRUE(ref);
-      const http::Hold hold = std::move(ref).to_hold(by_file);
+      const io::Hold hold = std::move(ref).to_hold(by_file);
     }
   }
 
@@ -140,7 +140,7 @@ class Readers {
       if (slot) ref = std::move(slot).publish(facts_of(groups * large), epoch);
     }
     if (ref) {
-      const http::Hold hold = std::move(ref).to_hold(random_.chance(1, 2));
+      const io::Hold hold = std::move(ref).to_hold(random_.chance(1, 2));
     }
   }
   // Of the pairs of neighbours in a part that are both here, the share that one call can send.

@@ -283,7 +283,7 @@ std::optional<std::uint64_t> GroupCache::Ref::file_offset() const noexcept {
   return std::uint64_t{slot_->index} * group_bytes;
 }
 
-http::Hold GroupCache::Ref::to_hold(bool sent_by_file) && noexcept {
+io::Hold GroupCache::Ref::to_hold(bool sent_by_file) && noexcept {
   if (slot_ == nullptr) return {};
   // Relaxed: whoever frees the slot sees it through the count of references.
   if (sent_by_file) slot_->sent.store(true, std::memory_order_relaxed);

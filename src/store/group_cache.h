@@ -20,8 +20,8 @@
 
 #include "base/address.h"
 #include "base/bytes.h"
-#include "http/piece.h"
 #include "io/memory.h"
+#include "io/piece.h"
 
 namespace cairn::store {
 
@@ -66,7 +66,7 @@ class GroupCache {
     // In the arena's file, or nothing when it is on the heap.
     std::optional<std::uint64_t> file_offset() const noexcept;
     // Gives the reference to a response. `sent_by_file`: its pages may be on their way after release.
-    http::Hold to_hold(bool sent_by_file) && noexcept;
+    io::Hold to_hold(bool sent_by_file) && noexcept;
 
    private:
     friend class GroupCache;

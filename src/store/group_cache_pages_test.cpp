@@ -132,7 +132,7 @@ TEST(LargePages, bytes_in_a_socket_outlast_the_reuse_of_their_page) {
     GroupCache::Ref ref = f.cache.find(address_of(1), 3);
     where = *ref.file_offset();
     auto at = static_cast<off_t>(where);
-    const http::Hold hold = std::move(ref).to_hold(true);
+    const io::Hold hold = std::move(ref).to_hold(true);
     ASSERT_EQ(sendfile(ends[0], f.cache.file().descriptor(), &at, some), static_cast<ssize_t>(some));
   }
   f.cache.erase(address_of(1));
@@ -217,7 +217,7 @@ class ScanPages : public testing::TestWithParam<int> {
       for (std::uint64_t group = 0; group < 16; ++group) {
         GroupCache::Ref ref = f.cache.find(address_of(object), group);
         if (!ref && f.cache.wants(address_of(object), group)) ref = f.put(object, group, large);
-        const http::Hold hold = std::move(ref).to_hold(true);
+        const io::Hold hold = std::move(ref).to_hold(true);
       }
     };
     for (int round = 0; round < 4; ++round)
@@ -243,7 +243,7 @@ INSTANTIATE_TEST_SUITE_P(GroupCache, ScanPages, testing::Values(0, 1, 2, 3));
 
 TEST(LargePages, pages_of_slow_readers_are_of_use_again_when_those_leave) {
   Simulated f(64 * mebibyte);
-  std::vector<http::Hold> slow;
+  std::vector<io::Hold> slow;
   for (std::uint64_t object = 0; object < 56; ++object) {  // all of the arena
     f.cache.prepare();
     f.put_part(object, 0, true);
@@ -268,7 +268,7 @@ TEST(LargePages, the_books_are_exact_and_nothing_is_mixed_up_whatever_happens) {
     Simulated f(48 * mebibyte, seed);
     Random random(seed);
     std::map<const std::byte*, bool> sent;
-    std::vector<http::Hold> held;
+    std::vector<io::Hold> held;
     auto stamp = [](std::uint64_t object, std::uint64_t group) {
       return static_cast<std::byte>(1 + (object * 50 + group) % 255);
     };
@@ -302,7 +302,7 @@ TEST(LargePages, the_books_are_exact_and_nothing_is_mixed_up_whatever_happens) {
       ASSERT_LE(f.cache.bytes(), f.cache.capacity());
       const bool by_file = random.chance(2, 3);
       if (by_file) sent[ref.bytes().data()] = true;
-      http::Hold hold = std::move(ref).to_hold(by_file);
+      io::Hold hold = std::move(ref).to_hold(by_file);
       if (random.chance(1, 20)) held.push_back(std::move(hold));
     }
     EXPECT_GT(f.arena.made_huge, 2);
@@ -325,7 +325,7 @@ TEST(LargePages, threads_see_only_whole_groups_of_the_right_address) {
       if (!ref) continue;
       const ByteView bytes = ref.bytes();
       if (bytes.front() != std::byte{mark} || bytes.back() != std::byte{mark}) ++wrong;
-      const http::Hold hold = std::move(ref).to_hold(random.chance(3, 4));
+      const io::Hold hold = std::move(ref).to_hold(random.chance(3, 4));
     }
   };
   {

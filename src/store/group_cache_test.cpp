@@ -174,7 +174,7 @@ TEST(GroupCache, a_slot_that_was_sent_by_file_is_not_rewritten_in_the_socket) {
   {
     GroupCache::Ref ref = f.put(1, 0, large, 42);
     auto at = static_cast<off_t>(*ref.file_offset());
-    const http::Hold hold = std::move(ref).to_hold(true);
+    const io::Hold hold = std::move(ref).to_hold(true);
     ASSERT_EQ(sendfile(ends[0], f.cache.file().descriptor(), &at, part), static_cast<ssize_t>(part));
   }
   f.cache.erase(address_of(1));
@@ -191,7 +191,7 @@ TEST(GroupCache, a_slot_that_was_sent_by_file_is_not_rewritten_in_the_socket) {
 TEST(GroupCache, a_slot_that_was_not_sent_by_file_is_reused_as_it_is) {
   Fixture f(mebibyte);
   for (std::uint64_t i = 0; i < 100; ++i) {
-    const http::Hold hold = f.put(i, 0, large).to_hold(false);
+    const io::Hold hold = f.put(i, 0, large).to_hold(false);
   }
   EXPECT_EQ(f.arena.punches, 0);
 }
@@ -388,7 +388,7 @@ RC_GTEST_PROP(GroupCache, behaves_as_a_map_that_may_forget, ()) {
       kept.erase(kept.begin() + static_cast<std::ptrdiff_t>(length % kept.size()));
       RC_ASSERT(one.ref.bytes().size() == one.size);
       RC_ASSERT(all_are(one.ref.bytes(), one.mark));
-      const http::Hold hold = std::move(one.ref).to_hold(verb % 2 == 0);
+      const io::Hold hold = std::move(one.ref).to_hold(verb % 2 == 0);
     }
     RC_ASSERT(f.cache.bytes() <= f.cache.capacity());
   }
@@ -415,7 +415,7 @@ TEST(GroupCache, threads_see_only_whole_groups_of_the_right_address) {
       const ByteView bytes = ref.bytes();
       if (bytes.size() != size || ref.facts().size != size) ++wrong;
       if (bytes.front() != std::byte{mark} || bytes.back() != std::byte{mark}) ++wrong;
-      const http::Hold hold = std::move(ref).to_hold(random.chance(1, 4));
+      const io::Hold hold = std::move(ref).to_hold(random.chance(1, 4));
     }
   };
   {

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "codec/media_type.h"
 #include "crypto/outboard.h"
-#include "http/media_type.h"
 #include "runtime/wait.h"
 #include "store/object_home.h"
 #include "store/second_look.h"
@@ -106,8 +106,8 @@ Task<Result<LocatedPtr>> StorePort::find(Call call, Address address) {
   auto facts = std::make_shared<ObjectFacts>();
   facts->size = located->entry.size;
   const std::string& type = located->entry.media_type;
-  facts->media_type = http::is_media_type(type) ? type : http::unknown_media_type;
-  facts->active = http::is_active_type(facts->media_type);
+  facts->media_type = codec::is_media_type(type) ? type : codec::unknown_media_type;
+  facts->active = codec::is_active_type(facts->media_type);
   facts->etag = '"' + format_address(address) + '"';
   located->facts = std::move(facts);
   co_return LocatedPtr(std::move(located));

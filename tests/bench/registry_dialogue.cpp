@@ -3,8 +3,8 @@
 #include <charconv>
 
 #include "base/address.h"
-#include "client/signed_commit.h"
 #include "codec/base64.h"
+#include "format/signed_commit.h"
 
 using namespace cairn;
 
@@ -88,7 +88,7 @@ class Cycle : public Dialogue {
   std::string approval(const Play& play, std::size_t signer) const {
     const auto& [name, key] = play.signers[signer];
     return R"({"signer_id":")" + name + R"(","algo":"ed25519","sig":")" +
-           codec::encode_base64(key.sign(client::approval_message(payload_b3_))) +
+           codec::encode_base64(key.sign(format::approval_message(payload_b3_))) +
            R"(","signed_at":"2026-01-01T00:00:00Z"})";
   }
 

@@ -6,8 +6,8 @@
 #include <cstdlib>
 #include <ctime>
 
-#include "client/chain_verifier.h"
-#include "client/sample_registry.h"
+#include "format/chain_verifier.h"
+#include "format/sample_registry.h"
 
 using namespace cairn;
 
@@ -21,22 +21,22 @@ double cpu_seconds() {
 
 // Commits after `first`, of one approval each that nobody checks: what is hashed is as long as in a real
 // chain.
-std::vector<std::string> make_chain(const client::Genesis& first, std::size_t count) {
-  client::Commit commit = client::decode_commit(as_bytes(first.commit)).value();
+std::vector<std::string> make_chain(const format::Genesis& first, std::size_t count) {
+  format::Commit commit = format::decode_commit(as_bytes(first.commit)).value();
   std::string encoded = first.commit;
   std::vector<std::string> chain{encoded};
   while (chain.size() < count) {
-    commit.prev = client::commit_b3(as_bytes(encoded));
+    commit.prev = format::commit_b3(as_bytes(encoded));
     ++commit.version;
     ++commit.committed_at.ms;
     commit.payload_b3 = commit.prev;  // any hash
-    encoded = client::encode(commit);
+    encoded = format::encode(commit);
     chain.push_back(encoded);
   }
   return chain;
 }
 
-[[noreturn]] void refuse(const client::ChainVerifier& verifier) {
+[[noreturn]] void refuse(const format::ChainVerifier& verifier) {
   fmt::print(stderr, "bench_verify: version {}: {}\n", verifier.bad_version(), verifier.why());
   std::exit(1);
 }
@@ -49,21 +49,21 @@ int main(int argc, char** argv) {
     fmt::print(stderr, "usage: bench_verify COMMITS (at least 100)\n");
     return 64;
   }
-  client::SampleRegistry registry(1, {1});
+  format::SampleRegistry registry(1, {1});
   const auto chain = make_chain(registry.versions[0], static_cast<std::size_t>(count));
   double begun = cpu_seconds();
-  client::ChainVerifier hashes(registry.roots());
+  format::ChainVerifier hashes(registry.roots());
   for (const std::string& commit : chain)
     if (!hashes.take(as_bytes(commit), std::nullopt)) refuse(hashes);
   const double hashed = cpu_seconds() - begun;
 
-  const auto items = client::decode_descriptor_set(as_bytes(registry.versions[0].payload)).value().items;
+  const auto items = format::decode_descriptor_set(as_bytes(registry.versions[0].payload)).value().items;
   const long signed_count = count / 50;
   for (long i = 1; i < signed_count; ++i) registry.append(items, {1});
   begun = cpu_seconds();
-  client::ChainVerifier all(registry.roots());
-  for (const client::Genesis& version : registry.versions)
-    if (!client::take(all, version)) refuse(all);
+  format::ChainVerifier all(registry.roots());
+  for (const format::Genesis& version : registry.versions)
+    if (!format::take(all, version)) refuse(all);
   const double checked = cpu_seconds() - begun;
   fmt::print(
       R"({{"commits": {}, "commit_bytes": {}, "entries_s": {:.0f}, "signed_commits": {}, "signed_entries_s": {:.0f}}})"

@@ -23,10 +23,10 @@ std::string make_kilobyte() {
 }
 
 // Parts of one kilobyte, each after a wait.
-class Ticks : public http::BodySource {
+class Ticks : public io::BodySource {
  public:
   Ticks(Slab& slab, std::uint64_t parts) : slab_(slab), left_(parts) {}
-  Task<Result<http::Piece>> next(Call call) override {
+  Task<Result<io::Piece>> next(Call call) override {
     if (left_ == 0) co_return Buffer();
     --left_;
     CO_TRY_VOID(co_await sleep_for(call, Duration::millis(5)));
@@ -41,10 +41,10 @@ class Ticks : public http::BodySource {
   std::uint64_t left_;
 };
 
-class EchoSource : public http::BodySource {
+class EchoSource : public io::BodySource {
  public:
   explicit EchoSource(std::vector<Buffer> parts) : parts_(std::move(parts)) {}
-  Task<Result<http::Piece>> next(Call) override {
+  Task<Result<io::Piece>> next(Call) override {
     if (at_ == parts_.size()) co_return Buffer();
     co_return std::move(parts_[at_++]);
   }

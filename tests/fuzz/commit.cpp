@@ -5,7 +5,7 @@
 #include <string>
 
 #include "base/check.h"
-#include "client/chain_verifier.h"
+#include "format/chain_verifier.h"
 
 namespace {
 

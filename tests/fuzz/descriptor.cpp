@@ -5,8 +5,8 @@
 #include <string>
 
 #include "base/check.h"
-#include "client/descriptor_set.h"
 #include "codec/json_reader.h"
+#include "format/descriptor_set.h"
 
 namespace {
 

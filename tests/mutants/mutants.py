@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""mutants.py --build DIR [--only ID…]: are mistakes planted in io, http and serve found by the tests of their layer?
+"""mutants.py --build DIR [--only ID…]: are mistakes planted in codec, io, http and serve found by the tests of their layer?
 
 Runs the named tests over the mutated layer once for each mutant. A mutant is killed by a failing test, a CHECK, a crash,
 or by going on without end. Fails unless the code without mutants passes and every mutant is killed.
@@ -15,7 +15,7 @@ import time
 import tomllib
 
 HERE = pathlib.Path(__file__).parent
-LAYERS = ("io", "http", "serve")
+LAYERS = ("codec", "io", "http", "serve")
 LIMIT_SECONDS = 60
 
 

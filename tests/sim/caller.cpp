@@ -32,7 +32,7 @@ std::string gzip(std::string_view text) {
   return out;
 }
 
-Task<Result<http::Piece>> Pieces::next(Call call) {
+Task<Result<io::Piece>> Pieces::next(Call call) {
   if (random_.chance(1, 8))
     CO_TRY_VOID(co_await sleep_for(call, Duration::millis(static_cast<std::int64_t>(random_.below(20)))));
   const std::size_t left = text_.size() - at_;

@@ -67,11 +67,11 @@ class Caller {
 };
 
 // A body in pieces, with a pause now and then.
-class Pieces final : public http::BodySource {
+class Pieces final : public io::BodySource {
  public:
   Pieces(Slab& slab, std::string text, std::uint64_t seed)
       : slab_(slab), text_(std::move(text)), random_(seed) {}
-  Task<Result<http::Piece>> next(Call call) override;
+  Task<Result<io::Piece>> next(Call call) override;
 
  private:
   Slab& slab_;

@@ -127,7 +127,7 @@ Task<std::string> RegistryCaller::govern(Call call, Server& server) {
 
 // The whole of the next version: what genesis has, and some regions, of which nobody else has the first.
 Task<std::optional<RegistryProposal>> RegistryCaller::propose(Call call, Server& server, bool supersede) {
-  client::ProposalDraft draft;
+  format::ProposalDraft draft;
   draft.items = registry_.founding().items;
   // A list that has little in common with an older one stands alone, and lets that one be pruned.
   if (registry_.prunes()) draft.items.resize(1);
@@ -140,7 +140,7 @@ Task<std::optional<RegistryProposal>> RegistryCaller::propose(Call call, Server&
   }
   std::string body;
   codec::JsonWriter json(body);
-  client::write_proposal_json(draft, json);
+  format::write_proposal_json(draft, json);
   json.finish();
   Asked asked = co_await tell(call, server, "/registry/proposals", std::move(body), {202, 409});
   if (!asked.fine) co_return std::nullopt;
@@ -152,7 +152,7 @@ Task<std::optional<RegistryProposal>> RegistryCaller::propose(Call call, Server&
   const auto root = reader.parse(asked.answer->body);
   auto proposal = root ? client::parse_proposal(*root) : fail(root.error());
   const auto set =
-      proposal ? client::decode_descriptor_set(as_bytes(proposal->payload)) : fail(proposal.error());
+      proposal ? format::decode_descriptor_set(as_bytes(proposal->payload)) : fail(proposal.error());
   if (!set || set->items.size() != draft.items.size() || set->version != proposal->version) {
     complain(asked.id, "the proposal is " + asked.answer->body);
     co_return std::nullopt;
@@ -162,12 +162,12 @@ Task<std::optional<RegistryProposal>> RegistryCaller::propose(Call call, Server&
 }
 
 Task<bool> RegistryCaller::approve(Call call, Server& server, RegistryProposal proposal, unsigned signer) {
-  const client::Approval approval =
-      client::sign_approval(client::sample_key(signer), client::sample_signer_id(signer), proposal.payload_b3,
+  const format::Approval approval =
+      format::sign_approval(format::sample_key(signer), format::sample_signer_id(signer), proposal.payload_b3,
                             machine_.shard.wall());
   std::string body;
   codec::JsonWriter json(body);
-  client::write_approval_json(approval, json);
+  format::write_approval_json(approval, json);
   json.finish();
   const Asked asked =
       co_await tell(call, server, "/registry/approvals/" + proposal.id, std::move(body), {200, 404, 409});
@@ -269,11 +269,11 @@ Task<> RegistryCaller::repeat(Call call, Server& server) {
 Task<> RegistryCaller::forge(Call call, Server& server) {
   const auto proposal = co_await propose(call, server, false);
   if (!proposal) co_return;
-  client::Approval approval = client::sign_approval(client::sample_key(1), client::sample_signer_id(1),
+  format::Approval approval = format::sign_approval(format::sample_key(1), format::sample_signer_id(1),
                                                     proposal->prev, machine_.shard.wall());
   std::string body;
   codec::JsonWriter json(body);
-  client::write_approval_json(approval, json);
+  format::write_approval_json(approval, json);
   json.finish();
   const Asked asked =
       co_await tell(call, server, "/registry/approvals/" + proposal->id, std::move(body), {400, 404, 409});

@@ -150,7 +150,7 @@ void RegistryScenario::settle() {
 namespace {
 
 // NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the audit waits for it
-Task<> verify(Call call, io::Machine& machine, client::TrustRoots roots,
+Task<> verify(Call call, io::Machine& machine, format::TrustRoots roots,
               std::optional<Result<registry::VerifyReport>>& out) {
   out.emplace(co_await registry::verify_directory(call, machine, "registry", std::move(roots)));
 }

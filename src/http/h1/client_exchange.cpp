@@ -128,11 +128,11 @@ Task<Result<bool>> ClientExchange::send_body(Call call, ClientRequest& request) 
   std::uint64_t left = request.length.value_or(0);
   for (bool last = false; going && !last;) {
     request.source_used_ = true;
-    std::optional<Piece> ready = request.source->try_next();
+    std::optional<io::Piece> ready = request.source->try_next();
     if (!ready) {
       CO_TRY(ready, co_await request.source->next(call));
     }
-    Piece& piece = *ready;
+    io::Piece& piece = *ready;
     last = piece.empty();
     const bool file = !last && piece.is_file();
     std::size_t count = 0;
@@ -185,7 +185,7 @@ Task<Result<bool>> ClientExchange::write(Call call, std::span<iovec> parts) {
   co_return true;
 }
 
-Task<Result<bool>> ClientExchange::write_file(Call call, Piece* piece) {
+Task<Result<bool>> ClientExchange::write_file(Call call, io::Piece* piece) {
   while (piece->count > 0) {
     CO_TRY_VOID(still_wanted(call));
     CO_TRY(const bool early, poll_head());

@@ -87,7 +87,7 @@ class ClientExchange {
   // False when the sending ended because the answer is here.
   Task<Result<bool>> send_body(Call call, ClientRequest& request);
   Task<Result<bool>> write(Call call, std::span<iovec> parts);
-  Task<Result<bool>> write_file(Call call, Piece* piece);
+  Task<Result<bool>> write_file(Call call, io::Piece* piece);
   // The peer takes no more of the request: false when it said why.
   Result<bool> stopped_taking();
   // Takes in what has arrived without waiting; true when the answer's head is complete.

@@ -107,13 +107,13 @@ class Connection : public Link {
   // Of an open stream: the peer's kernel has acknowledged nothing for a long time. Looked at now and then.
   bool has_vanished() noexcept;
   // The next piece of the source. One that stays open ends when draining begins.
-  Task<Result<Piece>> pull(Call call);
+  Task<Result<io::Piece>> pull(Call call);
   // The end of the turn, for whoever has sent much in it.
   Task<bool> give_way(Call call);
   // As much of [piece.offset, + piece.count) as goes now, taken off the piece; why it stopped there.
-  Sent try_send_range(Piece& piece) noexcept;
+  Sent try_send_range(io::Piece& piece) noexcept;
   // Waits for what stopped it.
-  Task<bool> get_past(Call call, Sent obstacle, const Piece* piece);
+  Task<bool> get_past(Call call, Sent obstacle, const io::Piece* piece);
   Task<bool> send_file(Call call);
   // Until the kernel takes more. False when the peer is too slow, and when the call ends.
   Task<bool> wait_writable(Call call);

@@ -176,7 +176,7 @@ Task<bool> Connection::give_way(Call call) {
   co_return !call.stopped();
 }
 
-Connection::Sent Connection::try_send_range(Piece& piece) noexcept {
+Connection::Sent Connection::try_send_range(io::Piece& piece) noexcept {
   while (piece.count > 0) {
     if (turn_bytes_ >= turn_bytes_max) return Sent::turn;
     // A head before it costs the turn nothing: what takes all of a turn is not cut for its sake.
@@ -194,7 +194,7 @@ Connection::Sent Connection::try_send_range(Piece& piece) noexcept {
   return Sent::all;
 }
 
-Task<bool> Connection::get_past(Call call, Sent obstacle, const Piece* piece) {
+Task<bool> Connection::get_past(Call call, Sent obstacle, const io::Piece* piece) {
   switch (obstacle) {
     case Sent::full:
       co_return co_await wait_writable(call);
@@ -213,7 +213,7 @@ Task<bool> Connection::get_past(Call call, Sent obstacle, const Piece* piece) {
 
 Task<bool> Connection::send_file(Call call) {
   Response& response = exchange_->response;
-  Piece piece = Piece::range(*response.file, response.offset, response.count);
+  io::Piece piece = io::Piece::range(*response.file, response.offset, response.count);
   stream_->cork(piece.count > 0 && piece.count <= held_back_max);
   const bool head_sent = co_await flush(call, {});
   stream_->cork(false);
@@ -229,8 +229,8 @@ class Connection::Run {
  public:
   // What is at hand of `source` behind `first`, up to `most` bytes and `pieces` in all. The piece that did
   // not belong to it is left in `after`.
-  void gather(Piece& first, BodySource& source, std::uint64_t most, std::size_t pieces,
-              std::optional<Piece>& after) {
+  void gather(io::Piece& first, io::BodySource& source, std::uint64_t most, std::size_t pieces,
+              std::optional<io::Piece>& after) {
     while (count_ + 1 < pieces) {
       after = source.try_next();
       if (!after || !after->is_file() || after->file != first.file || after->count == 0 ||
@@ -246,7 +246,7 @@ class Connection::Run {
   }
 
  private:
-  std::array<Hold, run_pieces_max - 1> holds_;
+  std::array<io::Hold, run_pieces_max - 1> holds_;
   std::size_t count_ = 0;
 };
 
@@ -262,11 +262,11 @@ bool Connection::has_vanished() noexcept {
   return true;
 }
 
-Task<Result<Piece>> Connection::pull(Call call) {
+Task<Result<io::Piece>> Connection::pull(Call call) {
   const WhileThere wait(*this, call);
-  Result<Piece> piece = co_await exchange_->response.source->next(wait.call());
+  Result<io::Piece> piece = co_await exchange_->response.source->next(wait.call());
   // A peer that left is no end: there is nobody to tell.
-  if (!piece && exchange_->stays_open && wait.reason() == StopReason::draining) co_return Piece();
+  if (!piece && exchange_->stays_open && wait.reason() == StopReason::draining) co_return io::Piece();
   co_return piece;
 }
 
@@ -278,13 +278,13 @@ Task<bool> Connection::send_stream(Call call) {
   ChunkLine line;
   std::array<iovec, 3> parts;
   Run run;
-  std::optional<Piece> after;
+  std::optional<io::Piece> after;
   for (std::uint64_t left = sized ? response.count : turn_bytes_max; left > 0;) {
     if (exchange_->stays_open && has_vanished()) co_return false;
-    std::optional<Piece> piece = std::exchange(after, std::nullopt);
+    std::optional<io::Piece> piece = std::exchange(after, std::nullopt);
     try {
       // One that always has more to say ends here, too.
-      if (exchange_->stays_open && server_.idle_->reason() == StopReason::draining) piece = Piece();
+      if (exchange_->stays_open && server_.idle_->reason() == StopReason::draining) piece = io::Piece();
       if (!piece) piece = response.source->try_next();
       if (!piece) {
         if (!sized && out_ && !out_.empty() && !co_await flush(call, {})) co_return false;

@@ -28,7 +28,7 @@ std::string letters(std::size_t size) {
 struct Kept {
   int held = 0;
   int released = 0;
-  Hold hold() {
+  io::Hold hold() {
     ++held;
     return {this, [](void* self) noexcept {
               --static_cast<Kept*>(self)->held;
@@ -45,18 +45,18 @@ struct Part {
   bool waits = false;
 };
 
-class Parts final : public BodySource {
+class Parts final : public io::BodySource {
  public:
   Parts(io::Machine& machine, io::Arena& arena, Kept& kept, std::vector<Part> parts)
       : machine_(machine), arena_(arena), kept_(kept), parts_(std::move(parts)) {}
 
-  std::optional<Piece> try_next() override {
-    if (at_ == parts_.size()) return Piece();
+  std::optional<io::Piece> try_next() override {
+    if (at_ == parts_.size()) return io::Piece();
     if (parts_[at_].how == How::sync_exception) throw std::runtime_error("try_next");
     const bool at_hand = parts_[at_].how <= How::file && !parts_[at_].waits;
     return at_hand ? std::optional(take()) : std::nullopt;
   }
-  Task<Result<Piece>> next(Call call) override {
+  Task<Result<io::Piece>> next(Call call) override {
     co_await yield(call);
     if (parts_[at_].how == How::stuck) CO_TRY_VOID(co_await sleep_for(call, Duration::seconds(3600)));
     if (parts_[at_].how == How::late) CO_TRY_VOID(co_await sleep_for(call, Duration::seconds(50)));
@@ -66,12 +66,12 @@ class Parts final : public BodySource {
   }
 
  private:
-  Piece take() {
+  io::Piece take() {
     const Part& part = parts_[at_++];
     const std::size_t from = std::exchange(offset_, offset_ + part.size);
     const ByteView bytes(arena_.data() + from, part.size);
-    if (part.how == How::file) return Piece::range(arena_.file(), from, part.size, kept_.hold());
-    if (part.how == How::memory) return Piece::memory(bytes, kept_.hold());
+    if (part.how == How::file) return io::Piece::range(arena_.file(), from, part.size, kept_.hold());
+    if (part.how == How::memory) return io::Piece::memory(bytes, kept_.hold());
     Buffer buffer = machine_.slab.take(part.size);
     std::copy(bytes.begin(), bytes.end(), buffer.room().begin());
     buffer.fill(part.size);
@@ -499,14 +499,14 @@ TEST_F(SendTest, a_fast_reader_does_not_keep_the_turn) {
 TEST(Hold, is_released_once_wherever_it_was_moved) {
   Kept kept;
   {
-    Hold first = kept.hold();
-    Hold second = std::move(first);
+    io::Hold first = kept.hold();
+    io::Hold second = std::move(first);
     EXPECT_TRUE(second);
-    Hold third = kept.hold();
+    io::Hold third = kept.hold();
     third = std::move(second);
     EXPECT_EQ(kept.held, 1);
-    Piece piece = Piece::memory({}, std::move(third));
-    const Piece moved = std::move(piece);
+    io::Piece piece = io::Piece::memory({}, std::move(third));
+    const io::Piece moved = std::move(piece);
     EXPECT_EQ(kept.released, 1);
   }
   EXPECT_EQ(kept.held, 0);
@@ -518,11 +518,11 @@ TEST(Piece, a_moved_buffer_keeps_its_bytes) {
   Buffer buffer = slab.take(10);
   std::copy_n(as_bytes("hello").begin(), 5, buffer.room().begin());
   buffer.fill(5);
-  Piece piece = std::move(buffer);
-  Piece moved = std::move(piece);
+  io::Piece piece = std::move(buffer);
+  io::Piece moved = std::move(piece);
   EXPECT_EQ(as_text(moved.bytes), "hello");
   EXPECT_EQ(moved.size(), 5u);
-  EXPECT_TRUE(Piece().empty());
+  EXPECT_TRUE(io::Piece().empty());
 }
 
 TEST(Response, clear_lets_go_of_what_is_held) {

@@ -22,12 +22,12 @@ using testing::StartsWith;
 constexpr std::uint16_t port = 80;
 
 // Gives its parts one after another, then what `end` says.
-class Parts final : public BodySource {
+class Parts final : public io::BodySource {
  public:
   enum class End : std::uint8_t { normal, error, exception };
   Parts(Slab& slab, std::vector<std::string> parts, End end)
       : slab_(slab), parts_(std::move(parts)), end_(end) {}
-  Task<Result<Piece>> next(Call call) override {
+  Task<Result<io::Piece>> next(Call call) override {
     co_await yield(call);
     if (at_ == parts_.size()) {
       if (end_ == End::exception) throw std::runtime_error("no more parts");

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <cstring>
 
-#include "client/registry_field.h"
 #include "crypto/blake3.h"
 #include "crypto/macaroon.h"
+#include "format/registry_field.h"
 #include "store/encoding.h"
 
 namespace cairn::registry {
@@ -14,7 +14,7 @@ namespace {
 constexpr std::int64_t second = 1000, minute = 60 * second;
 constexpr std::string_view slot_tag{"cairn.audit\0\1", 13};
 constexpr std::size_t seal_size = 8, op_size = 16, code_size = 32, who_size = 128;
-constexpr auto latest = static_cast<std::uint64_t>(client::registry_time_max.ms);
+constexpr auto latest = static_cast<std::uint64_t>(format::registry_time_max.ms);
 
 using Seal = std::array<std::byte, seal_size>;
 

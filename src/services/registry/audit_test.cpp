@@ -122,7 +122,7 @@ TEST(AuditSlot, is_read_back_as_it_was_written_and_never_otherwise) {
 
 RC_GTEST_PROP(AuditSlot, whatever_is_written_can_be_read_and_says_the_same_when_written_again, ()) {
   AuditSlot slot{*rc::gen::positive<std::uint64_t>(), {}};
-  slot.event.at = {*rc::gen::inRange<std::int64_t>(0, client::registry_time_max.ms)};
+  slot.event.at = {*rc::gen::inRange<std::int64_t>(0, format::registry_time_max.ms)};
   slot.event.count = *rc::gen::positive<std::uint64_t>();
   slot.event.op = *rc::gen::arbitrary<std::string>();
   slot.event.code = *rc::gen::arbitrary<std::string>();

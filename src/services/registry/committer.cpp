@@ -253,7 +253,7 @@ Result<Home::Planned> Home::plan_propose(Ledger& ledger, Mutation& mutation, Gro
       ledger.pending_items() + group.proposal_items + mutation.items.size() > LedgerLimits{}.pending_items)
     return fail(ErrorCode::busy, "too many proposals are pending", Side::client);
   const Head head = ledger.head();
-  client::ProposalDraft& draft = mutation.draft;
+  format::ProposalDraft& draft = mutation.draft;
   if (draft.supersede_of && *draft.supersede_of != head.version)
     return fail(ErrorCode::conflict, "only the present head can be superseded", Side::client);
   const WallTime now = now_wall();
@@ -261,7 +261,7 @@ Result<Home::Planned> Home::plan_propose(Ledger& ledger, Mutation& mutation, Gro
     return fail(ErrorCode::malformed, "the expiry is in the past", Side::client);
 
   Outcome outcome;
-  client::DescriptorSet& set = outcome.set;
+  format::DescriptorSet& set = outcome.set;
   set.version = head.version + 1;
   set.prev = head.commit_b3;
   set.items = std::move(draft.items);
@@ -269,7 +269,7 @@ Result<Home::Planned> Home::plan_propose(Ledger& ledger, Mutation& mutation, Gro
   set.expiry = draft.expiry;
   set.supersede_of = draft.supersede_of;
   set.reason = draft.reason;
-  outcome.payload = client::encode(set);
+  outcome.payload = format::encode(set);
   constexpr std::size_t per_record = store::record_header_size + store::record_alignment + sizeof(Hash) + 8;
   if (outcome.payload.size() + (mutation.items.size() + 8) * per_record >
       registry_.options().segment_size / 8 * 3)
@@ -309,21 +309,21 @@ Result<Home::Planned> Home::plan_propose(Ledger& ledger, Mutation& mutation, Gro
 // Whether an approval counts, now and once.
 Result<> Home::check_signature(const Ledger& ledger, const Pending& pending, const Mutation& mutation,
                                const Mutation::Signature& signature, const Group& group) const {
-  const client::Approval& approval = signature.approval;
-  const client::Governance& governance = ledger.governance();
-  const client::Signer* signer = governance.find(approval.signer_id);
+  const format::Approval& approval = signature.approval;
+  const format::Governance& governance = ledger.governance();
+  const format::Signer* signer = governance.find(approval.signer_id);
   if (signer == nullptr || signer->key != signature.signer_key || pending.payload_b3 != mutation.payload_b3)
     return fail(ErrorCode::invalid_sig, "the signer is not in the signer set", Side::client);
   if (governance.is_revoked(approval.signer_id))
     return fail(ErrorCode::revoked_key, "the signer's key is revoked", Side::client);
   const bool known = std::ranges::any_of(
-      pending.approvals, [&](const client::Approval& one) { return one.signer_id == approval.signer_id; });
+      pending.approvals, [&](const format::Approval& one) { return one.signer_id == approval.signer_id; });
   if (known || group.approvals.contains({mutation.id, approval.signer_id}))
     return fail(ErrorCode::duplicate_approval, "this signer has approved it already", Side::client);
   return {};
 }
 
-void Home::add_approval(const Mutation& mutation, const client::Approval& approval, Group& group) {
+void Home::add_approval(const Mutation& mutation, const format::Approval& approval, Group& group) {
   group.approvals.emplace(mutation.id, approval.signer_id);
   group.touched.insert(mutation.id);
   group.add(RecordKind::approval, encode(ApprovalRecord{now_wall(), mutation.id, mutation.who, approval}));
@@ -341,7 +341,7 @@ Result<Home::Planned> Home::plan_approve(Ledger& ledger, Mutation& mutation, Gro
   if (mutation.approvals.empty())
     return fail(ErrorCode::not_found, "there was no such proposal", Side::client);
   TRY_VOID(check_signature(ledger, *pending, mutation, mutation.approvals.front(), group));
-  const client::Governance& governance = ledger.governance();
+  const format::Governance& governance = ledger.governance();
   add_approval(mutation, mutation.approvals.front().approval, group);
   Outcome outcome;
   outcome.id = mutation.id;
@@ -392,7 +392,7 @@ Result<Home::Planned> Home::plan_commit(Ledger& ledger, Mutation& mutation, Grou
   if (!ledger.is_whole(*pending))
     return fail(ErrorCode::integrity, "a part of the proposal is lost from the log");
 
-  std::vector<client::Approval> approvals = pending->approvals;
+  std::vector<format::Approval> approvals = pending->approvals;
   std::set<std::string_view> fresh;
   for (const Mutation::Signature& signature : mutation.approvals) {
     TRY_VOID(check_signature(ledger, *pending, mutation, signature, group));
@@ -401,11 +401,11 @@ Result<Home::Planned> Home::plan_commit(Ledger& ledger, Mutation& mutation, Grou
     approvals.push_back(signature.approval);
   }
   // Those of keys that were revoked meanwhile do not count.
-  const client::Governance& governance = ledger.governance();
-  client::Commit commit;
+  const format::Governance& governance = ledger.governance();
+  format::Commit commit;
   bool revoked = false;
-  for (const client::Approval& approval : approvals) {
-    const client::Signer* signer = governance.find(approval.signer_id);
+  for (const format::Approval& approval : approvals) {
+    const format::Signer* signer = governance.find(approval.signer_id);
     if (governance.is_revoked(approval.signer_id))
       revoked = true;
     else if (signer != nullptr && signer->can_approve())
@@ -419,12 +419,12 @@ Result<Home::Planned> Home::plan_commit(Ledger& ledger, Mutation& mutation, Grou
   commit.payload_b3 = pending->payload_b3;
   commit.prev = pending->set.prev;
   commit.committed_at = now;
-  const std::string encoded = client::encode(std::move(commit));
+  const std::string encoded = format::encode(std::move(commit));
   for (const Mutation::Signature& signature : mutation.approvals)
     add_approval(mutation, signature.approval, group);
   group.add(RecordKind::commit, encode(CommitRecord{now, mutation.id, mutation.who, encoded}));
   group.advance = {HeadMark{head.version, head.commit_b3},
-                   HeadMark{head.version + 1, client::commit_b3(as_bytes(encoded))}, &mutation};
+                   HeadMark{head.version + 1, format::commit_b3(as_bytes(encoded))}, &mutation};
   group.closed = true;
   mutation.result = Outcome{};
   return Planned::joined;

@@ -40,7 +40,7 @@ std::set<std::uint64_t> users_of(const std::vector<store::Entry>& entries, const
   if (kind == RecordKind::commit) {
     CommitRecord record;
     CHECK(decode(as_bytes(damaged.meta), record));
-    out.insert(client::decode_commit(as_bytes(record.commit)).value().version);
+    out.insert(format::decode_commit(as_bytes(record.commit)).value().version);
   } else if (kind == RecordKind::item) {
     const Hash hash = crypto::hash_object(as_bytes(damaged.meta)).bytes;
     for (std::uint64_t v = 0; v < items.size(); ++v)
@@ -66,7 +66,7 @@ void flip_every_record(bool with_snapshot) {
   std::vector<std::set<Hash>> items;
   for (std::uint64_t v = 0; v < size; ++v) {
     items.emplace_back();
-    const auto set = client::decode_descriptor_set(as_bytes((*place.read(v))->payload)).value();
+    const auto set = format::decode_descriptor_set(as_bytes((*place.read(v))->payload)).value();
     for (const std::string& item : set.items) items.back().insert(crypto::hash_object(as_bytes(item)).bytes);
   }
   if (with_snapshot) ASSERT_TRUE(place.snapshot());

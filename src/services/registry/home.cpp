@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "client/chain_verifier.h"
 #include "crypto/tile.h"
+#include "format/chain_verifier.h"
 #include "runtime/wait.h"
 #include "services/registry/files.h"
 #include "services/registry/port.h"
@@ -57,14 +57,14 @@ Task<Result<>> Home::open(Call call) {
   CO_TRY_VOID(heed_snapshot());
   // One that is version 0 already was checked when it was taken in.
   const Address payload_b3 = crypto::hash_object(as_bytes(options.genesis.payload));
-  const Address commit_b3 = client::commit_b3(as_bytes(options.genesis.commit));
+  const Address commit_b3 = format::commit_b3(as_bytes(options.genesis.commit));
   bool fresh = false;
   const bool checked = registry_.ledger().with([&](Ledger& ledger) {
     fresh = ledger.empty();
     return !fresh && ledger.first_kept() == 0 && !ledger.bad().contains(0) &&
            ledger.version(0).commit_b3 == commit_b3 && ledger.version(0).payload_b3 == payload_b3;
   });
-  if (!checked) CO_TRY_VOID(client::check_genesis(options.genesis));
+  if (!checked) CO_TRY_VOID(format::check_genesis(options.genesis));
   if (fresh) CO_TRY_VOID(co_await import_genesis(call));
   const bool ours = registry_.ledger().with([&](Ledger& ledger) {
     return ledger.first_kept() > 0 || ledger.bad().contains(0) || ledger.version(0).commit_b3 == commit_b3;
@@ -161,9 +161,9 @@ Task<Result<>> Home::on_damage(Call, store::Damage damage) {
 }
 
 Task<Result<>> Home::import_genesis(Call call) {
-  const client::Genesis& genesis = registry_.options().genesis;
-  CO_TRY(client::DescriptorSet set, client::decode_descriptor_set(as_bytes(genesis.payload)));
-  CO_TRY_VOID(client::check_next_items(set.items));
+  const format::Genesis& genesis = registry_.options().genesis;
+  CO_TRY(format::DescriptorSet set, format::decode_descriptor_set(as_bytes(genesis.payload)));
+  CO_TRY_VOID(format::check_next_items(set.items));
   ProposalRecord proposal;
   proposal.id = new_id();
   proposal.at = set.created_at;
@@ -187,7 +187,7 @@ Task<Result<>> Home::import_genesis(Call call) {
   proposal.expires = proposal.at;
   add(RecordKind::proposal, encode(proposal));
   add(RecordKind::commit, encode(CommitRecord{proposal.at, proposal.id, "genesis", genesis.commit}));
-  const HeadMark next{0, client::commit_b3(as_bytes(genesis.commit))};
+  const HeadMark next{0, format::commit_b3(as_bytes(genesis.commit))};
   CO_TRY(const auto placed, co_await backend_->advance(call, std::nullopt, next, std::move(batch)));
   applied_ = backend_->log().end();
   co_return registry_.ledger().with([&](Ledger& ledger) -> Result<> {
@@ -314,7 +314,7 @@ Task<Result<>> Home::validate_tail(Call call) {
     auto commit = co_await port_->read_commit(call, version);
     if (!commit && commit.error().code != ErrorCode::integrity) co_return fail(commit.error());
     const auto decoded =
-        commit ? client::decode_commit(as_bytes(*commit)) : Result<client::Commit>(fail(commit.error()));
+        commit ? format::decode_commit(as_bytes(*commit)) : Result<format::Commit>(fail(commit.error()));
     if (!decoded || decoded->version != version || (version > 0 && decoded->prev != prev))
       bad(version, "its commit does not follow the one before it");
   }

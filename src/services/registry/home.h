@@ -20,10 +20,10 @@
 #include <string>
 #include <vector>
 
-#include "client/chain_verifier.h"
-#include "client/registry_field.h"
 #include "crypto/signed_note.h"
 #include "crypto/tile.h"
+#include "format/chain_verifier.h"
+#include "format/registry_field.h"
 #include "io/machine.h"
 #include "observe/log.h"
 #include "runtime/mpsc.h"
@@ -99,13 +99,13 @@ class Home final : public store::Replay {
   Result<Planned> plan_propose(Ledger& ledger, Mutation& mutation, Group& group);
   Result<> check_signature(const Ledger& ledger, const Pending& pending, const Mutation& mutation,
                            const Mutation::Signature& signature, const Group& group) const;
-  void add_approval(const Mutation& mutation, const client::Approval& approval, Group& group);
+  void add_approval(const Mutation& mutation, const format::Approval& approval, Group& group);
   Result<Planned> plan_approve(Ledger& ledger, Mutation& mutation, Group& group);
   Result<Planned> plan_commit(Ledger& ledger, Mutation& mutation, Group& group);
   Result<Planned> plan_chore(Ledger& ledger, Mutation& mutation, Group& group);
   // Between 1970 and 9999, whatever the clock says: what is written with it can be read again.
   WallTime now_wall() const noexcept {
-    return std::clamp(machine_.shard.wall(), WallTime{0}, client::registry_time_max);
+    return std::clamp(machine_.shard.wall(), WallTime{0}, format::registry_time_max);
   }
   // Of a change that is signed: no year is made up for it.
   Result<> check_clock() const noexcept {
@@ -132,7 +132,7 @@ class Home final : public store::Replay {
   // --- verifier.cpp
   Task<bool> caught_up(Call call);
   std::uint64_t slice() const noexcept;
-  Task<Result<std::unique_ptr<client::ChainVerifier>>> resume_verifier(Call call, std::uint64_t version);
+  Task<Result<std::unique_ptr<format::ChainVerifier>>> resume_verifier(Call call, std::uint64_t version);
 
   Registry& registry_;
   io::Machine& machine_;
@@ -157,7 +157,7 @@ class Home final : public store::Replay {
   std::optional<std::uint64_t> tiles_at_;      // size up to which tiles are on disk; none: not looked yet
   std::shared_ptr<io::File> audit_file_;       // none: not opened, or it failed
   bool audit_told_ = false;                    // that it failed
-  std::unique_ptr<client::ChainVerifier> deep_;
+  std::unique_ptr<format::ChainVerifier> deep_;
   std::optional<std::uint64_t> deep_from_;  // where it goes on; none: where a checkpoint says
 };
 

@@ -75,11 +75,11 @@ TEST(Home, a_signature_over_other_bytes_or_by_another_key_is_invalid) {
   const auto other = place.propose(place.with_regions({2}));
   ASSERT_TRUE(proposed && other);
   EXPECT_EQ(code_of(place.approve(proposed->id, other->payload_b3, 1)), ErrorCode::invalid_sig);
-  client::Approval forged = place.sign(proposed->payload_b3, 2);
-  forged.signer_id = client::sample_signer_id(1);
+  format::Approval forged = place.sign(proposed->payload_b3, 2);
+  forged.signer_id = format::sample_signer_id(1);
   EXPECT_EQ(code_of(place.run(place.approve_task(proposed->id, forged))), ErrorCode::invalid_sig);
   EXPECT_EQ(code_of(place.approve(*proposed, 7)), ErrorCode::invalid_sig);
-  client::Approval flipped = place.sign(proposed->payload_b3, 1);
+  format::Approval flipped = place.sign(proposed->payload_b3, 1);
   flipped.sig[5] = static_cast<char>(flipped.sig[5] ^ 1);
   EXPECT_EQ(code_of(place.run(place.approve_task(proposed->id, flipped))), ErrorCode::invalid_sig);
   EXPECT_EQ(code_of(place.commit(proposed->id)), ErrorCode::quorum_failed);
@@ -87,16 +87,16 @@ TEST(Home, a_signature_over_other_bytes_or_by_another_key_is_invalid) {
 
 TEST(Home, a_genesis_with_a_key_that_verifies_nothing_begins_no_registry) {
   Founding founding(1, {1});
-  client::DescriptorSet set = client::decode_descriptor_set(as_bytes(founding.genesis.payload)).value();
-  std::string neutral(client::approving_key_size, '\0');
+  format::DescriptorSet set = format::decode_descriptor_set(as_bytes(founding.genesis.payload)).value();
+  std::string neutral(format::approving_key_size, '\0');
   neutral[0] = 1;
   set.items = {
-      client::encode_signer_set(
-          1, std::vector{client::sample_signer(1),
-                         client::Signer{"z", std::nullopt, std::string(client::approving_algo), neutral}})
+      format::encode_signer_set(
+          1, std::vector{format::sample_signer(1),
+                         format::Signer{"z", std::nullopt, std::string(format::approving_algo), neutral}})
           .value()};
-  founding.genesis = {client::encode(set), client::encode(client::SampleRegistry::commit_of(set, {1}))};
-  ASSERT_TRUE(client::check_genesis(founding.genesis));
+  founding.genesis = {format::encode(set), format::encode(format::SampleRegistry::commit_of(set, {1}))};
+  ASSERT_TRUE(format::check_genesis(founding.genesis));
   SimulatedRegistry place(founding);
   EXPECT_EQ(code_of(place.open()), ErrorCode::malformed);
 }
@@ -251,7 +251,7 @@ TEST(Home, signers_are_rotated_by_a_commit_and_only_then) {
   SimulatedRegistry place(Founding(1, {1}));
   ASSERT_TRUE(place.open());
   auto items = place.with_regions({1});
-  items[0] = client::sample_signer_set(1, {2});
+  items[0] = format::sample_signer_set(1, {2});
   const auto rotation = place.propose(items);
   ASSERT_TRUE(rotation);
   EXPECT_EQ(code_of(place.approve(*rotation, 2)), ErrorCode::invalid_sig);
@@ -270,7 +270,7 @@ TEST(Home, a_revoked_key_does_not_count) {
   SimulatedRegistry place(Founding(1, {1, 2}));
   ASSERT_TRUE(place.open());
   auto items = place.with_regions({1});
-  items.push_back(client::sample_revocation(1));
+  items.push_back(format::sample_revocation(1));
   ASSERT_TRUE(place.advance(items, {1}));
   const auto next = place.propose(items);
   ASSERT_TRUE(next);
@@ -287,7 +287,7 @@ TEST(Home, a_superseding_version_names_the_head_and_is_committed_as_such) {
   SimulatedRegistry place;
   ASSERT_TRUE(place.open());
   ASSERT_TRUE(place.advance(place.with_regions({1})));
-  client::ProposalDraft draft = place.draft_of(place.with_regions({2}));
+  format::ProposalDraft draft = place.draft_of(place.with_regions({2}));
   draft.supersede_of = 0;
   draft.reason = "a mistake";
   EXPECT_EQ(code_of(place.run(place.propose_task(draft))), ErrorCode::conflict);
@@ -309,7 +309,7 @@ TEST(Home, what_has_expired_is_not_committed) {
   ASSERT_TRUE(place.open());
   const auto slow = place.propose(place.with_regions({1}));
   ASSERT_TRUE(slow && place.approve(*slow, 1));
-  client::ProposalDraft draft = place.draft_of(place.with_regions({2}));
+  format::ProposalDraft draft = place.draft_of(place.with_regions({2}));
   draft.expiry = WallTime{place.wall().ms - 1};
   EXPECT_EQ(code_of(place.run(place.propose_task(draft))), ErrorCode::malformed);
   draft.expiry = WallTime{place.wall().ms + 60'000};
@@ -396,7 +396,7 @@ RC_GTEST_PROP(Home, nothing_is_committed_without_a_quorum, ()) {
   SimulatedRegistry place{Founding(m, signers)};
   RC_ASSERT(place.open());
   auto items = place.with_regions({1});
-  for (unsigned i = 1; i <= revoked; ++i) items.push_back(client::sample_revocation(i));
+  for (unsigned i = 1; i <= revoked; ++i) items.push_back(format::sample_revocation(i));
   RC_ASSERT(place.advance(items, std::vector<unsigned>(signers.begin(), signers.begin() + m)));
   const auto proposed = place.propose(items);
   RC_ASSERT(proposed);

@@ -15,7 +15,7 @@ RecordKind kind_of(std::uint8_t number) { return static_cast<RecordKind>(number)
 }  // namespace
 
 bool is_governor(ByteView item) {
-  const client::ItemName name = client::name_of_item(item);
+  const format::ItemName name = format::name_of_item(item);
   return name.type == "signer_set" || name.type == "revocation";
 }
 
@@ -132,8 +132,8 @@ Result<> Ledger::apply_approval(ByteView meta) {
   TRY_VOID(registry::decode(meta, record));
   const auto found = pending_.find(record.id);
   if (found == pending_.end()) return {};
-  std::vector<client::Approval>& approvals = found->second.approvals;
-  if (std::ranges::find(approvals, record.approval.signer_id, &client::Approval::signer_id) ==
+  std::vector<format::Approval>& approvals = found->second.approvals;
+  if (std::ranges::find(approvals, record.approval.signer_id, &format::Approval::signer_id) ==
       approvals.end())
     approvals.push_back(std::move(record.approval));
   return {};
@@ -178,7 +178,7 @@ void Ledger::take_gap(std::uint64_t until, const Address& prev) {
 Result<> Ledger::apply_commit(ByteView meta, Place place) {
   CommitRecord record;
   TRY_VOID(registry::decode(meta, record));
-  auto commit = client::decode_commit(as_bytes(record.commit));
+  auto commit = format::decode_commit(as_bytes(record.commit));
   if (!commit) return does_not_follow("a commit does not decode");
   if (commit->version < versions_.size()) return does_not_follow("two commits of one version");
   take_gap(commit->version, commit->prev);
@@ -187,7 +187,7 @@ Result<> Ledger::apply_commit(ByteView meta, Place place) {
     return does_not_follow("a commit does not follow the one before it");
   VersionEntry entry;
   entry.payload_b3 = commit->payload_b3;
-  entry.commit_b3 = client::commit_b3(as_bytes(record.commit));
+  entry.commit_b3 = format::commit_b3(as_bytes(record.commit));
   entry.committed_at = commit->committed_at;
   entry.commit = place;
   const auto found = pending_.find(record.id);
@@ -236,8 +236,8 @@ void Ledger::take_governance() {
   for (const Hash& hash : head_items_)
     if (const auto found = governor_items_.find(hash); found != governor_items_.end())
       governors_.push_back(found->second);
-  auto governance = client::read_governance(governors_);
-  governance_ = governance ? std::move(*governance) : client::Governance{};
+  auto governance = format::read_governance(governors_);
+  governance_ = governance ? std::move(*governance) : format::Governance{};
 }
 
 void Ledger::end(Ulid id, Ended how) {

@@ -18,9 +18,9 @@
 #include <unordered_map>
 #include <vector>
 
-#include "client/descriptor_set.h"
 #include "crypto/merkle.h"
 #include "crypto/object_hasher.h"
+#include "format/descriptor_set.h"
 #include "services/registry/hash_of_hash.h"
 #include "services/registry/record.h"
 #include "store/log.h"
@@ -82,12 +82,12 @@ struct Pending {
   std::string who;
   WallTime at{}, expires{};
   Address payload_b3;
-  client::DescriptorSet set;  // without its items
+  format::DescriptorSet set;  // without its items
   HashList items;
   bool full = false;     // as a version's
   bool readable = true;  // its list could be made out
   Place place;
-  std::vector<client::Approval> approvals;
+  std::vector<format::Approval> approvals;
 
   // What a list tells of it.
   Pending without_items() const {
@@ -134,7 +134,7 @@ class Ledger {
   std::uint64_t base() const noexcept { return base_; }
   const std::vector<Hash>& base_items() const noexcept { return base_items_.get(); }
   // Of the head; nobody (m = 0) when the head cannot be read.
-  const client::Governance& governance() const noexcept { return governance_; }
+  const format::Governance& governance() const noexcept { return governance_; }
   const std::vector<std::string>& governors() const noexcept { return governors_; }
   const crypto::MerkleTree& tree() const noexcept { return tree_; }
   // Trees beyond this size cannot be proved: a leaf is not known. size() when all are.
@@ -225,7 +225,7 @@ class Ledger {
   HashList head_items_;
   std::uint64_t base_ = 0;
   HashList base_items_;
-  client::Governance governance_;
+  format::Governance governance_;
   std::vector<std::string> governors_;          // items of the head that say who may approve
   std::map<Hash, std::string> governor_items_;  // all that are known
   std::vector<std::string> floor_governors_;

@@ -24,7 +24,7 @@ class Busy : public SimulatedRegistry {
   Busy() : SimulatedRegistry(Founding(1, {1}, 4)) {
     CHECK(open());
     CHECK(advance(with_regions({10})));
-    client::ProposalDraft correction = draft_of(with_regions({11}));
+    format::ProposalDraft correction = draft_of(with_regions({11}));
     correction.supersede_of = 1;
     correction.reason = "a mistake";
     CHECK(advance(std::move(correction)));
@@ -130,7 +130,7 @@ TEST(Ledger, a_copy_in_slices_is_of_the_moment_when_it_was_begun) {
     retention.policy = Retention::Policy::by_count;
     retention.max_count = 1;
     place.home().set_retention(retention);
-    client::ProposalDraft draft = place.draft_of(place.with_regions({90}));
+    format::ProposalDraft draft = place.draft_of(place.with_regions({90}));
     draft.supersede_of = place.ledger([](Ledger& ledger) { return ledger.head().version; });
     draft.reason = "a mistake";
     place.pending = *place.run(place.propose_task(draft));
@@ -181,10 +181,10 @@ TEST(Ledger, a_copy_in_slices_holds_the_ledger_for_no_more_than_a_slice) {
 
 //
 TEST(Ledger, a_commit_that_skips_or_repeats_a_version_does_not_follow) {
-  client::SampleRegistry chain(1, {1});
-  chain.append({client::sample_signer_set(1, {1})}, {1});
+  format::SampleRegistry chain(1, {1});
+  chain.append({format::sample_signer_set(1, {1})}, {1});
   const auto commit = [&](std::size_t version) {
-    return encode(CommitRecord{client::sample_time, make_ulid(client::sample_time, version, 1), "who",
+    return encode(CommitRecord{format::sample_time, make_ulid(format::sample_time, version, 1), "who",
                                chain.versions[version].commit});
   };
   const auto kind = static_cast<std::uint8_t>(RecordKind::commit);
@@ -197,16 +197,16 @@ TEST(Ledger, a_commit_that_skips_or_repeats_a_version_does_not_follow) {
 }
 
 TEST(Ledger, a_commit_over_another_predecessor_does_not_follow) {
-  client::SampleRegistry one(1, {1}), other(1, {2});
-  one.append({client::sample_signer_set(1, {1})}, {1});
-  other.append({client::sample_signer_set(1, {2})}, {2});
+  format::SampleRegistry one(1, {1}), other(1, {2});
+  one.append({format::sample_signer_set(1, {1})}, {1});
+  other.append({format::sample_signer_set(1, {2})}, {2});
   const auto kind = static_cast<std::uint8_t>(RecordKind::commit);
   const auto item = static_cast<std::uint8_t>(RecordKind::item);
   const auto proposal = static_cast<std::uint8_t>(RecordKind::proposal);
   Ledger ledger;
-  const auto set = client::decode_descriptor_set(as_bytes(one.versions[0].payload)).value();
+  const auto set = format::decode_descriptor_set(as_bytes(one.versions[0].payload)).value();
   ProposalRecord record;
-  record.id = make_ulid(client::sample_time, 1, 1);
+  record.id = make_ulid(format::sample_time, 1, 1);
   record.who = "who";
   record.payload_b3 = crypto::hash_object(as_bytes(one.versions[0].payload));
   record.set = set;
@@ -224,8 +224,8 @@ TEST(Ledger, a_commit_over_another_predecessor_does_not_follow) {
 }
 
 TEST(Ledger, a_commit_behind_a_gap_marks_what_is_missing) {
-  client::SampleRegistry chain(1, {1});
-  for (int i = 0; i < 3; ++i) chain.append({client::sample_signer_set(1, {1})}, {1});
+  format::SampleRegistry chain(1, {1});
+  for (int i = 0; i < 3; ++i) chain.append({format::sample_signer_set(1, {1})}, {1});
   const auto kind = static_cast<std::uint8_t>(RecordKind::commit);
   Ledger ledger;
   for (const std::size_t version : {0u, 3u})

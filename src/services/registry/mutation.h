@@ -14,7 +14,7 @@ struct Outcome {
   Head head;             // of a commit; else of the present
   bool existed = false;  // it had been committed before
   Ulid id;
-  client::DescriptorSet set;  // of a proposal
+  format::DescriptorSet set;  // of a proposal
   std::string payload;        // its bytes
   Address payload_b3;
   WallTime expires{};
@@ -41,11 +41,11 @@ struct Mutation : Errand<Mutation, Outcome> {
   Kind kind;
   std::string who;
   Ulid id;
-  client::ProposalDraft draft;
+  format::ProposalDraft draft;
   std::vector<Hash> items;
   // Their signatures are good under `signer_key`, over `payload_b3`.
   struct Signature {
-    client::Approval approval;
+    format::Approval approval;
     std::string signer_key;
   };
   std::vector<Signature> approvals;

@@ -154,14 +154,14 @@ Task<Result<std::string>> Port::read_item(Call call, Hash hash) {
   }
 }
 
-Task<Result<std::string>> Port::read_payload(Call call, client::DescriptorSet set, std::vector<Hash> items,
+Task<Result<std::string>> Port::read_payload(Call call, format::DescriptorSet set, std::vector<Hash> items,
                                              Address payload_b3) {
   set.items.reserve(items.size());
   for (const Hash& hash : items) {
     CO_TRY(std::string item, co_await read_item(call, hash));
     set.items.push_back(std::move(item));
   }
-  std::string payload = client::encode(set);
+  std::string payload = format::encode(set);
   if (crypto::hash_object(as_bytes(payload)) != payload_b3)
     co_return fail(ErrorCode::integrity, "the payload does not match its hash");
   co_return payload;
@@ -202,7 +202,7 @@ Task<Result<std::string>> Port::read_commit(Call call, std::uint64_t version) {
     co_return fail(ErrorCode::integrity, "the commit is lost from the log");
   CO_TRY(const std::string meta, co_await read_record(call, found.entry.commit));
   CommitRecord record;
-  if (!decode(as_bytes(meta), record) || client::commit_b3(as_bytes(record.commit)) != found.entry.commit_b3)
+  if (!decode(as_bytes(meta), record) || format::commit_b3(as_bytes(record.commit)) != found.entry.commit_b3)
     co_return rotten(version, "the commit does not match its hash");
   co_return std::move(record.commit);
 }
@@ -258,7 +258,7 @@ Task<Result<std::shared_ptr<Artifact>>> Port::load_version(Call call, std::uint6
   if (!commit_meta) co_return bad(commit_meta.error());
   CommitRecord commit;
   if (!decode(as_bytes(*commit_meta), commit) ||
-      client::commit_b3(as_bytes(commit.commit)) != entry.commit_b3)
+      format::commit_b3(as_bytes(commit.commit)) != entry.commit_b3)
     co_return rotten(version, "the commit does not match its hash");
   auto proposal_meta = co_await read_record(call, entry.payload);
   if (!proposal_meta) co_return bad(proposal_meta.error());
@@ -285,7 +285,7 @@ Task<Result<std::shared_ptr<Artifact>>> Port::load_version(Call call, std::uint6
 
 // --- changes
 
-Task<Result<Outcome>> Port::propose(Call call, std::string who, client::ProposalDraft draft) {
+Task<Result<Outcome>> Port::propose(Call call, std::string who, format::ProposalDraft draft) {
   auto mutation = std::make_unique<Mutation>(Mutation::Kind::propose);
   mutation->who = std::move(who);
   for (const std::string& item : draft.items)
@@ -296,11 +296,11 @@ Task<Result<Outcome>> Port::propose(Call call, std::string who, client::Proposal
 
 // Signatures are checked here, where they hold up this shard only. The committer makes sure that the keys are
 // still the signers' when it counts.
-void Port::take_signatures(Mutation& mutation, std::vector<client::Approval> approvals) {
+void Port::take_signatures(Mutation& mutation, std::vector<format::Approval> approvals) {
   struct Asked {
     bool pending = false;
     Address payload_b3;
-    client::Governance governance;
+    format::Governance governance;
   };
   const Asked asked = registry_.ledger().with([&](Ledger& ledger) {
     Asked out;
@@ -314,9 +314,9 @@ void Port::take_signatures(Mutation& mutation, std::vector<client::Approval> app
   // What is not pending is refused by the committer, who knows why.
   if (!asked.pending) return;
   mutation.payload_b3 = asked.payload_b3;
-  for (client::Approval& approval : approvals) {
-    const client::Signer* signer = asked.governance.find(approval.signer_id);
-    if (signer != nullptr && client::verify_approval(approval, *signer, asked.payload_b3)) {
+  for (format::Approval& approval : approvals) {
+    const format::Signer* signer = asked.governance.find(approval.signer_id);
+    if (signer != nullptr && format::verify_approval(approval, *signer, asked.payload_b3)) {
       mutation.approvals.push_back({std::move(approval), signer->key});
       continue;
     }
@@ -330,18 +330,18 @@ void Port::take_signatures(Mutation& mutation, std::vector<client::Approval> app
   }
 }
 
-Task<Result<Outcome>> Port::approve(Call call, std::string who, Ulid id, client::Approval approval) {
+Task<Result<Outcome>> Port::approve(Call call, std::string who, Ulid id, format::Approval approval) {
   auto mutation = std::make_unique<Mutation>(Mutation::Kind::approve);
   mutation->who = std::move(who);
   mutation->id = id;
-  std::vector<client::Approval> approvals;
+  std::vector<format::Approval> approvals;
   approvals.push_back(std::move(approval));
   take_signatures(*mutation, std::move(approvals));
   return submit(call, std::move(mutation), registry_.approvals_);
 }
 
 Task<Result<Outcome>> Port::commit(Call call, std::string who, Ulid id, bool supersede,
-                                   std::vector<client::Approval> approvals) {
+                                   std::vector<format::Approval> approvals) {
   auto mutation = std::make_unique<Mutation>(supersede ? Mutation::Kind::supersede : Mutation::Kind::commit);
   mutation->who = std::move(who);
   mutation->id = id;

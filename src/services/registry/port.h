@@ -60,7 +60,7 @@ class Port {
   // From the memory of recent reads only.
   ArtifactPtr find_version(std::uint64_t version) noexcept;
   // The bytes of a pending proposal's payload.
-  Task<Result<std::string>> read_payload(Call call, client::DescriptorSet set, std::vector<Hash> items,
+  Task<Result<std::string>> read_payload(Call call, format::DescriptorSet set, std::vector<Hash> items,
                                          Address payload_b3);
   // Whether the disk can be read: asked of the head after a read failed.
   Task<bool> can_read(Call call);
@@ -71,11 +71,11 @@ class Port {
   Task<Result<AuditPage>> read_audit(Call call, std::optional<std::uint64_t> after, std::uint64_t limit);
 
   // --- changes. Answered when durable. Cancel: partial — one that was begun may still be done.
-  Task<Result<Outcome>> propose(Call call, std::string who, client::ProposalDraft draft);
-  Task<Result<Outcome>> approve(Call call, std::string who, Ulid id, client::Approval approval);
+  Task<Result<Outcome>> propose(Call call, std::string who, format::ProposalDraft draft);
+  Task<Result<Outcome>> approve(Call call, std::string who, Ulid id, format::Approval approval);
   // `approvals` are taken in with it.
   Task<Result<Outcome>> commit(Call call, std::string who, Ulid id, bool supersede,
-                               std::vector<client::Approval> approvals = {});
+                               std::vector<format::Approval> approvals = {});
   Task<Result<Outcome>> submit(Call call, std::unique_ptr<Mutation> mutation, Permits& queue);
 
  private:
@@ -94,7 +94,7 @@ class Port {
   void push(const Head& head, Mailbox& to);
   void push_gone(std::uint32_t segment, Mailbox& to);
   void take_news(Feed::State news);
-  void take_signatures(Mutation& mutation, std::vector<client::Approval> approvals);
+  void take_signatures(Mutation& mutation, std::vector<format::Approval> approvals);
   Task<Result<std::string>> read_record(Call call, Place place);
   Task<Result<std::string>> read_item(Call call, Hash hash);
   Task<Result<std::vector<Hash>>> read_list(Call call, std::uint64_t version, Address payload_b3);

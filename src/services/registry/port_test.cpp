@@ -72,12 +72,12 @@ TEST(Port, a_commit_may_bring_its_approvals_and_they_count_like_any_other) {
   SimulatedRegistry place;
   ASSERT_TRUE(place.open());
   const unsigned m = place.ledger([](Ledger& l) { return l.governance().m; });
-  const auto commit_with = [&](Ulid id, std::vector<client::Approval> approvals) {
+  const auto commit_with = [&](Ulid id, std::vector<format::Approval> approvals) {
     return place.run(place.port().commit(place.call(), "committer", id, false, std::move(approvals)));
   };
   const auto proposed = place.propose(place.with_regions({1}));
   ASSERT_TRUE(proposed);
-  std::vector<client::Approval> enough;
+  std::vector<format::Approval> enough;
   for (unsigned i = 0; i < m; ++i) enough.push_back(place.sign(proposed->payload_b3, i + 1));
 
   auto twice = enough;
@@ -93,7 +93,7 @@ TEST(Port, a_commit_may_bring_its_approvals_and_they_count_like_any_other) {
   EXPECT_EQ(done->head.version, 1u);
   const auto artifact = place.read(1);
   ASSERT_TRUE(artifact);
-  const auto commit = client::decode_commit(as_bytes((*artifact)->commit));
+  const auto commit = format::decode_commit(as_bytes((*artifact)->commit));
   ASSERT_TRUE(commit);
   EXPECT_EQ(commit->approvals.size(), m);
 }
@@ -159,7 +159,7 @@ TEST(Port, an_artifact_is_what_was_signed) {
   SimulatedRegistry place(Founding(2, {1, 2, 3}, 4));
   ASSERT_TRUE(place.open());
   for (unsigned i = 0; i < 5; ++i) ASSERT_TRUE(place.advance(place.with_regions({i + 10})));
-  client::ChainVerifier verifier(place.founding().roots);
+  format::ChainVerifier verifier(place.founding().roots);
   for (std::uint64_t version = 0; version < place.size(); ++version) {
     const auto read = place.read(version);
     ASSERT_TRUE(read);

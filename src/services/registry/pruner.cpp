@@ -69,7 +69,7 @@ Task<Result<bool>> Home::prune_once(Call call) {
   bool worked = false;
   if (below > cutting.first_kept) {
     CO_TRY(const auto before, co_await port_->load_version(call, below - 1));
-    CO_TRY(client::DescriptorSet set, client::decode_descriptor_set(as_bytes(before->payload)));
+    CO_TRY(format::DescriptorSet set, format::decode_descriptor_set(as_bytes(before->payload)));
     auto mutation = std::make_unique<Mutation>(Mutation::Kind::prune);
     mutation->below = below;
     for (std::string& item : set.items)

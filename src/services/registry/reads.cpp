@@ -76,7 +76,7 @@ bool settle_conditions(Request& request, std::string_view etag) {
 }
 
 template <class T>
-http::Hold hold_of(std::shared_ptr<const T> owner) {
+io::Hold hold_of(std::shared_ptr<const T> owner) {
   return {new std::shared_ptr<const T>(std::move(owner)),
           [](void* object) noexcept { delete static_cast<std::shared_ptr<const T>*>(object); }};
 }
@@ -324,7 +324,7 @@ Result<bool> RegistryShard::try_tile(Request& request) {
 namespace {
 
 // Entries of the log as a bundle of tlog-tiles, a part at a time: 256 of them may be 16 MiB.
-class EntrySource final : public http::BodySource {
+class EntrySource final : public io::BodySource {
  public:
   EntrySource(Port& port, std::uint64_t first, std::uint64_t end) noexcept
       : port_(port), next_(first), end_(end) {}
@@ -341,11 +341,11 @@ class EntrySource final : public http::BodySource {
     }
     co_return Result<>{};
   }
-  Task<Result<http::Piece>> next(Call call) override {
+  Task<Result<io::Piece>> next(Call call) override {
     // The first part was read before the answer began.
-    if (!std::exchange(begun_, true)) co_return http::Piece::memory(as_bytes(part_));
+    if (!std::exchange(begun_, true)) co_return io::Piece::memory(as_bytes(part_));
     CO_TRY_VOID(co_await fill(call.within(patience)));
-    co_return http::Piece::memory(as_bytes(part_));
+    co_return io::Piece::memory(as_bytes(part_));
   }
 
  private:

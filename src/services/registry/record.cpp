@@ -171,7 +171,7 @@ std::optional<std::vector<Hash>> expand(const ItemList& list, const std::vector<
       continue;
     }
     if (!list.base || run.first > base_list.size() || run.count > base_list.size() - run.first ||
-        out.size() + run.count > client::set_items_max)
+        out.size() + run.count > format::set_items_max)
       return std::nullopt;
     const auto from = base_list.begin() + run.first;
     out.insert(out.end(), from, from + run.count);
@@ -182,7 +182,7 @@ std::optional<std::vector<Hash>> expand(const ItemList& list, const std::vector<
 std::string encode(const ProposalRecord& record) {
   std::string out;
   CborEncoder cbor(out);
-  const client::DescriptorSet& set = record.set;
+  const format::DescriptorSet& set = record.set;
   cbor.write_map(9u + set.expiry.has_value() + set.reason.has_value() + record.list.base.has_value() +
                  set.supersede_of.has_value());
   cbor.write_text("at"), write_time(cbor, record.at);
@@ -204,7 +204,7 @@ std::string encode(const ProposalRecord& record) {
 
 Result<> decode(ByteView meta, ProposalRecord& out) {
   Fields in(meta);
-  client::DescriptorSet& set = out.set;
+  format::DescriptorSet& set = out.set;
   out.at = in.key("at").time();
   out.id = in.key("id").id();
   out.who = in.key("who").text();
@@ -231,7 +231,7 @@ std::string encode(const ApprovalRecord& record) {
   cbor.write_text("at"), write_time(cbor, record.at);
   cbor.write_text("id"), write_id(cbor, record.id);
   cbor.write_text("who"), cbor.write_text(record.who);
-  cbor.write_text("approval"), cbor.write_bytes(as_bytes(client::encode(record.approval)));
+  cbor.write_text("approval"), cbor.write_bytes(as_bytes(format::encode(record.approval)));
   cbor.finish();
   return out;
 }
@@ -243,7 +243,7 @@ Result<> decode(ByteView meta, ApprovalRecord& out) {
   out.who = in.key("who").text();
   const std::string encoded = in.key("approval").bytes();
   TRY_VOID(in.done());
-  auto approval = client::decode_approval_cbor(as_bytes(encoded));
+  auto approval = format::decode_approval_cbor(as_bytes(encoded));
   if (!approval) return not_a_record();
   out.approval = std::move(*approval);
   return {};

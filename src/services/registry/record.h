@@ -12,9 +12,9 @@
 #include "base/result.h"
 #include "base/ulid.h"
 #include "base/units.h"
-#include "client/signed_commit.h"
 #include "crypto/blake3.h"
 #include "crypto/merkle.h"
+#include "format/signed_commit.h"
 
 namespace cairn::registry {
 
@@ -53,13 +53,13 @@ struct ProposalRecord {
   ItemList list;
   WallTime expires{};
   Address payload_b3;
-  client::DescriptorSet set;  // without its items
+  format::DescriptorSet set;  // without its items
 };
 struct ApprovalRecord {
   WallTime at{};
   Ulid id;
   std::string who;
-  client::Approval approval;
+  format::Approval approval;
 };
 struct CommitRecord {
   WallTime at{};

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "client/sample_registry.h"
+#include "format/sample_registry.h"
 #include "services/registry/ledger.h"
 
 namespace cairn::registry {
@@ -22,17 +22,17 @@ std::vector<Hash> hashes(unsigned from, unsigned to) {
 
 ProposalRecord sample_proposal() {
   ProposalRecord record;
-  record.id = make_ulid(client::sample_time, 1, 2);
-  record.at = client::sample_time;
+  record.id = make_ulid(format::sample_time, 1, 2);
+  record.at = format::sample_time;
   record.who = "somebody";
   record.list.base = 4;
   record.list.runs = {{0, 3, {}}, {0, 0, hash_of(7)}};
-  record.expires = {client::sample_time.ms + 5};
+  record.expires = {format::sample_time.ms + 5};
   record.payload_b3 = Address{hash_of(9)};
   record.set.version = 6;
   record.set.prev = Address{hash_of(8)};
-  record.set.created_at = client::sample_time;
-  record.set.expiry = WallTime{client::sample_time.ms + 9};
+  record.set.created_at = format::sample_time;
+  record.set.expiry = WallTime{format::sample_time.ms + 9};
   record.set.supersede_of = 5;
   record.set.reason = "wrong";
   return record;
@@ -68,17 +68,17 @@ TEST(RegistryRecord, every_kind_reads_back_as_it_was_written) {
   plain.set.supersede_of.reset();
   plain.set.reason.reset();
   round_trips(plain);
-  const Ulid id = make_ulid(client::sample_time, 3, 4);
+  const Ulid id = make_ulid(format::sample_time, 3, 4);
   round_trips(
-      ApprovalRecord{client::sample_time, id, "who",
-                     client::sign_approval(client::sample_key(1), "a", Address{}, client::sample_time)});
-  round_trips(CommitRecord{client::sample_time, id, "who", "bytes"});
-  round_trips(AuditRecord{client::sample_time, id, "approve", "who", "invalid_sig", Address{hash_of(1)}});
-  round_trips(AuditRecord{client::sample_time, {}, "propose", "who", "malformed", {}});
-  round_trips(ExpiredRecord{client::sample_time, {id, make_ulid(client::sample_time, 5, 6)}});
-  round_trips(CheckpointRecord{client::sample_time, "note\n", 7, 3});
+      ApprovalRecord{format::sample_time, id, "who",
+                     format::sign_approval(format::sample_key(1), "a", Address{}, format::sample_time)});
+  round_trips(CommitRecord{format::sample_time, id, "who", "bytes"});
+  round_trips(AuditRecord{format::sample_time, id, "approve", "who", "invalid_sig", Address{hash_of(1)}});
+  round_trips(AuditRecord{format::sample_time, {}, "propose", "who", "malformed", {}});
+  round_trips(ExpiredRecord{format::sample_time, {id, make_ulid(format::sample_time, 5, 6)}});
+  round_trips(CheckpointRecord{format::sample_time, "note\n", 7, 3});
   round_trips(
-      PrunedRecord{client::sample_time, 4, 2, {crypto::MerkleHash{}, crypto::MerkleHash{}}, {"item"}});
+      PrunedRecord{format::sample_time, 4, 2, {crypto::MerkleHash{}, crypto::MerkleHash{}}, {"item"}});
 }
 
 TEST(RegistryRecord, a_pruned_record_has_a_leaf_for_each_version) {

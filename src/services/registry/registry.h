@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include "client/signed_commit.h"
 #include "crypto/ed25519.h"
+#include "format/signed_commit.h"
 #include "io/machine.h"
 #include "observe/log.h"
 #include "runtime/guarded.h"
@@ -54,7 +54,7 @@ struct RegistryOptions {
   std::uint64_t proposals_max = 1024;
   std::size_t channel_bound = committed_capacity;  // heads kept for a slow subscriber
   AuditRing audit;
-  client::Genesis genesis;
+  format::Genesis genesis;
   std::shared_ptr<const crypto::Ed25519Key> log_key;
 };
 

@@ -37,16 +37,16 @@ Result<std::string> render(const Artifact& artifact) {
   JsonWriter json(out);
   json.begin_object();
   write_head_fields(json, artifact.head);
-  const auto commit = client::decode_commit(as_bytes(artifact.commit));
-  const auto set = client::decode_descriptor_set(as_bytes(artifact.payload));
+  const auto commit = format::decode_commit(as_bytes(artifact.commit));
+  const auto set = format::decode_descriptor_set(as_bytes(artifact.payload));
   if (!commit || !set) return fail(ErrorCode::integrity, "a stored version does not decode");
   json.field("prev", format_address(commit->prev));
   if (set->supersede_of) json.field("supersedes", *set->supersede_of);
   if (artifact.superseded) json.field("superseded_by", artifact.head.version + 1);
   json.key("approvals").begin_array();
-  for (const client::Approval& approval : commit->approvals) client::write_approval_json(approval, json);
+  for (const format::Approval& approval : commit->approvals) format::write_approval_json(approval, json);
   json.end_array().key("payload");
-  client::write_set_json(*set, json);
+  format::write_set_json(*set, json);
   json.field("payload_cbor", codec::encode_base64(as_bytes(artifact.payload)))
       .field("commit_cbor", codec::encode_base64(as_bytes(artifact.commit)));
   json.end_object().finish();
@@ -63,7 +63,7 @@ void write_pending(JsonWriter& json, const Pending& pending) {
   if (pending.set.supersede_of) json.field("supersede_of", *pending.set.supersede_of);
   if (pending.set.reason) json.field("reason", *pending.set.reason);
   json.key("approvals").begin_array();
-  for (const client::Approval& approval : pending.approvals) client::write_approval_json(approval, json);
+  for (const format::Approval& approval : pending.approvals) format::write_approval_json(approval, json);
   json.end_array();
 }
 

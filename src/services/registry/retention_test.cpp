@@ -7,7 +7,7 @@ namespace cairn::registry {
 namespace {
 
 std::string large_region(unsigned number) {
-  return client::sample_item(R"({"type":"region","id":"large-)" + std::to_string(number) + R"(","title":")" +
+  return format::sample_item(R"({"type":"region","id":"large-)" + std::to_string(number) + R"(","title":")" +
                              std::string(1000, 'x') + R"("})");
 }
 

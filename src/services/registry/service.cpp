@@ -155,9 +155,9 @@ class RegistryService final : public serve::Service {
     backoff.bind(reader([](Status& s) { return s.backoffs.load(); }), 0);
     // Labels are a closed set: the organisations of genesis; those that came later share one.
     std::vector<std::string> orgs;
-    if (auto genesis = client::decode_descriptor_set(as_bytes(shared_.options.registry.genesis.payload)))
-      if (auto governance = client::read_governance(genesis->items))
-        for (const client::Signer& signer : governance->signers)
+    if (auto genesis = format::decode_descriptor_set(as_bytes(shared_.options.registry.genesis.payload)))
+      if (auto governance = format::read_governance(genesis->items))
+        for (const format::Signer& signer : governance->signers)
           if (signer.org && std::ranges::find(orgs, *signer.org) == orgs.end()) orgs.push_back(*signer.org);
     orgs.emplace_back("other");
     const auto signers = registry.observed_gauges(
@@ -168,9 +168,9 @@ class RegistryService final : public serve::Service {
             auto* made = shared_.made_registry.load(std::memory_order_acquire);
             if (made == nullptr) return 0.0;
             return made->ledger().with([&](Ledger& ledger) {
-              const client::Governance& governance = ledger.governance();
+              const format::Governance& governance = ledger.governance();
               double count = 0;
-              for (const client::Signer& signer : governance.signers) {
+              for (const format::Signer& signer : governance.signers) {
                 if (!signer.can_approve() || governance.is_revoked(signer.id)) continue;
                 const auto at = signer.org ? std::ranges::find(orgs, *signer.org) : orgs.end();
                 const std::size_t label =

@@ -105,7 +105,7 @@ class RegistryShard final : public serve::ServiceShard {
   std::shared_ptr<const Rendered> head_;
   EventText event_;
   PublisherState publisher_;
-  client::GoodKeys good_keys_;
+  format::GoodKeys good_keys_;
   Instant looked_for_room_{};
 };
 

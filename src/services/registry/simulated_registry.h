@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "client/sample_registry.h"
+#include "format/sample_registry.h"
 #include "io/sim/world.h"
 #include "services/registry/files.h"
 #include "services/registry/home.h"
@@ -20,7 +20,7 @@ namespace cairn::registry {
 inline ErrorCode code_of(const auto& result) { return result ? ErrorCode::ok : result.error().code; }
 
 inline std::string sample_region(unsigned number) {
-  return client::sample_item(R"({"type":"region","id":"region-)" + std::to_string(number) + R"("})");
+  return format::sample_item(R"({"type":"region","id":"region-)" + std::to_string(number) + R"("})");
 }
 
 // What a registry begins with. Making one costs signatures: many registries can share it.
@@ -29,21 +29,21 @@ struct Founding {
       : m_(m), signers_(std::move(signers)) {
     std::vector<std::string> more;
     for (unsigned i = 0; i < regions; ++i) more.push_back(sample_region(i));
-    genesis = client::SampleRegistry(m_, signers_, std::move(more)).versions.front();
-    items = client::decode_descriptor_set(as_bytes(genesis.payload)).value().items;
-    log_key = std::make_shared<const crypto::Ed25519Key>(client::sample_key(999));
+    genesis = format::SampleRegistry(m_, signers_, std::move(more)).versions.front();
+    items = format::decode_descriptor_set(as_bytes(genesis.payload)).value().items;
+    log_key = std::make_shared<const crypto::Ed25519Key>(format::sample_key(999));
     roots.genesis_payload_b3 = crypto::hash_object(as_bytes(genesis.payload));
-    roots.genesis_commit_b3 = client::commit_b3(as_bytes(genesis.commit));
+    roots.genesis_commit_b3 = format::commit_b3(as_bytes(genesis.commit));
     roots.log_key =
         crypto::format_verifier_key({format_address(roots.genesis_payload_b3), log_key->public_key()});
   }
   unsigned m() const noexcept { return m_; }
   const std::vector<unsigned>& signers() const noexcept { return signers_; }
 
-  client::Genesis genesis;
+  format::Genesis genesis;
   std::vector<std::string> items;  // of genesis
   std::shared_ptr<const crypto::Ed25519Key> log_key;
-  client::TrustRoots roots;
+  format::TrustRoots roots;
 
  private:
   unsigned m_;
@@ -177,22 +177,22 @@ class SimulatedRegistry {
     for (const unsigned number : numbers) items.push_back(sample_region(number));
     return items;
   }
-  static client::ProposalDraft draft_of(std::vector<std::string> items) {
-    client::ProposalDraft draft;
+  static format::ProposalDraft draft_of(std::vector<std::string> items) {
+    format::ProposalDraft draft;
     draft.items = std::move(items);
     return draft;
   }
-  Task<Result<Outcome>> propose_task(client::ProposalDraft draft, unsigned shard = 0) {
+  Task<Result<Outcome>> propose_task(format::ProposalDraft draft, unsigned shard = 0) {
     return port(shard).propose(call(shard), "proposer", std::move(draft));
   }
   Result<Outcome> propose(std::vector<std::string> items) {
     return run(propose_task(draft_of(std::move(items))));
   }
-  client::Approval sign(const Address& payload_b3, unsigned signer) {
-    return client::sign_approval(client::sample_key(signer), client::sample_signer_id(signer), payload_b3,
+  format::Approval sign(const Address& payload_b3, unsigned signer) {
+    return format::sign_approval(format::sample_key(signer), format::sample_signer_id(signer), payload_b3,
                                  wall());
   }
-  Task<Result<Outcome>> approve_task(Ulid id, client::Approval approval, unsigned shard = 0) {
+  Task<Result<Outcome>> approve_task(Ulid id, format::Approval approval, unsigned shard = 0) {
     return port(shard).approve(call(shard), "approver", id, std::move(approval));
   }
   Result<Outcome> approve(Ulid id, const Address& payload_b3, unsigned signer) {
@@ -206,7 +206,7 @@ class SimulatedRegistry {
   }
   Result<Outcome> commit(Ulid id, bool supersede = false) { return run(commit_task(id, supersede)); }
   // Proposed, approved by these, or else by as many of genesis' signers as it takes, and committed.
-  Result<Outcome> advance(client::ProposalDraft draft, std::vector<unsigned> approvers = {}) {
+  Result<Outcome> advance(format::ProposalDraft draft, std::vector<unsigned> approvers = {}) {
     const bool supersede = draft.supersede_of.has_value();
     TRY(const Outcome proposed, run(propose_task(std::move(draft))));
     if (approvers.empty())

@@ -56,15 +56,15 @@ Task<bool> Home::caught_up(Call call) {
 }
 
 // A verifier that goes on at a version, knowing what the ledger knows of those before it.
-Task<Result<std::unique_ptr<client::ChainVerifier>>> Home::resume_verifier(Call call, std::uint64_t version) {
+Task<Result<std::unique_ptr<format::ChainVerifier>>> Home::resume_verifier(Call call, std::uint64_t version) {
   if (version == 0) {
-    client::TrustRoots roots;
+    format::TrustRoots roots;
     roots.genesis_payload_b3 = crypto::hash_object(as_bytes(registry_.options().genesis.payload));
-    roots.genesis_commit_b3 = client::commit_b3(as_bytes(registry_.options().genesis.commit));
+    roots.genesis_commit_b3 = format::commit_b3(as_bytes(registry_.options().genesis.commit));
     roots.log_key = crypto::format_verifier_key(verifier_);
-    co_return std::make_unique<client::ChainVerifier>(roots);
+    co_return std::make_unique<format::ChainVerifier>(roots);
   }
-  client::ChainVerifier::Start start;
+  format::ChainVerifier::Start start;
   std::vector<std::string> governors;
   const bool floor = registry_.ledger().with([&](Ledger& ledger) {
     start.prev = ledger.version(version - 1).commit_b3;
@@ -75,15 +75,15 @@ Task<Result<std::unique_ptr<client::ChainVerifier>>> Home::resume_verifier(Call 
   if (floor) {
     // The version before it is gone: its commit's hash is what the first kept one says.
     CO_TRY(const std::string commit, co_await port_->read_commit(call, version));
-    CO_TRY(const client::Commit decoded, client::decode_commit(as_bytes(commit)));
+    CO_TRY(const format::Commit decoded, format::decode_commit(as_bytes(commit)));
     start.prev = decoded.prev;
-    if (auto governance = client::read_governance(governors)) start.governance = std::move(*governance);
+    if (auto governance = format::read_governance(governors)) start.governance = std::move(*governance);
   } else if (auto before = co_await port_->load_version(call, version - 1)) {
-    CO_TRY(const client::DescriptorSet set, client::decode_descriptor_set(as_bytes((*before)->payload)));
-    CO_TRY(start.governance, client::read_governance(set.items));
+    CO_TRY(const format::DescriptorSet set, format::decode_descriptor_set(as_bytes((*before)->payload)));
+    CO_TRY(start.governance, format::read_governance(set.items));
     start.committed_at = (*before)->head.committed_at;
   }
-  co_return std::make_unique<client::ChainVerifier>(std::move(start));
+  co_return std::make_unique<format::ChainVerifier>(std::move(start));
 }
 
 Task<Result<bool>> Home::verify_some(Call call, std::uint64_t most) {

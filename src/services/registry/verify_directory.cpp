@@ -1,7 +1,7 @@
 #include "services/registry/verify_directory.h"
 
-#include "client/chain_verifier.h"
 #include "crypto/signed_note.h"
+#include "format/chain_verifier.h"
 #include "services/registry/files.h"
 #include "services/registry/ledger.h"
 #include "store/segment.h"
@@ -105,11 +105,11 @@ std::optional<std::string> assemble(Reader& reader, std::uint64_t version) {
     if (crypto::hash_object(as_bytes(item)).bytes != hash) return std::nullopt;
     record.set.items.emplace_back(item);
   }
-  return client::encode(record.set);
+  return format::encode(record.set);
 }
 
 // What is signed must be what is there.
-std::string judge_note(const std::string& text, const client::TrustRoots& roots, const Ledger& ledger,
+std::string judge_note(const std::string& text, const format::TrustRoots& roots, const Ledger& ledger,
                        std::uint64_t& size) {
   const auto verifier = crypto::parse_verifier_key(roots.log_key);
   const auto note = crypto::parse_note(text);
@@ -129,7 +129,7 @@ std::string judge_note(const std::string& text, const client::TrustRoots& roots,
 Task<Result<VerifyReport>> verify_directory(
     Call call,
     // NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): outlives every task on it
-    io::Machine& machine, std::string directory, client::TrustRoots roots) {
+    io::Machine& machine, std::string directory, format::TrustRoots roots) {
   Reader reader(machine, directory);
   CO_TRY_VOID(co_await reader.run(call));
   Ledger& ledger = reader.ledger();
@@ -154,17 +154,17 @@ Task<Result<VerifyReport>> verify_directory(
                                            : "the log after the last version is damaged");
   }
 
-  client::ChainVerifier::Start start;
+  format::ChainVerifier::Start start;
   if (report.first > 0) {
     for (const crypto::MerkleHash& leaf : ledger.tree().nodes(0, 0, report.first)) start.leaves.append(leaf);
     CommitRecord first;
     if (decode(as_bytes(reader.meta(ledger.version(report.first).commit)), first))
-      if (const auto commit = client::decode_commit(as_bytes(first.commit))) start.prev = commit->prev;
-    if (auto governance = client::read_governance(ledger.floor_governors()))
+      if (const auto commit = format::decode_commit(as_bytes(first.commit))) start.prev = commit->prev;
+    if (auto governance = format::read_governance(ledger.floor_governors()))
       start.governance = std::move(*governance);
   }
-  client::ChainVerifier verifier =
-      report.first > 0 ? client::ChainVerifier(std::move(start)) : client::ChainVerifier(roots);
+  format::ChainVerifier verifier =
+      report.first > 0 ? format::ChainVerifier(std::move(start)) : format::ChainVerifier(roots);
   for (std::uint64_t version = report.first;
        version < report.versions && (!report.bad_version || version < *report.bad_version); ++version) {
     CommitRecord commit;

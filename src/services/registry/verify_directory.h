@@ -7,7 +7,7 @@
 #include <string>
 
 #include "base/result.h"
-#include "client/signed_commit.h"
+#include "format/signed_commit.h"
 #include "io/machine.h"
 #include "runtime/task.h"
 
@@ -25,6 +25,6 @@ struct VerifyReport {
 Task<Result<VerifyReport>> verify_directory(
     Call call,
     // NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): outlives every task on it
-    io::Machine& machine, std::string directory, client::TrustRoots roots);
+    io::Machine& machine, std::string directory, format::TrustRoots roots);
 
 }  // namespace cairn::registry

@@ -28,13 +28,13 @@ std::string_view op_of(const Request& request) {
 }
 
 // Of a commit's body: none, or {"approvals":[…]?}.
-Result<std::vector<client::Approval>> read_approvals(std::string_view document, bool cbor) {
-  std::vector<client::Approval> approvals;
+Result<std::vector<format::Approval>> read_approvals(std::string_view document, bool cbor) {
+  std::vector<format::Approval> approvals;
   if (document.empty()) return approvals;
-  const auto take = [&](Result<client::Approval> approval) -> Result<> {
+  const auto take = [&](Result<format::Approval> approval) -> Result<> {
     if (!approval) return fail(approval.error());
     approvals.push_back(std::move(*approval));
-    if (approvals.size() > client::signers_max)
+    if (approvals.size() > format::signers_max)
       return fail(ErrorCode::malformed, "more approvals than there can be signers", Side::client);
     return {};
   };
@@ -44,7 +44,7 @@ Result<std::vector<client::Approval>> read_approvals(std::string_view document, 
     if (fields > 0) {
       TRY_VOID(in.expect_text("approvals"));
       TRY(const std::size_t count, in.read_array());
-      for (std::size_t i = 0; i < count; ++i) TRY_VOID(take(client::read_approval(in)));
+      for (std::size_t i = 0; i < count; ++i) TRY_VOID(take(format::read_approval(in)));
     }
     TRY_VOID(in.finish());
     return approvals;
@@ -55,7 +55,7 @@ Result<std::vector<client::Approval>> read_approvals(std::string_view document, 
   TRY(const auto list, object.optional_items("approvals"));
   TRY_VOID(object.finish());
   if (list)
-    for (const codec::JsonValue one : *list) TRY_VOID(take(client::read_approval(one)));
+    for (const codec::JsonValue one : *list) TRY_VOID(take(format::read_approval(one)));
   return approvals;
 }
 
@@ -169,8 +169,8 @@ std::unexpected<Error> RegistryShard::turned_away(const Request& request, const 
 // NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the request's state outlives it
 Task<Result<>> RegistryShard::propose(Call call, Request& request, Incoming& incoming) {
   std::string why;
-  auto draft = incoming.cbor ? client::decode_proposal_cbor(as_bytes(incoming.document), &good_keys_)
-                             : client::parse_proposal_json(incoming.document, why, &good_keys_);
+  auto draft = incoming.cbor ? format::decode_proposal_cbor(as_bytes(incoming.document), &good_keys_)
+                             : format::parse_proposal_json(incoming.document, why, &good_keys_);
   if (!draft) {
     note_refusal(request, draft.error().code);
     answer_malformed(request, draft.error(), why);
@@ -199,8 +199,8 @@ Task<Result<>> RegistryShard::approve(Call call, Request& request, Incoming& inc
   const auto id = id_of(request.route.at[0].text);
   if (!id) co_return not_asked(request, id.error());
   std::string why;
-  auto approval = incoming.cbor ? client::decode_approval_cbor(as_bytes(incoming.document))
-                                : client::parse_approval_json(incoming.document, why);
+  auto approval = incoming.cbor ? format::decode_approval_cbor(as_bytes(incoming.document))
+                                : format::parse_approval_json(incoming.document, why);
   if (!approval) {
     note_refusal(request, approval.error().code);
     answer_malformed(request, approval.error(), why);

@@ -6,11 +6,10 @@
 
 namespace cairn::storage {
 
-http::Piece make_piece(store::GroupCache& cache, store::GroupBytes group, std::size_t from,
-                       std::size_t count) {
+io::Piece make_piece(store::GroupCache& cache, store::GroupBytes group, std::size_t from, std::size_t count) {
   if (group.block) {
     const ByteView bytes = group.in_block.subspan(from, count);
-    return http::Piece::memory(bytes, http::Hold(std::move(group.block).detach(), &io::ReadBlock::release));
+    return io::Piece::memory(bytes, io::Hold(std::move(group.block).detach(), &io::ReadBlock::release));
   }
   if (!group.ref) {
     group.buffer.consume(from);
@@ -18,9 +17,9 @@ http::Piece make_piece(store::GroupCache& cache, store::GroupBytes group, std::s
     return std::move(group.buffer);
   }
   if (const auto offset = group.ref.file_offset())
-    return http::Piece::range(cache.file(), *offset + from, count, std::move(group.ref).to_hold(true));
+    return io::Piece::range(cache.file(), *offset + from, count, std::move(group.ref).to_hold(true));
   const ByteView bytes = group.ref.bytes().subspan(from, count);
-  return http::Piece::memory(bytes, std::move(group.ref).to_hold(false));
+  return io::Piece::memory(bytes, std::move(group.ref).to_hold(false));
 }
 
 ObjectSource::ObjectSource(Library library, Address address, std::shared_ptr<const store::ObjectFacts> facts,
@@ -28,7 +27,7 @@ ObjectSource::ObjectSource(Library library, Address address, std::shared_ptr<con
     : library_(library), address_(address), facts_(std::move(facts)), found_(std::move(found)) {}
 
 // The bytes of the current step that are in these groups; moves on.
-http::Piece ObjectSource::cut(store::GroupBytes bytes) {
+io::Piece ObjectSource::cut(store::GroupBytes bytes) {
   Step& step = steps_[step_];
   const auto from = static_cast<std::size_t>(step.at % crypto::group_size);
   const auto count =
@@ -38,13 +37,13 @@ http::Piece ObjectSource::cut(store::GroupBytes bytes) {
 }
 
 // A text between ranges, the end, or nothing when bytes are next.
-std::optional<http::Piece> ObjectSource::text_or_end() {
+std::optional<io::Piece> ObjectSource::text_or_end() {
   for (;;) {
-    if (step_ == steps_.size()) return http::Piece();
+    if (step_ == steps_.size()) return io::Piece();
     Step& step = steps_[step_];
     if (!step.text.empty() && !text_sent_) {
       text_sent_ = true;
-      return http::Piece::memory(as_bytes(step.text));
+      return io::Piece::memory(as_bytes(step.text));
     }
     if (step.at < step.end) return std::nullopt;
     ++step_;
@@ -52,7 +51,7 @@ std::optional<http::Piece> ObjectSource::text_or_end() {
   }
 }
 
-std::optional<http::Piece> ObjectSource::try_next() {
+std::optional<io::Piece> ObjectSource::try_next() {
   if (auto piece = text_or_end()) return piece;
   const std::uint64_t group = steps_[step_].at / crypto::group_size;
   if (has_primed_ && primed_group_ == group) {
@@ -66,7 +65,7 @@ std::optional<http::Piece> ObjectSource::try_next() {
   return cut(std::move(hot));
 }
 
-Task<Result<http::Piece>> ObjectSource::next(Call call) {
+Task<Result<io::Piece>> ObjectSource::next(Call call) {
   if (auto piece = try_next()) co_return std::move(*piece);
   LaneUse lanes;
   lanes.stall = library_.stall;
@@ -92,8 +91,8 @@ ProofSource::ProofSource(store::SetPort::Found found, Slab& slab, Duration stall
       parts_(std::move(parts)),
       builder_(found_.object->entry.size, first, last, *parts_) {}
 
-Task<Result<http::Piece>> ProofSource::next(Call call) {
-  if (builder_.done()) co_return http::Piece();
+Task<Result<io::Piece>> ProofSource::next(Call call) {
+  if (builder_.done()) co_return io::Piece();
   LaneUse lanes;
   lanes.stall = stall_;
   call = call.in_lanes(lanes);

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "crypto/outboard.h"
-#include "http/piece.h"
 #include "http/range.h"
+#include "io/piece.h"
 #include "observe/metric.h"
 #include "store/store_set.h"
 
@@ -24,10 +24,9 @@ struct Library {
 };
 
 // A piece of bytes [from, from + count) of verified groups.
-http::Piece make_piece(store::GroupCache& cache, store::GroupBytes group, std::size_t from,
-                       std::size_t count);
+io::Piece make_piece(store::GroupCache& cache, store::GroupBytes group, std::size_t from, std::size_t count);
 
-class ObjectSource final : public http::BodySource {
+class ObjectSource final : public io::BodySource {
  public:
   // `found` may be empty when everything is expected in the cache: it is looked up when something is not.
   ObjectSource(Library library, Address address, std::shared_ptr<const store::ObjectFacts> facts,
@@ -51,16 +50,16 @@ class ObjectSource final : public http::BodySource {
   void set_content_type(std::string type) { content_type_ = std::move(type); }
   const std::string& content_type() const noexcept { return content_type_; }
 
-  std::optional<http::Piece> try_next() override;
-  Task<Result<http::Piece>> next(Call call) override;
+  std::optional<io::Piece> try_next() override;
+  Task<Result<io::Piece>> next(Call call) override;
 
  private:
   struct Step {
     std::uint64_t at, end;
     std::string text;  // sent before the bytes
   };
-  http::Piece cut(store::GroupBytes bytes);
-  std::optional<http::Piece> text_or_end();
+  io::Piece cut(store::GroupBytes bytes);
+  std::optional<io::Piece> text_or_end();
   // Behind the last group of the current step, which has bytes left.
   std::uint64_t end_group() const noexcept { return (steps_[step_].end - 1) / crypto::group_size + 1; }
 
@@ -79,11 +78,11 @@ class ObjectSource final : public http::BodySource {
 };
 
 // The outboard of a range, part by part.
-class ProofSource final : public http::BodySource {
+class ProofSource final : public io::BodySource {
  public:
   ProofSource(store::SetPort::Found found, Slab& slab, Duration stall, std::uint64_t first,
               std::uint64_t last, std::shared_ptr<const std::vector<crypto::Hash>> parts);
-  Task<Result<http::Piece>> next(Call call) override;
+  Task<Result<io::Piece>> next(Call call) override;
 
  private:
   store::SetPort::Found found_;

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "codec/json_writer.h"
-#include "http/media_type.h"
+#include "codec/media_type.h"
 #include "services/storage/incoming.h"
 #include "services/storage/shard.h"
 
@@ -23,7 +23,7 @@ std::string media_type_of(const Request& request) {
   const std::string_view given = request.fields().get(FieldName::content_type);
   // What a browser sends for a form says nothing of the bytes.
   const bool form = given.starts_with("application/x-www-form-urlencoded");
-  return std::string(form || !http::is_media_type(given) ? http::unknown_media_type : given);
+  return std::string(form || !codec::is_media_type(given) ? codec::unknown_media_type : given);
 }
 
 Task<Result<>> StorageShard::count_refused(Request& request, Task<Result<>> taking) {

@@ -2,7 +2,7 @@
 
 #include "codec/json_reader.h"
 #include "codec/json_writer.h"
-#include "http/media_type.h"
+#include "codec/media_type.h"
 #include "services/storage/incoming.h"
 #include "services/storage/shard.h"
 
@@ -24,7 +24,7 @@ Result<Ulid> token_of(const Request& request) {
 // Of a document; empty when it says none.
 Result<std::string> media_type_in(codec::JsonObject& object) {
   TRY(const auto given, object.optional_string("media_type"));
-  if (given && !http::is_media_type(*given))
+  if (given && !codec::is_media_type(*given))
     return fail(ErrorCode::malformed, "media_type must be 1 to 255 printable characters", Side::client);
   return std::string(given.value_or(""));
 }

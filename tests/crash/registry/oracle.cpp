@@ -145,7 +145,7 @@ std::string differs(const Ledger& ledger, const ChainModel& model, const ChainNa
     if (there->payload_b3 != name->second.payload_b3) return fmt::format("proposal {} is another", number);
     std::set<std::string> approvals, wanted;
     for (const auto& approval : there->approvals) approvals.insert(approval.signer_id);
-    for (const unsigned signer : pending.approvals) wanted.insert(client::sample_signer_id(signer));
+    for (const unsigned signer : pending.approvals) wanted.insert(format::sample_signer_id(signer));
     if (approvals != wanted)
       return fmt::format("proposal {} has {} approvals, not {}", number, approvals.size(), wanted.size());
     if (there->approvals.size() != approvals.size()) return "an approval twice";
@@ -203,7 +203,7 @@ std::optional<Finding> ChainObserver::compare(SimulatedRegistry& place, const Ch
 // known by its last commit: then only its end is read again, unless all of it is to be.
 std::optional<Finding> ChainObserver::check_chain(SimulatedRegistry& place) {
   std::string name;
-  client::ChainVerifier::Start start;
+  format::ChainVerifier::Start start;
   crypto::MerkleHash root{};
   std::uint64_t first = 0, size = 0;
   place.ledger([&](Ledger& ledger) {
@@ -214,7 +214,7 @@ std::optional<Finding> ChainObserver::check_chain(SimulatedRegistry& place) {
     if (first == 0) return;
     for (const crypto::MerkleHash& leaf : ledger.tree().nodes(0, 0, first)) start.leaves.append(leaf);
     for (const std::string& item : ledger.floor_governors()) name += item;
-    if (auto governance = client::read_governance(ledger.floor_governors()))
+    if (auto governance = format::read_governance(ledger.floor_governors()))
       start.governance = std::move(*governance);
   });
   const auto known = verified_.find(name);
@@ -230,11 +230,11 @@ std::optional<Finding> ChainObserver::check_chain(SimulatedRegistry& place) {
     return known->second == root ? std::nullopt
                                  : std::optional(Finding{"chain", "the tree has other leaves"});
   if (first > 0) {
-    start.prev = client::decode_commit(as_bytes(artifacts.front()->commit)).value().prev;
+    start.prev = format::decode_commit(as_bytes(artifacts.front()->commit)).value().prev;
     if (!start.governance) return Finding{"chain", "nobody knows who approved the first kept version"};
   }
-  client::ChainVerifier chain =
-      first > 0 ? client::ChainVerifier(std::move(start)) : client::ChainVerifier(founding_.roots);
+  format::ChainVerifier chain =
+      first > 0 ? format::ChainVerifier(std::move(start)) : format::ChainVerifier(founding_.roots);
   for (const auto& artifact : artifacts)
     if (!chain.take(as_bytes(artifact->commit), as_bytes(artifact->payload)))
       return Finding{"chain", fmt::format("version {}: {}", chain.bad_version(), chain.why())};

@@ -13,7 +13,7 @@ bool is_disk_error(ErrorCode code) {
 
 // Large ones fill segments sooner.
 std::string large_region(unsigned number) {
-  return client::sample_item(
+  return format::sample_item(
       fmt::format(R"({{"type":"region","id":"large-{}","title":"{}"}})", number, std::string(1000, 'x')));
 }
 
@@ -77,10 +77,10 @@ ChainWorkload::Answer ChainWorkload::start(const ChainOp& op) {
     for (unsigned i = 0; i < 3; ++i) items.push_back(large_region(100 * number + i));
   } else {
     const auto base = place_->read(place_->ledger([](registry::Ledger& ledger) { return ledger.base(); }));
-    if (base) items = client::decode_descriptor_set(as_bytes((*base)->payload)).value().items;
+    if (base) items = format::decode_descriptor_set(as_bytes((*base)->payload)).value().items;
     items.push_back(registry::sample_region(5000 + number));
   }
-  client::ProposalDraft draft = registry::SimulatedRegistry::draft_of(std::move(items));
+  format::ProposalDraft draft = registry::SimulatedRegistry::draft_of(std::move(items));
   if (op.supersede) {
     draft.supersede_of = place_->head().version;
     draft.reason = "a mistake";

@@ -1,10 +1,10 @@
-#include "client/chain_verifier.h"
+#include "format/chain_verifier.h"
 
 #include <utility>
 
 #include "crypto/blake3.h"
 
-namespace cairn::client {
+namespace cairn::format {
 namespace {
 
 std::unexpected<Error> refuse(ErrorCode code, const char* context) noexcept {
@@ -75,4 +75,4 @@ Result<Governance> ChainVerifier::check_payload(const Commit& commit, ByteView p
   return read_governance(set.items);
 }
 
-}  // namespace cairn::client
+}  // namespace cairn::format

@@ -1,10 +1,10 @@
-#include "http/media_type.h"
+#include "codec/media_type.h"
 
 #include <algorithm>
 
-#include "http/scan.h"
+#include "base/ascii.h"
 
-namespace cairn::http {
+namespace cairn::codec {
 namespace {
 
 bool contains(std::string_view text, std::string_view lowercase) noexcept {
@@ -24,4 +24,4 @@ bool is_active_type(std::string_view text) noexcept {
       [&](std::string_view part) { return contains(text, part); });
 }
 
-}  // namespace cairn::http
+}  // namespace cairn::codec

@@ -3,7 +3,7 @@
 
 #include <string_view>
 
-namespace cairn::http {
+namespace cairn::codec {
 
 inline constexpr std::size_t media_type_size_max = 255;
 // What is said of bytes of which nothing is known, or nothing that can be said.
@@ -17,4 +17,4 @@ bool is_media_type(std::string_view text) noexcept;
 // and parts with types of their own. A list of types, or a type in disguise, is judged by its worst part.
 bool is_active_type(std::string_view text) noexcept;
 
-}  // namespace cairn::http
+}  // namespace cairn::codec

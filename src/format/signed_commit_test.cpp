@@ -1,4 +1,4 @@
-#include "client/signed_commit.h"
+#include "format/signed_commit.h"
 
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
@@ -6,10 +6,10 @@
 
 #include <algorithm>
 
-#include "client/sample_registry.h"
 #include "codec/base64.h"
+#include "format/sample_registry.h"
 
-namespace cairn::client {
+namespace cairn::format {
 namespace {
 
 std::string bytes_of(std::string_view hex) {
@@ -355,4 +355,4 @@ TEST(TrustRoots, are_read_as_they_were_written) {
 }
 
 }  // namespace
-}  // namespace cairn::client
+}  // namespace cairn::format

@@ -17,11 +17,11 @@
 #include "base/bytes.h"
 #include "base/result.h"
 #include "base/units.h"
-#include "client/descriptor_item.h"
 #include "codec/json_writer.h"
 #include "crypto/ed25519.h"
+#include "format/descriptor_item.h"
 
-namespace cairn::client {
+namespace cairn::format {
 
 inline constexpr std::size_t set_items_max = 65'536;
 inline constexpr std::size_t descriptor_set_size_max = std::size_t{64} << 20;
@@ -93,4 +93,4 @@ class GoodKeys {
 std::string encode(const ProposalDraft& draft);
 void write_proposal_json(const ProposalDraft& draft, codec::JsonWriter& json);
 
-}  // namespace cairn::client
+}  // namespace cairn::format

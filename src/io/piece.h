@@ -14,7 +14,7 @@
 #include "runtime/call.h"
 #include "runtime/task.h"
 
-namespace cairn::http {
+namespace cairn::io {
 
 // Calls release(object) once, on the shard that sent the bytes. Made, for example, from a counted reference
 // to a cache slot.
@@ -88,4 +88,4 @@ class BodySource {
   virtual Task<Result<Piece>> next(Call call) = 0;
 };
 
-}  // namespace cairn::http
+}  // namespace cairn::io

@@ -1,15 +1,15 @@
-#include "client/descriptor_set.h"
+#include "format/descriptor_set.h"
 
 #include <algorithm>
 #include <limits>
 #include <span>
 #include <utility>
 
-#include "client/registry_field.h"
 #include "codec/cbor.h"
 #include "codec/json_reader.h"
+#include "format/registry_field.h"
 
-namespace cairn::client {
+namespace cairn::format {
 namespace {
 
 constexpr codec::JsonLimits proposal_json_limits{.bytes = descriptor_set_size_max, .depth = 8};
@@ -355,4 +355,4 @@ Result<Governance> read_governance(const std::vector<std::string>& items) {
   return read_governance_of(items, names_of(items));
 }
 
-}  // namespace cairn::client
+}  // namespace cairn::format

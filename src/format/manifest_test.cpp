@@ -1,4 +1,4 @@
-#include "client/manifest.h"
+#include "format/manifest.h"
 
 #include <gtest/gtest.h>
 
@@ -6,7 +6,7 @@
 
 #include "crypto/blake3.h"
 
-namespace cairn::client {
+namespace cairn::format {
 namespace {
 
 ManifestEntry entry(std::string path) {
@@ -99,4 +99,4 @@ TEST(Manifest, find_gives_an_entry_by_its_path) {
 }
 
 }  // namespace
-}  // namespace cairn::client
+}  // namespace cairn::format

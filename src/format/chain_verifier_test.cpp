@@ -1,4 +1,4 @@
-#include "client/chain_verifier.h"
+#include "format/chain_verifier.h"
 
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
@@ -6,9 +6,9 @@
 
 #include <algorithm>
 
-#include "client/sample_registry.h"
+#include "format/sample_registry.h"
 
-namespace cairn::client {
+namespace cairn::format {
 namespace {
 
 std::string flip(const std::string& bytes, std::size_t bit) {
@@ -302,4 +302,4 @@ RC_GTEST_PROP(ChainVerifier, no_version_without_quorum, ()) {
 }
 
 }  // namespace
-}  // namespace cairn::client
+}  // namespace cairn::format

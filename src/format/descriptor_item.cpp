@@ -1,14 +1,14 @@
-#include "client/descriptor_item.h"
+#include "format/descriptor_item.h"
 
 #include <algorithm>
 #include <array>
 #include <cstdint>
 
 #include "base/check.h"
-#include "client/registry_field.h"
 #include "codec/base64.h"
+#include "format/registry_field.h"
 
-namespace cairn::client {
+namespace cairn::format {
 namespace {
 
 enum class FieldKind : std::uint8_t { type, id, text, uint, bytes, texts, byte_strings, signers };
@@ -423,4 +423,4 @@ Result<std::string> encode_signer_set(unsigned m, std::span<const Signer> signer
   return item;
 }
 
-}  // namespace cairn::client
+}  // namespace cairn::format

@@ -1,10 +1,10 @@
-#include "http/media_type.h"
+#include "codec/media_type.h"
 
 #include <gtest/gtest.h>
 
 #include <string>
 
-namespace cairn::http {
+namespace cairn::codec {
 namespace {
 
 using namespace std::literals;
@@ -31,4 +31,4 @@ TEST(MediaType, whatever_a_browser_may_run_is_active) {
 }
 
 }  // namespace
-}  // namespace cairn::http
+}  // namespace cairn::codec

@@ -17,13 +17,13 @@
 #include "base/bytes.h"
 #include "base/result.h"
 #include "base/units.h"
-#include "client/descriptor_set.h"
 #include "codec/cbor.h"
 #include "codec/json_reader.h"
 #include "codec/json_writer.h"
 #include "crypto/ed25519.h"
+#include "format/descriptor_set.h"
 
-namespace cairn::client {
+namespace cairn::format {
 
 inline constexpr std::size_t commit_size_max = 65'535;
 
@@ -98,4 +98,4 @@ struct TrustRoots {
 Result<TrustRoots> parse_trust_roots(std::string_view text, std::string& detail);
 std::string format_trust_roots(const TrustRoots& roots);
 
-}  // namespace cairn::client
+}  // namespace cairn::format

@@ -1,4 +1,4 @@
-#include "client/descriptor_set.h"
+#include "format/descriptor_set.h"
 
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
@@ -6,11 +6,11 @@
 
 #include <algorithm>
 
-#include "client/sample_registry.h"
 #include "codec/base64.h"
 #include "crypto/sample_key.h"
+#include "format/sample_registry.h"
 
-namespace cairn::client {
+namespace cairn::format {
 namespace {
 
 std::string bytes_of(std::string_view hex) {
@@ -553,4 +553,4 @@ RC_GTEST_PROP(DescriptorSet, what_was_encoded_decodes_to_the_same, ()) {
 }
 
 }  // namespace
-}  // namespace cairn::client
+}  // namespace cairn::format

@@ -1,16 +1,16 @@
-#include "client/signed_commit.h"
+#include "format/signed_commit.h"
 
 #include <algorithm>
 #include <optional>
 
 #include "base/check.h"
-#include "client/registry_field.h"
 #include "codec/base64.h"
 #include "codec/cbor.h"
 #include "codec/json_reader.h"
 #include "crypto/blake3.h"
+#include "format/registry_field.h"
 
-namespace cairn::client {
+namespace cairn::format {
 namespace {
 
 constexpr std::string_view approval_tag = "cairn-registry-approval-v1";
@@ -334,4 +334,4 @@ std::string format_trust_roots(const TrustRoots& roots) {
   return out += '\n';
 }
 
-}  // namespace cairn::client
+}  // namespace cairn::format

@@ -8,11 +8,11 @@
 #include <vector>
 
 #include "base/check.h"
-#include "client/chain_verifier.h"
 #include "codec/json_reader.h"
 #include "crypto/blake3.h"
+#include "format/chain_verifier.h"
 
-namespace cairn::client {
+namespace cairn::format {
 
 inline constexpr WallTime sample_time{1'767'225'600'000};  // 2026-01-01T00:00:00Z
 
@@ -98,4 +98,4 @@ inline Result<> take(ChainVerifier& verifier, const Genesis& version) {
   return verifier.take(as_bytes(version.commit), as_bytes(version.payload));
 }
 
-}  // namespace cairn::client
+}  // namespace cairn::format

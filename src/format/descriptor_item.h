@@ -14,7 +14,7 @@
 #include "codec/json_reader.h"
 #include "codec/json_writer.h"
 
-namespace cairn::client {
+namespace cairn::format {
 
 inline constexpr std::string_view approving_algo = "ed25519";
 inline constexpr std::size_t approving_key_size = 32;
@@ -50,4 +50,4 @@ ItemName name_of_item(ByteView item) noexcept;
 // Malformed when a signer's field breaks its rule; the rules of the set are check_items' matter.
 Result<std::string> encode_signer_set(unsigned m, std::span<const Signer> signers);
 
-}  // namespace cairn::client
+}  // namespace cairn::format

@@ -16,7 +16,7 @@
 #include "base/result.h"
 #include "base/units.h"
 
-namespace cairn::client {
+namespace cairn::format {
 
 inline constexpr std::string_view manifest_media_type = "application/vnd.cairn.manifest+cbor";
 inline constexpr std::size_t manifest_size_max = std::size_t{64} << 20;
@@ -56,4 +56,4 @@ bool is_manifest_path(std::string_view path) noexcept;
 Result<std::string> encode_manifest(Manifest manifest);
 Result<Manifest> decode_manifest(ByteView bytes);
 
-}  // namespace cairn::client
+}  // namespace cairn::format

@@ -17,7 +17,7 @@
 #include "codec/cbor.h"
 #include "codec/json_reader.h"
 
-namespace cairn::client {
+namespace cairn::format {
 
 inline constexpr std::size_t registry_id_max = 128;
 inline constexpr std::size_t registry_text_max = 1024;
@@ -47,4 +47,4 @@ Result<std::string> parse_bytes_field(const codec::JsonValue& value);
 Result<Address> parse_address_field(const codec::JsonValue& value);
 Result<WallTime> parse_time_field(const codec::JsonValue& value);
 
-}  // namespace cairn::client
+}  // namespace cairn::format

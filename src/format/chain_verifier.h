@@ -18,10 +18,10 @@
 #include "base/bytes.h"
 #include "base/result.h"
 #include "base/units.h"
-#include "client/signed_commit.h"
 #include "crypto/merkle.h"
+#include "format/signed_commit.h"
 
-namespace cairn::client {
+namespace cairn::format {
 
 class ChainVerifier {
  public:
@@ -72,4 +72,4 @@ class ChainVerifier {
   std::string why_;
 };
 
-}  // namespace cairn::client
+}  // namespace cairn::format

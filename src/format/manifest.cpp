@@ -1,4 +1,4 @@
-#include "client/manifest.h"
+#include "format/manifest.h"
 
 #include <algorithm>
 #include <array>
@@ -6,9 +6,9 @@
 
 #include "base/utf8.h"
 #include "codec/cbor.h"
-#include "http/media_type.h"
+#include "codec/media_type.h"
 
-namespace cairn::client {
+namespace cairn::format {
 namespace {
 
 constexpr std::array<std::string_view, 4> kinds{"file", "directory", "site", "pack"};
@@ -27,7 +27,7 @@ Result<> check(const Manifest& manifest) {
   for (std::size_t i = 0; i < entries.size(); ++i) {
     if (!is_manifest_path(entries[i].path)) return malformed("a path of the manifest");
     const std::string& type = entries[i].media_type;
-    if (!http::is_media_type(type) || type.size() > entry_type_size_max)
+    if (!codec::is_media_type(type) || type.size() > entry_type_size_max)
       return malformed("a media type of the manifest");
     if (i > 0 && !(entries[i - 1].path < entries[i].path)) return malformed("the order of the entries");
   }
@@ -176,4 +176,4 @@ Result<Manifest> decode_manifest(ByteView bytes) {
   return manifest;
 }
 
-}  // namespace cairn::client
+}  // namespace cairn::format

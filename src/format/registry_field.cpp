@@ -1,16 +1,17 @@
-#include "client/registry_field.h"
+#include "format/registry_field.h"
+
+#include "base/ascii.h"
 
 #include <algorithm>
 
 #include "base/utf8.h"
 #include "codec/base64.h"
 
-namespace cairn::client {
+namespace cairn::format {
 namespace {
 
 bool is_id_character(char c) noexcept {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-         std::string_view("._:@/-").find(c) != std::string_view::npos;
+  return is_letter_or_digit(c) || std::string_view("._:@/-").find(c) != std::string_view::npos;
 }
 
 // U+0000 to U+001F, U+007F, and U+0080 to U+009F, which UTF-8 writes C2 80 to C2 9F.
@@ -113,4 +114,4 @@ Result<WallTime> parse_time_field(const codec::JsonValue& value) {
   return *time;
 }
 
-}  // namespace cairn::client
+}  // namespace cairn::format
