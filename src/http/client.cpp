@@ -195,6 +195,12 @@ Task<> Client::close(Call call) {
 // NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): a client outlives its calls
 Task<Result<ClientResponse>> send_with_retries(Call call, Client& client, ClientRequest request,
                                                RetryPolicy policy) {
+  co_return co_await attempt_with_retries(call, client, request, policy);
+}
+
+// NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): both outlive the call
+Task<Result<ClientResponse>> attempt_with_retries(Call call, Client& client, ClientRequest& request,
+                                                  RetryPolicy policy) {
   const Call bounded = call.within(policy.total);
   Backoff backoff(policy.backoff);
   for (;;) {

@@ -170,5 +170,8 @@ struct RetryPolicy {
 // Gives the last error, at once when the next try would come too late. Cancel: as send().
 Task<Result<ClientResponse>> send_with_retries(Call call, Client& client, ClientRequest request,
                                                RetryPolicy policy = {});
+// The same for a request that stays the caller's; it outlives the call.
+Task<Result<ClientResponse>> attempt_with_retries(Call call, Client& client, ClientRequest& request,
+                                                  RetryPolicy policy);
 
 }  // namespace cairn::http

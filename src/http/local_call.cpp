@@ -128,6 +128,7 @@ void LocalCall::answer_failure() {
 
 Task<Result<>> LocalCall::ask(Call call) {
   CHECK(state_ == State::idle);
+  add_context(*this, call);
   CO_TRY_VOID(read_head());
   state_ = State::begun;
   body_.start(source_, size_);
@@ -162,6 +163,18 @@ std::optional<std::uint64_t> LocalCall::length() const noexcept {
   return response.has_length() ? std::optional(response.size()) : std::nullopt;
 }
 
+// What a source throws breaks its answer and nothing else, as at a connection's boundary.
+Task<Result<io::Piece>> LocalCall::pull(Call call) {
+  io::BodySource& source = *exchange_.response.source;
+  try {
+    std::optional<io::Piece> at_hand = source.try_next();
+    if (at_hand) co_return std::move(*at_hand);
+    co_return co_await source.next(call);
+  } catch (...) {
+    co_return fail(ErrorCode::upstream, "the source of an answer failed");
+  }
+}
+
 Task<Result<io::Piece>> LocalCall::next(Call call) {
   Response& response = exchange_.response;
   io::Piece piece;
@@ -169,16 +182,12 @@ Task<Result<io::Piece>> LocalCall::next(Call call) {
   const bool sized = response.has_length();
   if (sends_body() && (!sized || left_ > 0)) {
     if (response.kind == Response::Body::stream) {
-      std::optional<io::Piece> at_hand = response.source->try_next();
-      if (!at_hand) {
-        auto pulled = co_await response.source->next(call);
-        if (!pulled) {
-          finish(false);
-          co_return fail(pulled.error());
-        }
-        at_hand = std::move(*pulled);
+      auto pulled = co_await pull(call);
+      if (!pulled) {
+        finish(false);
+        co_return fail(pulled.error());
       }
-      piece = std::move(*at_hand);
+      piece = std::move(*pulled);
     } else if (response.kind == Response::Body::file) {
       piece = io::Piece::range(*response.file, response.offset, response.count, std::move(response.hold));
     } else {
@@ -194,9 +203,13 @@ Task<Result<io::Piece>> LocalCall::next(Call call) {
   co_return piece;
 }
 
-void LocalCall::finish(bool complete) {
+void LocalCall::finish(bool complete) noexcept {
   if (std::exchange(state_, State::idle) == State::idle) return;
-  answerer_.finished(exchange_, complete);
+  try {
+    answerer_.finished(exchange_, complete);
+  } catch (
+      ...) {  // NOLINT(bugprone-empty-catch): a bug of the answerer's, after its answer; nobody waits for it
+  }
   exchange_.response.source.reset();
   exchange_.response.hold.reset();
   body_.start(nullptr, {});

@@ -18,39 +18,37 @@
 
 #include "http/answerer.h"
 #include "http/h1/parser.h"
+#include "http/peer_call.h"
 #include "io/machine.h"
 
 namespace cairn::http {
 
-class LocalCall {
+class LocalCall final : public PeerCall {
  public:
   LocalCall(io::Machine& machine, Answerer& answerer, HeadLimits limits = {});
-  ~LocalCall();
+  ~LocalCall() override;
   LocalCall(const LocalCall&) = delete;
   LocalCall& operator=(const LocalCall&) = delete;
 
-  // --- what is asked. `target` is in origin-form and escaped; `asker` is who is behind it.
-  void start(Method method, std::string_view target, const io::PeerAddress& asker);
-  // Framing fields are not the caller's: with one of them, or with text that would break a head, ask() fails.
-  void add_field(std::string_view name, std::string_view value) noexcept;
-  // It outlives the call. A source that ends before its length, or has more, is `malformed` to the handler.
-  void set_body(io::BodySource& source, std::optional<std::uint64_t> length) noexcept;
+  void start(Method method, std::string_view target, const io::PeerAddress& asker) override;
+  void add_field(std::string_view name, std::string_view value) noexcept override;
+  // A source that ends before its length, or has more, is `malformed` to the handler.
+  void set_body(io::BodySource& source, std::optional<std::uint64_t> length) noexcept override;
 
-  // --- what is answered
-  // Waits for the head of the answer. `invalid`: the request cannot be made; `cancelled`: the caller left,
-  // and nothing is answered. Cancel: partial — the handler has seen the request, and was stopped where it
-  // waited.
-  Task<Result<>> ask(Call call);
-  int status() const noexcept { return exchange_.response.status; }
-  const FieldList& fields() const noexcept { return exchange_.response.fields; }
-  std::string_view content_type() const noexcept { return exchange_.response.content_type; }
-  // Of the body that comes, or would to a GET; nothing when nobody knows yet.
-  std::optional<std::uint64_t> length() const noexcept;
-  // The next piece, empty at the end. Its memory stays until the next start(), or as long as its hold. An
-  // error: the body ended before its length, or its source failed. It is final. Cancel: partial — the rest
-  // of the answer is lost, and the answerer is told so.
-  Task<Result<io::Piece>> next(Call call);
-  bool done() const noexcept { return state_ == State::idle; }
+  // `cancelled`: the caller left. Cancel: partial — the handler has seen the request, and was stopped where
+  // it waited.
+  Task<Result<>> ask(Call call) override;
+  int status() const noexcept override { return exchange_.response.status; }
+  std::string_view content_type() const noexcept override { return exchange_.response.content_type; }
+  std::optional<std::uint64_t> length() const noexcept override;
+  std::optional<std::string_view> find_field(std::string_view name) const noexcept override {
+    return exchange_.response.fields.find(name);
+  }
+  // An error: the body ended before its length, or its source failed. Cancel: partial — the answerer is told
+  // that the answer was not read to its end.
+  Task<Result<io::Piece>> next(Call call) override;
+  bool done() const noexcept override { return state_ == State::idle; }
+  void drop() noexcept override { finish(false); }
 
   std::uint64_t copied() const noexcept { return body_.copied; }
 
@@ -71,10 +69,15 @@ class LocalCall {
     std::uint64_t copied = 0;
   };
 
+  void visit_fields(VisitField visit, void* to) const override {
+    exchange_.response.fields.each(
+        [&](std::string_view name, std::string_view value) { visit(to, name, value); });
+  }
   Result<> read_head();
   void answer_failure();
   bool sends_body() const noexcept;
-  void finish(bool complete);
+  Task<Result<io::Piece>> pull(Call call);
+  void finish(bool complete) noexcept;
 
   io::Machine& machine_;
   Answerer& answerer_;

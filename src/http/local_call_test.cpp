@@ -148,7 +148,7 @@ TEST_F(LocalCallTest, a_request_is_answered_without_a_connection) {
       EXPECT_TRUE(co_await local.ask(call));
       EXPECT_EQ(local.status(), 200);
       EXPECT_EQ(local.content_type(), "text/plain");
-      EXPECT_EQ(local.fields().find("x-corr-id"), "somebody");
+      EXPECT_EQ(local.find_field("x-corr-id"), "somebody");
       EXPECT_EQ(local.length(), 8u);
       EXPECT_EQ(co_await read(call, &local), "/a/b?c=d");
       EXPECT_TRUE(local.done());
@@ -313,7 +313,7 @@ TEST_F(LocalCallTest, a_handler_that_throws_or_spoils_its_answer_is_500) {
       EXPECT_TRUE(co_await local.ask(call));
       EXPECT_EQ(local.status(), 500) << path;
       EXPECT_EQ(co_await read(call, &local), "internal") << path;
-      EXPECT_EQ(local.fields().find("X-Corr-ID"), "somebody") << path;
+      EXPECT_EQ(local.find_field("X-Corr-ID"), "somebody") << path;
     }
   });
 }

@@ -116,6 +116,17 @@ std::vector<std::string> find_topology_problems(const ServiceDeclaration& servic
   return problems;
 }
 
+std::vector<std::string> find_call_problems(std::span<const ServiceDeclaration* const> services) {
+  std::vector<std::string> problems;
+  for (std::size_t i = 0; i < services.size(); ++i)
+    for (const std::string_view callee : services[i]->calls)
+      for (std::size_t j = i; !callee.empty() && j < services.size(); ++j)
+        if (services[j]->name == callee)
+          problems.push_back(
+              fmt::format("{} calls {}, which must come before it", services[i]->name, callee));
+  return problems;
+}
+
 std::vector<LockDeclaration> locks_by_rank(const ServiceDeclaration& service) {
   std::vector<LockDeclaration> locks(service.locks.begin(), service.locks.end());
   std::sort(locks.begin(), locks.end(),
@@ -137,6 +148,7 @@ std::string format_topology_text(const ServiceDeclaration& service) {
   out += "\nlocks, in the order they may be taken\n";
   for (const LockDeclaration& lock : locks_by_rank(service))
     fmt::format_to(to, "  {:>2} {:<20} {}\n", lock.rank, lock.name, lock.guards);
+  if (!service.calls.front().empty()) fmt::format_to(to, "\ncalls\n  {}\n", joined(service.calls));
   out += "\nwriters\n";
   for (const WriterDeclaration& writer : service.writers)
     fmt::format_to(to, "  {:<28} {}\n", writer.resource, writer.writer);

@@ -70,6 +70,7 @@ struct ServiceDeclaration {
   std::span<const QueueDeclaration> queues{};
   std::span<const LockDeclaration> locks{};
   std::span<const WriterDeclaration> writers{};
+  NameList calls{};  // other services, by name
 };
 
 constexpr std::string_view name_of(QueueKind kind) noexcept {
@@ -89,6 +90,11 @@ constexpr std::string_view name_of(Criticality criticality) noexcept {
 // One sentence per contradiction: a name used twice, an unbounded queue, a policy that its kind cannot
 // have, a rank used twice or not below the runtime's own, a missing word. Empty: fine.
 std::vector<std::string> find_topology_problems(const ServiceDeclaration& service);
+
+// The same for the services of one process, in the order of their start: one that calls itself, or one that
+// starts later. What is left has no cycle, so that no two can wait for each other, and each can drain after
+// those that call it.
+std::vector<std::string> find_call_problems(std::span<const ServiceDeclaration* const> services);
 
 // In the order in which they may be taken.
 std::vector<LockDeclaration> locks_by_rank(const ServiceDeclaration& service);

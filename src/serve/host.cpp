@@ -22,6 +22,9 @@ namespace {
 
 // A revocation by another process is to hold within 5 s.
 constexpr Duration keys_period = Duration::seconds(1);
+// A service's state is looked at so often for keys that it revokes, if it has told nothing.
+constexpr Duration revocation_period = Duration::seconds(2);
+constexpr Duration revoke_patience = Duration::seconds(2);
 // How often a request that revokes looks whether every shard knows.
 constexpr Duration spread_period = Duration::millis(1);
 
@@ -91,7 +94,10 @@ class Host {
         watching_(process_.machine(0).shard, &events_) {
     for (Hosted& each : hosted_)
       each.node = std::make_unique<Node>(*each.service, each.snapshot, each.spec.keys, log_, options_.build,
-                                         process_.shards(), each.spec.workers, access_of(each.spec));
+                                         process_.shards(), each.spec.workers, access_of(each.spec), &bus_);
+    std::vector<const ServiceDeclaration*> declared;
+    for (const Hosted& each : hosted_) declared.push_back(&each.service->declaration());
+    CHECK(find_call_problems(declared).empty());
   }
 
   int run() {
@@ -101,7 +107,8 @@ class Host {
     }
     writer_.start();
     for (Hosted& each : hosted_) {
-      for (unsigned i = 0; i < process_.shards(); ++i) each.node->attach(process_.machine(i));
+      for (unsigned i = 0; i < process_.shards(); ++i)
+        each.node->attach(process_.machine(i), targets_of(each, i));
       if (auto bound = bind(each); !bound) {
         options_.complain(bound.error());
         return exit_failed;
@@ -122,7 +129,10 @@ class Host {
     note_patience();
     control_.spawn("life", live_or_leave(control_.call()));
     start_beside("reloader", [this](Call call) { return reload_loop(call); });
-    if (root_keys_ != nullptr) start_beside("watch-keys", [this](Call call) { return watch_keys(call); });
+    if (root_keys_ != nullptr) {
+      start_beside("watch-keys", [this](Call call) { return watch_keys(call); });
+      start_beside("watch-revocations", [this](Call call) { return watch_revocations(call); });
+    }
     if (!options_.chaos.empty()) {
       logger_.warn("tasks may be made to fail", {{"file", options_.chaos}});
       start_beside("chaos", [this](Call call) { return watch_chaos(call); });
@@ -155,6 +165,24 @@ class Host {
     return {.open = false, .keys = root_keys_->current(), .revoke = [this](Call call, std::string id) {
               return revoke(call, std::move(id));
             }};
+  }
+
+  // What a service calls: those before it are in this process, the others are where its configuration says.
+  std::vector<PeerTarget> targets_of(const Hosted& caller, unsigned shard) {
+    std::vector<PeerTarget> targets;
+    for (const std::string_view name : caller.service->declaration().calls) {
+      if (name.empty()) continue;
+      const auto callee = std::ranges::find(
+          hosted_, name, [](const Hosted& each) { return each.service->declaration().name; });
+      if (callee != hosted_.end()) {
+        targets.push_back({std::string(name), &callee->node->answerer(shard)});
+        continue;
+      }
+      for (const auto& [peer, key] : caller.spec.peers)
+        if (const auto endpoint = parse_endpoint(caller.snapshot->get(key)); peer == name && endpoint)
+          targets.push_back({peer, nullptr, *endpoint});
+    }
+    return targets;
   }
 
   // Before the shards run.
@@ -403,6 +431,33 @@ class Host {
     }
   }
 
+  // What a service's own state revokes: at its start, and whenever it has changed.
+  Task<> watch_revocations(Call call) {
+    Broadcast<Event>::Receiver receiver = bus_.events(0).subscribe();
+    do {
+      for (Hosted& each : hosted_)
+        for (std::string& id : each.node->revoked_keys())
+          if (is_in_force(id))
+            if (Result<> done = co_await revoke(call.within(revoke_patience), std::move(id));
+                !done && !call.stopped())
+              logger_.error("a revoked key may still be in force", {{"why", done.error().context}});
+    } while (co_await next_revocation(call, receiver));
+  }
+  // False: no more will come.
+  // NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the caller waits
+  Task<bool> next_revocation(Call call, Broadcast<Event>::Receiver& receiver) {
+    // The event tells of most at once; the look now and then finds what was missed, and tries again.
+    auto event = co_await receiver.recv(call.within(revocation_period));
+    while (event && event->kind != Event::Kind::registry_updated)
+      event = co_await receiver.recv(call.within(revocation_period));
+    co_return !call.stopped() && (event || event.error().code != ErrorCode::closed);
+  }
+  bool is_in_force(std::string_view id) const {
+    const KeySnapshotPtr keys = root_keys_->current();
+    const crypto::RootKey* key = keys->ring.find(id);
+    return key != nullptr && !key->revoked;
+  }
+
   // From any shard. One whose mailbox is full is told at the next look at the file.
   void spread_keys(const KeySnapshotPtr& keys) {
     for (Hosted& each : hosted_)
@@ -545,6 +600,7 @@ class Host {
   // to it that all of this ends, and the log last, because the watchdog speaks through it.
   observe::Log log_;
   io::Process process_;
+  ProcessBus bus_;
   observe::LogWriter writer_;
   std::vector<Hosted> hosted_;
   observe::Logger logger_;

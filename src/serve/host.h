@@ -6,6 +6,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "config/load.h"
@@ -26,6 +27,9 @@ struct HostedService {
   MakeService make;
   std::size_t workers = 1;   // per shard
   bool open_access = false;  // what needs a capability is allowed to everybody; for demonstrations
+  // Where the services are that it calls and that are not of this process, by name: `host:port`, or the path
+  // of a Unix socket behind `unix:`; empty: nowhere.
+  std::vector<std::pair<std::string, config::Key<std::string>>> peers = {};
 };
 
 struct Served {

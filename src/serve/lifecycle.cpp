@@ -29,10 +29,12 @@ struct Lifecycle::Leg {
 
   // --- on this leg's shard
   void obey() {
+    results.clear();
     auto ended = [this](DrainResult outcome) {
-      result = std::move(outcome);
-      home().post(the_report);
+      results.push_back(std::move(outcome));
+      if (--awaited == 0) home().post(the_report);
     };
+    awaited = step == Step::drain ? owner.nodes_.size() : 1;
     switch (step) {
       case Step::start:
         node->start_service(shard, [this](Result<> outcome) {
@@ -41,7 +43,7 @@ struct Lifecycle::Leg {
         });
         break;
       case Step::drain:
-        node->drain(shard, deadline, ended);
+        for (Node* each : owner.nodes_) each->drain(shard, deadline, ended);
         break;
       case Step::stop:
         node->stop_service(shard, deadline, ended);
@@ -68,7 +70,8 @@ struct Lifecycle::Leg {
   Instant deadline{};
   bool aborted = false;  // something was, until now
   Result<> started;
-  DrainResult result;
+  std::vector<DrainResult> results;
+  std::size_t awaited = 0;
 };
 
 Lifecycle::Lifecycle(std::vector<Node*> nodes, LifecycleEvents events)
@@ -92,12 +95,12 @@ void Lifecycle::reported() {
 }
 
 // NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): nodes outlive this
-Task<Result<>> Lifecycle::order(Call call, Step step, Node& node, unsigned first, unsigned last) {
+Task<Result<>> Lifecycle::order(Call call, Step step, Node* node, unsigned first, unsigned last) {
   awaited_ = last - first;
   for (unsigned i = first; i < last; ++i) {
     Leg& leg = *legs_[i];
     leg.step = step;
-    leg.node = &node;
+    leg.node = node;
     leg.deadline = step == Step::stop ? deadline_ + stop_grace : deadline_;
     leg.aborted = outcome_.aborted > 0;
     leg.there().post(leg.the_order);
@@ -115,10 +118,10 @@ Task<Result<>> Lifecycle::start_one(Call call, Node& node) {
     outcome_.failed = &node;
     outcome_.failure = started.error();
   };
-  CO_TRY_VOID(co_await order(call, Step::start, node, 0, 1));
+  CO_TRY_VOID(co_await order(call, Step::start, &node, 0, 1));
   check(0);
   if (ending_ || outcome_.failed != nullptr) co_return Result<>{};
-  CO_TRY_VOID(co_await order(call, Step::start, node, 1, shards()));
+  CO_TRY_VOID(co_await order(call, Step::start, &node, 1, shards()));
   for (unsigned i = 1; i < shards(); ++i) check(i);
   if (!ending_ && outcome_.failed == nullptr) node.serve();
   co_return Result<>{};
@@ -136,29 +139,35 @@ Task<Result<>> Lifecycle::start_all(Call call) {
 
 void Lifecycle::gather(unsigned first, unsigned last) {
   for (unsigned i = first; i < last; ++i) {
-    const DrainResult& result = legs_[i]->result;
-    outcome_.aborted += result.aborted;
-    for (const std::string& task : result.still_alive) outcome_.still_alive.push_back(task);
+    for (const DrainResult& result : legs_[i]->results) {
+      outcome_.aborted += result.aborted;
+      for (const std::string& task : result.still_alive) outcome_.still_alive.push_back(task);
+    }
   }
 }
 
 // NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): nodes outlive this
 Task<Result<>> Lifecycle::leave_one(Call call, Node& node) {
-  CO_TRY_VOID(co_await order(call, Step::leave, node, 0, shards()));
+  CO_TRY_VOID(co_await order(call, Step::leave, &node, 0, shards()));
   gather(0, shards());
   co_return Result<>{};
 }
 
-// NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): nodes outlive this
-Task<Result<>> Lifecycle::end_one(Call call, Node& node) {
-  CO_TRY_VOID(co_await order(call, Step::drain, node, 0, shards()));
+Task<Result<>> Lifecycle::drain_all(Call call) {
+  CO_TRY_VOID(co_await order(call, Step::drain, nullptr, 0, shards()));
   gather(0, shards());
-  for (unsigned i = 0; events_.drained && i < shards(); ++i) events_.drained(node, i, legs_[i]->result);
+  if (events_.drained)
+    for (unsigned i = 0; i < shards(); ++i) events_.drained(i, legs_[i]->results);
+  co_return Result<>{};
+}
+
+// NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): nodes outlive this
+Task<Result<>> Lifecycle::stop_one(Call call, Node& node) {
   // What still lives would find its service closed: the process leaves without another word instead.
   if (!outcome_.still_alive.empty()) co_return Result<>{};
-  CO_TRY_VOID(co_await order(call, Step::stop, node, 1, shards()));
+  CO_TRY_VOID(co_await order(call, Step::stop, &node, 1, shards()));
   gather(1, shards());
-  CO_TRY_VOID(co_await order(call, Step::stop, node, 0, 1));
+  CO_TRY_VOID(co_await order(call, Step::stop, &node, 0, 1));
   gather(0, 1);
   co_return Result<>{};
 }
@@ -166,8 +175,9 @@ Task<Result<>> Lifecycle::end_one(Call call, Node& node) {
 Task<Result<LifecycleOutcome>> Lifecycle::run(Call call) {
   CO_TRY_VOID(co_await start_all(call));
   while (!ending_) CO_TRY_VOID(co_await ListWait(call, waiters_, "the end"));
+  CO_TRY_VOID(co_await drain_all(call));
   for (auto node = nodes_.rbegin(); node != nodes_.rend(); ++node)
-    CO_TRY_VOID(co_await end_one(call, **node));
+    CO_TRY_VOID(co_await stop_one(call, **node));
   for (Node* node : nodes_) CO_TRY_VOID(co_await leave_one(call, *node));
   co_return outcome_;
 }

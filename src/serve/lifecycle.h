@@ -1,8 +1,8 @@
 // Lifecycle: the services of one process from their start to their end, the same in real and simulated ones.
 //   [L-1] A service starts after those before it in the list, on shard 0 before the other shards; it lets
 //         requests in when it has started on all of them.
-//   [L-2] The end goes through the list backwards under one deadline: a service drains on every shard, then
-//         it stops, on shard 0 last.
+//   [L-2] The end has one deadline. All services drain at once, on every shard; then they stop, through the
+//         list backwards, each on shard 0 last: whom others call is there until they have stopped.
 //   [L-3] A service stops exactly where it had started, once, and not while something of it still lives.
 //   [L-4] Health is told until the last service has stopped.
 // It lives on shard 0 and reaches the others by mail that is part of it, which no full mailbox refuses.
@@ -27,7 +27,8 @@ struct LifecycleOutcome {
 struct LifecycleEvents {
   std::function<void()> serving = {};                // every service has started
   std::function<void(Duration within)> ending = {};  // by a signal, or because a service could not start
-  std::function<void(const Node& node, unsigned shard, const DrainResult& result)> drained = {};
+  // A shard's services, in their order, have drained.
+  std::function<void(unsigned shard, const std::vector<DrainResult>& results)> drained = {};
 };
 
 class Lifecycle {
@@ -62,11 +63,12 @@ class Lifecycle {
   unsigned shards() const noexcept { return static_cast<unsigned>(legs_.size()); }
   Task<Result<>> start_all(Call call);
   Task<Result<>> start_one(Call call, Node& node);
-  Task<Result<>> end_one(Call call, Node& node);
+  Task<Result<>> drain_all(Call call);
+  Task<Result<>> stop_one(Call call, Node& node);
   Task<Result<>> leave_one(Call call, Node& node);
   void gather(unsigned first, unsigned last);
-  // Has the shards [first, last) do a step, and waits for all of them.
-  Task<Result<>> order(Call call, Step step, Node& node, unsigned first, unsigned last);
+  // Has the shards [first, last) do a step of one service, or of all of them, and waits for all of them.
+  Task<Result<>> order(Call call, Step step, Node* node, unsigned first, unsigned last);
   void reported();
 
   std::vector<Node*> nodes_;

@@ -71,7 +71,7 @@ class Caller {
     if (!body.empty()) local.set_body(source, std::nullopt);
     if (co_await local.ask(call)) {
       asked->status = local.status();
-      if (const auto corr = local.fields().find("X-Corr-ID")) asked->corr = std::string(*corr);
+      if (const auto corr = local.find_field("X-Corr-ID")) asked->corr = std::string(*corr);
       for (;;) {
         auto piece = co_await local.next(call);
         if (!piece || piece->empty()) break;

@@ -59,10 +59,10 @@ constexpr Duration last_look = Duration::millis(100);
 void log_event(const observe::Logger& log, const Event& event) {
   switch (event.kind) {
     case Event::Kind::shutdown:
-      log.debug("shutdown");
+      log.debug("shutdown", {{"of", event.service}});
       return;
     case Event::Kind::config_updated:
-      log.debug("configuration updated", {{"version", event.version}});
+      log.debug("configuration updated", {{"of", event.service}, {"version", event.version}});
       return;
     case Event::Kind::registry_updated:
       log.debug("registry updated", {{"version", event.version}, {"b3", format_address(event.b3)}});
@@ -117,13 +117,14 @@ class Node::BackgroundEvents : public TaskEvents {
 // connections, so it goes first.
 struct Node::ShardPart {
   ShardPart(Shared& shared, io::Machine& m, config::SnapshotPtr snapshot, const Settings& settings,
-            observe::Logger l, std::size_t workers)
+            observe::Logger l, std::size_t workers, ProcessBus& process, std::span<const PeerTarget> targets)
       : machine(m),
         log(l),
         events(shared, l, m.shard.index()),
-        bus(m.shard, std::move(snapshot)),
+        bus(m.shard, std::move(snapshot), process, shared.service.declaration().name),
+        peers(m, targets),
         tasks(m.shard, &events),
-        pipeline(shared, m, bus, settings, l, tasks, workers),
+        pipeline(shared, m, bus, peers, settings, l, tasks, workers),
         connections(m.shard),
         attending(m.shard),
         server(machine, pipeline, pipeline, settings.server),
@@ -137,6 +138,7 @@ struct Node::ShardPart {
   observe::Logger log;
   BackgroundEvents events;
   Bus bus;
+  Peers peers;
   Supervisor tasks;  // the service's own
   Pipeline pipeline;
   Scope connections, attending;
@@ -150,7 +152,7 @@ struct Node::ShardPart {
 };
 
 Node::Node(Service& service, config::SnapshotPtr snapshot, const config::ServerKeys& keys, observe::Log& log,
-           BuildInfo build, unsigned shards, std::size_t workers, Access access)
+           BuildInfo build, unsigned shards, std::size_t workers, Access access, ProcessBus* bus)
     : service_(service),
       keys_(keys),
       settings_(read_settings(*snapshot, keys)),
@@ -158,6 +160,8 @@ Node::Node(Service& service, config::SnapshotPtr snapshot, const config::ServerK
       log_(log),
       workers_(workers),
       access_(std::move(access)),
+      own_bus_(bus == nullptr ? std::make_unique<ProcessBus>() : nullptr),
+      bus_(bus == nullptr ? *own_bus_ : *bus),
       admin_op_(std::string(service.declaration().name) + ".admin"),
       registry_(shards),
       specs_(all_routes(service, access_, admin_op_)),
@@ -197,7 +201,7 @@ Node::Node(Service& service, config::SnapshotPtr snapshot, const config::ServerK
 
 Node::~Node() = default;
 
-void Node::attach(io::Machine& machine) {
+void Node::attach(io::Machine& machine, std::span<const PeerTarget> peers) {
   ShardScope here(machine.shard);
   observe::Logger log(log_, machine.shard.index(), service_.declaration().name);
   CHECK(parts_.size() == machine.shard.index());
@@ -206,7 +210,9 @@ void Node::attach(io::Machine& machine) {
     machine.entropy.fill(std::as_writable_bytes(std::span(&seed, 1)));
     admission_.set_seed(seed);
   }
-  parts_.push_back(std::make_unique<ShardPart>(shared_, machine, snapshot_, settings_, log, workers_));
+  bus_.attach(machine.shard, machine.mailbox);
+  parts_.push_back(
+      std::make_unique<ShardPart>(shared_, machine, snapshot_, settings_, log, workers_, bus_, peers));
   ShardPart& part = *parts_.back();
   part.pipeline.give_way().attach(part.server);
   shared_.ways.push_back(&part.pipeline.give_way());
@@ -274,6 +280,11 @@ void Node::take_keys(unsigned shard, const KeySnapshotPtr& keys) {
     part.keys_version.store(keys->version, std::memory_order_relaxed);
 }
 
+std::vector<std::string> Node::revoked_keys() {
+  return parts_.front()->started ? parts_.front()->pipeline.service().revoked_keys()
+                                 : std::vector<std::string>();
+}
+
 std::uint64_t Node::keys_version(unsigned shard) const noexcept {
   return parts_[shard]->keys_version.load(std::memory_order_relaxed);
 }
@@ -292,7 +303,8 @@ void Node::apply(unsigned shard, const config::SnapshotPtr& snapshot) {
   part.server.set_options(settings.server);
   part.pipeline.apply(*snapshot, settings);
   part.bus.config.set(snapshot);
-  (void)part.bus.events.send({Event::Kind::config_updated, snapshot->version()});
+  // Each shard is told by itself, when it has the configuration.
+  (void)part.bus.events.send({Event::Kind::config_updated, snapshot->version(), {}, name()});
 }
 
 void Node::drain(unsigned shard, Instant deadline, std::function<void(DrainResult)> done) {
@@ -300,7 +312,7 @@ void Node::drain(unsigned shard, Instant deadline, std::function<void(DrainResul
   health_.set_draining();
   part.bus.drain.begin(deadline);
   if (std::exchange(part.draining, true)) return;
-  (void)part.bus.events.send({Event::Kind::shutdown});
+  (void)part.bus.events.send({Event::Kind::shutdown, 0, {}, name()});
   part.server.drain();
   part.control.spawn("drain", drain_shard(part.control.call(), part, std::move(done)));
 }
@@ -326,6 +338,7 @@ void Node::abort(unsigned shard) noexcept {
 void Node::cut_off(unsigned shard) noexcept {
   abort(shard);
   parts_[shard]->attending.abort();
+  parts_[shard]->background.abort();
 }
 
 void Node::fail_task(unsigned shard, std::string_view name) noexcept {
@@ -368,10 +381,6 @@ Task<> Node::drain_shard(Call call, ShardPart& part, std::function<void(DrainRes
   if (result.aborted > 0)
     part.log.warn("connections were cut: the drain ended before their answers",
                   {{"connections", result.aborted}});
-  // Nobody can send any more: workers end when they have emptied the queue.
-  part.pipeline.close();
-  part.bus.events.close();
-  co_await end_tasks(call, part.bus.drain, part.background, result);
   done(std::move(result));
 }
 
@@ -411,6 +420,10 @@ Task<> Node::run_stop(Call call, ShardPart& part) {
 // NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): parts outlive their tasks
 Task<> Node::stop_shard(Call call, ShardPart& part, std::function<void(DrainResult)> done) {
   DrainResult result;
+  // Nobody can ask any more, from inside the process neither: workers end when nobody waits for a turn.
+  part.pipeline.close();
+  part.background.drain(StopReason::draining);
+  co_await end_tasks(part.control.call(), part.bus.drain, part.background, result);
   // Only now: requests of other shards may have needed them to the last.
   part.tasks.drain(StopReason::draining);
   co_await end_tasks(part.control.call(), part.bus.drain, part.tasks, result);
@@ -423,6 +436,7 @@ Task<> Node::stop_shard(Call call, ShardPart& part, std::function<void(DrainResu
         result.still_alive.emplace_back("stop");
     }
   }
+  co_await part.peers.close(part.control.call().by(part.bus.drain.abandoned_at()));
   done(std::move(result));
 }
 

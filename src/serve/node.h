@@ -23,15 +23,17 @@ struct BuildInfo {
 class Node {
  public:
   // `service`, `log` and the snapshot's schema outlive the node. A service that has routes with an `op` needs
-  // keys in `access`, or its word that it is open.
+  // keys in `access`, or its word that it is open. `bus` is the process's and outlives it; without one the
+  // service hears itself alone.
   Node(Service& service, config::SnapshotPtr snapshot, const config::ServerKeys& keys, observe::Log& log,
-       BuildInfo build, unsigned shards, std::size_t workers, Access access = {});
+       BuildInfo build, unsigned shards, std::size_t workers, Access access = {}, ProcessBus* bus = nullptr);
   ~Node();
   Node(const Node&) = delete;
   Node& operator=(const Node&) = delete;
 
   // --- before the shards run, or on the shard itself
-  void attach(io::Machine& machine);
+  // `peers`: what of the service's declared calls can be reached from that shard.
+  void attach(io::Machine& machine, std::span<const PeerTarget> peers = {});
   // The bound address. A `health_only` listener serves health, readiness, version and metrics.
   Result<std::string> listen(unsigned shard, const io::Endpoint& endpoint, bool health_only = false);
   // Accepts; requests are told `not_ready` until serve().
@@ -41,11 +43,12 @@ class Node {
   // Runs the service's own start() there; `done` is called on the shard with its outcome.
   void start_service(unsigned shard, std::function<void(Result<>)> done);
   void cancel_start(unsigned shard) noexcept;
-  // Stops admission and lets work end until `deadline`; `done` is called on the shard when all has ended, or
-  // when the drain's grace is over. A second call only brings the deadline nearer; its `done` is dropped.
+  // Closes the listeners and lets connections end until `deadline`; `done` is called on the shard when all
+  // have ended, or when the drain's grace is over. Calls from inside the process are let in until
+  // stop_service. A second call only brings the deadline nearer; its `done` is dropped.
   void drain(unsigned shard, Instant deadline, std::function<void(DrainResult)> done);
-  // After drain, where start_service succeeded: runs the service's own stop(), until `deadline`; then as
-  // above.
+  // After drain, and when every service that calls this one has stopped: ends the work and the tasks and,
+  // where start_service succeeded, runs the service's own stop(), until `deadline`; then as above.
   void stop_service(unsigned shard, Instant deadline, std::function<void(DrainResult)> done);
   // After that, and when every service of the process has come so far: ends who was told of health until
   // now. `aborted`: something was, and whoever asks gets a moment to see it.
@@ -59,6 +62,8 @@ class Node {
   // Moves the shard's listener; on failure the old one stays. The address now served.
   Result<std::string> rebind(unsigned shard, const io::Endpoint& endpoint);
   void take_keys(unsigned shard, const KeySnapshotPtr& keys);
+  // On shard 0, once the service has started there.
+  std::vector<std::string> revoked_keys();
   // For calls inside the process (http/local_call.h), from tasks of that shard.
   http::Answerer& answerer(unsigned shard) noexcept;
 
@@ -67,6 +72,7 @@ class Node {
   void serve() noexcept;
   std::uint64_t keys_version(unsigned shard) const noexcept;  // 0: no keys
   std::string_view name() const noexcept { return service_.declaration().name; }
+  const ServiceDeclaration& declaration() const noexcept { return service_.declaration(); }
   std::string trouble() const { return service_.trouble(); }
   unsigned shards() const noexcept { return static_cast<unsigned>(parts_.size()); }  // attached
   Mailbox& mailbox(unsigned shard) noexcept;
@@ -96,6 +102,8 @@ class Node {
   observe::Log& log_;
   std::size_t workers_;
   Access access_;
+  std::unique_ptr<ProcessBus> own_bus_;  // none: it has the process's
+  ProcessBus& bus_;
   std::string admin_op_;
   observe::Registry registry_;
   std::vector<RouteSpec> specs_;

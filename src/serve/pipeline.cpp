@@ -131,13 +131,7 @@ const Pipeline::BuiltInRoute* Pipeline::find_built_in(const Request& request) co
   return request.route.id < shared_.own ? nullptr : &built_in[request.route.id - shared_.own];
 }
 
-// One queued request.
-struct Pipeline::Job : HandedOver {
-  Job(const Call& call, Request& asked) noexcept : HandedOver(call), request(asked) {}
-  Request& request;
-};
-
-Pipeline::Pipeline(Shared& shared, io::Machine& machine, Bus& bus, const Settings& settings,
+Pipeline::Pipeline(Shared& shared, io::Machine& machine, Bus& bus, Peers& peers, const Settings& settings,
                    observe::Logger log, Supervisor& tasks, std::size_t workers)
     : shared_(shared),
       machine_(machine),
@@ -146,19 +140,22 @@ Pipeline::Pipeline(Shared& shared, io::Machine& machine, Bus& bus, const Setting
       give_way_(shared.admission, shared.ways, machine.mailbox, bus.drain),
       settings_(settings),
       log_(log),
-      service_(shared.service.make_shard(
-          {machine, log, shared.health, bus, settings_, tasks, machine.shard.index(), shared.metrics})),
+      service_(shared.service.make_shard({machine, log, shared.health, bus, settings_, tasks,
+                                          machine.shard.index(), shared.metrics, peers})),
       authorizer_(shared.access.keys ? std::make_unique<Authorizer>(shared.access.keys) : nullptr),
       slot_(machine.shard.index()),
       connection_kind_(shared.metrics.kind_index("connection")),
       workers_(workers),
-      queue_(machine.shard, shared.work) {}
+      turns_(machine.shard, shared.work, order_, [this](std::size_t depth) {
+        shared_.metrics.queue_depth.at(0).set(slot_, static_cast<std::int64_t>(depth));
+      }) {}
 
 Pipeline::~Pipeline() = default;
 
 void Pipeline::start(Supervisor& supervisor) {
   for (std::size_t i = 0; i < workers_; ++i)
-    CHECK(supervisor.start({"worker", "worker"}, [this](Call call) { return worker(call); }).has_value());
+    CHECK(supervisor.start({"worker", "worker"}, [this](Call call) { return turns_.work(call.shield()); })
+              .has_value());
 }
 
 void Pipeline::apply(const config::Snapshot& snapshot, const Settings& settings) {
@@ -390,14 +387,18 @@ http::Answerer::Next Pipeline::begin_open(Request& request) {
   return Next::answered;
 }
 
-Task<> Pipeline::answer_open(Call call, Request& request) {
-  Result<> outcome;
+Task<Result<>> Pipeline::answer_later(Call call, Request& request) {
   try {
-    outcome = co_await service_->answer_later(call, shared_.specs[request.route.id].handlers, request);
+    if (find_built_in(request) != nullptr) co_return co_await revoke_key(call, request);
+    co_return co_await service_->answer_later(call, shared_.specs[request.route.id].handlers, request);
   } catch (...) {
     log_exception(request);
-    outcome = fail(ErrorCode::internal, "internal error");
   }
+  co_return fail(ErrorCode::internal, "internal error");
+}
+
+Task<> Pipeline::answer_open(Call call, Request& request) {
+  const Result<> outcome = co_await answer_later(call, request);
   if (!outcome) answer_outcome(request, outcome.error());
   count_open_stream(request);
 }
@@ -461,12 +462,14 @@ Task<> Pipeline::handle(Call call, http::Exchange& exchange) {
     co_return;
   }
   if (run == Run::staged && !co_await stage(call, request)) co_return;
-  Job job(call, request);
-  const Result<> done = co_await queue_.ask(job, [this] { show_depth(); });
-  if (!done) answer_undone(request, done.error());
+  const Result<Turn> turn = co_await turns_.ask(call);
+  if (!turn)
+    answer_undone(request, turn.error());
+  else if (const Result<> outcome = co_await answer_later(call, request); !outcome)
+    answer_outcome(request, outcome.error());
 }
 
-// What no worker began, or a worker that died left behind.
+// What did not get its turn.
 void Pipeline::answer_undone(Request& request, const Error& why) {
   request.response.clear();
   switch (why.code) {
@@ -525,37 +528,6 @@ void Pipeline::log_exception(const Request& request) {
   } catch (...) {
     log_.error("a handler failed", {{"corr_id", request.corr()}, {"what", "not a std::exception"}});
   }
-}
-
-Task<> Pipeline::worker(Call call) {
-  while (auto place = co_await queue_.arrived(call.shield())) {
-    auto begun = queue_.begin(*place);
-    show_depth();
-    if (!begun) continue;
-    co_await run_job(*begun);
-    begun.done();
-  }
-}
-
-void Pipeline::show_depth() noexcept {
-  shared_.metrics.queue_depth.at(0).set(slot_, static_cast<std::int64_t>(queue_.depth()));
-}
-
-// NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): its waiter outlives it
-Task<> Pipeline::run_job(Job& job) {
-  Request& request = job.request;
-  Result<> outcome;
-  try {
-    if (find_built_in(request) == nullptr)
-      outcome =
-          co_await service_->answer_later(job.call(), shared_.specs[request.route.id].handlers, request);
-    else
-      outcome = co_await revoke_key(job.call(), request);
-  } catch (...) {
-    log_exception(request);
-    outcome = fail(ErrorCode::internal, "internal error");
-  }
-  if (!outcome) answer_outcome(request, outcome.error());
 }
 
 // What the service itself refused counts where the pipeline's own refusals do.

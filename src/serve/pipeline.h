@@ -1,15 +1,15 @@
 // Pipeline: what every request of every service goes through, in the same order, on its shard:
 //   connection caps → head limits → admission (reserved, ready, inflight, rate) → capability → body cap →
-//   decode guard → answer at once, or (staged: the body →) the bounded `work` queue → worker → answer;
-//   open: a wait in the connection's own task → answer.
+//   decode guard → answer at once, or (staged: the body →) its turn, waited for in the bounded queue `work` →
+//   answer; open: a wait without a turn → answer. One coroutine does all of it.
 //   [V-1] A refused request has cost no work, no queue place and no body; only a queue that fills up while a
 //         staged body comes in refuses after it.
 //   [V-2] What is still queued when its deadline passes is answered 504 and never started.
 //   [V-3] Health, readiness, version and metrics pass by every limit; of the metrics, which cost the most, a
 //         shard writes out no more than `renderings_max` in `rendering_window`, and then tells the last
 //         again.
-//   [V-4] A request waits for its body in its own connection's task: it holds a worker only on a route that
-//         is queued, and a place in the queue never.
+//   [V-4] A request that waits for its body has its turn only on a route that is queued, and a place in the
+//         queue never.
 //   [V-5] What a route's `op` asks for was granted before anything else of the request was looked at.
 //   [V-6] What stays open holds its connection and nothing else that is counted, and ends when draining
 //         begins.
@@ -22,8 +22,8 @@
 #include "http/answerer.h"
 #include "http/route.h"
 #include "runtime/drain.h"
-#include "runtime/handover.h"
 #include "runtime/supervisor.h"
+#include "runtime/turn.h"
 #include "serve/admission.h"
 #include "serve/authorizer.h"
 #include "serve/give_way.h"
@@ -72,8 +72,8 @@ std::vector<RouteSpec> built_in_routes(std::string_view admin_op);
 
 class Pipeline final : public http::Gate, public http::Answerer {
  public:
-  Pipeline(Shared& shared, io::Machine& machine, Bus& bus, const Settings& settings, observe::Logger log,
-           Supervisor& tasks, std::size_t workers);
+  Pipeline(Shared& shared, io::Machine& machine, Bus& bus, Peers& peers, const Settings& settings,
+           observe::Logger log, Supervisor& tasks, std::size_t workers);
   ~Pipeline() override;
 
   void start(Supervisor& supervisor);
@@ -82,8 +82,8 @@ class Pipeline final : public http::Gate, public http::Answerer {
   ServiceShard& service() noexcept { return *service_; }
   GiveWay& give_way() noexcept { return give_way_; }
   // No more work will come: workers end when the queue is empty.
-  void close() noexcept { queue_.close(); }
-  std::size_t depth() const noexcept { return queue_.depth(); }
+  void close() noexcept { turns_.close(); }
+  std::size_t depth() const noexcept { return turns_.depth(); }
 
   // --- of every request
   Next begin(http::Exchange& exchange) override;
@@ -105,7 +105,6 @@ class Pipeline final : public http::Gate, public http::Answerer {
   void doors_closed() override { door_ = DrainGuard(); }
 
  private:
-  struct Job;
   struct BuiltInRoute;
   static const BuiltInRoute built_in[];
   friend std::vector<RouteSpec> built_in_routes(std::string_view admin_op);
@@ -138,9 +137,7 @@ class Pipeline final : public http::Gate, public http::Answerer {
   void answer_metrics(Request& request);
   void reject(Request& request, Rejected why, const Error& error, unsigned retry_after = 1);
   void tell_refused(const Request& request, const Error& error);
-  Task<> worker(Call call);
-  void show_depth() noexcept;
-  Task<> run_job(Job& job);
+  Task<Result<>> answer_later(Call call, Request& request);
   Task<bool> stage(Call call, Request& request);
   Task<Result<>> revoke_key(Call call, Request& request);
   void log_exception(const Request& request);
@@ -159,7 +156,8 @@ class Pipeline final : public http::Gate, public http::Answerer {
   observe::Slot slot_;
   std::size_t connection_kind_;
   std::size_t workers_;
-  Handover<Job> queue_;
+  FifoOrder order_;
+  Turns turns_;
   // Of the metrics, in the present window.
   Instant rendering_since_{};
   unsigned renderings_ = 0;

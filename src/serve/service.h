@@ -3,7 +3,9 @@
 
 #include <memory>
 #include <span>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "io/machine.h"
 #include "observe/log.h"
@@ -11,9 +13,10 @@
 #include "runtime/supervisor.h"
 #include "runtime/topology.h"
 #include "serve/body.h"
-#include "serve/events.h"
+#include "serve/bus.h"
 #include "serve/health.h"
 #include "serve/metrics.h"
+#include "serve/peers.h"
 #include "serve/request.h"
 #include "serve/route.h"
 #include "serve/settings.h"
@@ -58,6 +61,9 @@ class ServiceShard {
   }
   // A new configuration; called between steps.
   virtual void apply(const config::Snapshot&) {}
+  // On shard 0: ids of capability keys that this service's own state revokes. The host looks when the service
+  // has started and after each of its `registry_updated`, and makes it so for every service of the process.
+  virtual std::vector<std::string> revoked_keys() { return {}; }
 };
 
 struct ShardContext {
@@ -71,6 +77,7 @@ struct ShardContext {
   Supervisor& tasks;
   observe::Slot slot;  // of this shard in the service's metrics
   const Metrics& metrics;
+  Peers& peers;  // the services that its declaration says it calls
 };
 
 class Service {

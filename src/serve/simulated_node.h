@@ -406,10 +406,11 @@ class SimulatedNode {
     }
     for (const char* gate : {"config", "store", "bus"}) node.health().set(gate, true);
     lifecycle_ = std::make_unique<Lifecycle>(
-        std::vector{&node},
-        LifecycleEvents{.serving = [this] { serving = true; },
-                        .drained = [this](const Node&, unsigned,
-                                          const DrainResult& result) { results.push_back(result); }});
+        std::vector{&node}, LifecycleEvents{.serving = [this] { serving = true; },
+                                            .drained =
+                                                [this](unsigned, const std::vector<DrainResult>& of) {
+                                                  results.insert(results.end(), of.begin(), of.end());
+                                                }});
     host.scope().spawn("life", live(host.scope().call()));
     if (shape.wait) CHECK(world.run_until([this] { return serving; }));
   }

@@ -14,7 +14,7 @@ std::vector<ModelSpec> all_models() {
   add_mailbox_models(models);
   add_pool_models(models);
   add_errand_models(models);
-  add_handover_models(models);
+  add_turn_models(models);
   add_registry_models(models);
   add_grid_models(models);
   add_wrong_models(models);

@@ -22,7 +22,7 @@ void add_lifecycle_models(std::vector<ModelSpec>& to);
 void add_mailbox_models(std::vector<ModelSpec>& to);
 void add_pool_models(std::vector<ModelSpec>& to);
 void add_errand_models(std::vector<ModelSpec>& to);
-void add_handover_models(std::vector<ModelSpec>& to);
+void add_turn_models(std::vector<ModelSpec>& to);
 void add_registry_models(std::vector<ModelSpec>& to);
 void add_grid_models(std::vector<ModelSpec>& to);
 void add_wrong_models(std::vector<ModelSpec>& to);

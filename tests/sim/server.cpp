@@ -116,9 +116,11 @@ struct Server::Life {
     node.health().set("config", true);
     lifecycle = std::make_unique<serve::Lifecycle>(
         std::vector{&node},
-        serve::LifecycleEvents{
-            .serving = [this] { server.serving_since_ = server.scenario_.world().now(); },
-            .drained = [this](const serve::Node&, unsigned, const DrainResult& result) { left(result); }});
+        serve::LifecycleEvents{.serving = [this] { server.serving_since_ = server.scenario_.world().now(); },
+                               .drained =
+                                   [this](unsigned, const std::vector<DrainResult>& results) {
+                                     for (const DrainResult& result : results) left(result);
+                                   }});
     self.scope(0).spawn("life", live(self.scope(0).call()));
     if (!server.scenario_.accompanied()) return;
     accompanied = true;

@@ -59,7 +59,7 @@ Task<Result<>> RegistryShard::start(Call call) {
     CO_TRY_VOID(tasks.start({"verifier", "verifier"}, [&writer](Call c) { return writer.verify_loop(c); }));
     CO_TRY_VOID(tasks.start({"auditor", "auditor"}, [this, &writer](Call c) {
       return writer.audit_loop(c, [this](std::uint64_t newest) {
-        (void)context_.bus.events.send({serve::Event::Kind::registry_audited, newest});
+        context_.bus.publish({serve::Event::Kind::registry_audited, newest});
       });
     }));
     CO_TRY_VOID(tasks.start({"publisher", "publisher"}, [this](Call c) { return publish_loop(c); }));

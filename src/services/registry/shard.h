@@ -48,6 +48,7 @@ class RegistryShard final : public serve::ServiceShard {
   Task<> stop(Call call) override;
   void refused(const serve::Request& request, std::string_view op, const Error& error) override;
   void apply(const config::Snapshot& snapshot) override;
+  std::vector<std::string> revoked_keys() override;
   static std::span<const serve::RouteSpec> routes();
 
  private:

@@ -34,7 +34,13 @@ Task<> RegistryShard::publish_loop(Call call) {
 }
 
 Task<Result<>> RegistryShard::tell_bus(Head head) {
-  co_return context_.bus.events.send({serve::Event::Kind::registry_updated, head.version, head.commit_b3});
+  context_.bus.publish({serve::Event::Kind::registry_updated, head.version, head.commit_b3});
+  co_return Result<>{};
+}
+
+// A revocation names a key by its id, whatever kind of key it is.
+std::vector<std::string> RegistryShard::revoked_keys() {
+  return shared_.registry->ledger().with([](Ledger& ledger) { return ledger.governance().revoked; });
 }
 
 }  // namespace cairn::registry

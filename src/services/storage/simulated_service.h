@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -39,6 +40,11 @@ inline std::string get(std::string_view bytes, std::string_view more = {}) {
 
 class SimulatedService {
  public:
+  // A service that calls storage, in the same process.
+  struct Beside {
+    std::uint16_t port = 0;
+    std::function<std::unique_ptr<serve::Service>()> make = {};  // none: storage is alone
+  };
   struct Shape {
     unsigned shards = 1;
     std::size_t workers = 4;
@@ -47,6 +53,7 @@ class SimulatedService {
     std::vector<std::string> directories = {"data"};
     serve::KeySnapshotPtr keys = {};  // none: open access
     std::uint64_t uploads_max = Options().uploads_max;
+    Beside beside = {};
   };
   SimulatedService() : SimulatedService(Shape{}) {}
   explicit SimulatedService(Shape shape)
@@ -70,6 +77,12 @@ class SimulatedService {
     for (std::size_t i = 0; i < life_->service->routes().size(); ++i)
       sum += life_->node.metrics().inflight.at(i).value();
     return sum;
+  }
+
+  // Connections that storage has had, over all its shards.
+  std::uint64_t connections_ever() {
+    serve::Metrics& metrics = life_->node.metrics();
+    return metrics.tasks_spawned.at(metrics.kind_index("connection")).value();
   }
 
   // The process, or with it the power; then it is started again.
@@ -96,29 +109,46 @@ class SimulatedService {
         : log({.slots = home.shards()}, [] { return WallTime{}; }),
           service(make_service(owner.options(), owner.kv_, owner.keys_)),
           node(*service, owner.load(), owner.keys_.server, log, {"0", "0", "test"}, home.shards(),
-               owner.shape_.workers, owner.access()) {
+               owner.shape_.workers, owner.access(), &bus) {
+      std::vector<serve::Node*> nodes{&node};
       machines.reserve(home.shards());
       for (unsigned i = 0; i < home.shards(); ++i) {
         machines.push_back(home.machine(i));
         node.attach(machines.back());
         CHECK(node.listen(i, {"host", 80, {}}).has_value());
       }
+      if (owner.shape_.beside.make) nodes.push_back(make_beside(owner.shape_.beside));
       for (unsigned i = 0; i < home.shards(); ++i) {
-        node.start(i);
+        for (serve::Node* each : nodes) each->start(i);
         ShardScope here(home.shard(i));
         home.scope(i).spawn("reaper", reap(home.scope(i).call(), i));
       }
-      node.health().set("config", true);
+      for (serve::Node* each : nodes) each->health().set("config", true);
       lifecycle = std::make_unique<serve::Lifecycle>(
-          std::vector{&node},
-          serve::LifecycleEvents{.serving = [&owner] { owner.serving = true; }, .drained = {}});
+          nodes, serve::LifecycleEvents{.serving = [&owner] { owner.serving = true; }, .drained = {}});
       home.scope(0).spawn("life", live(home.scope(0).call(), owner));
     }
-    // The node's own scopes are roots: the end of the machine is brought to them.
+    serve::Node* make_beside(const Beside& beside) {
+      caller_keys = config::declare_server_keys(caller_schema, {});
+      caller = beside.make();
+      caller_node = std::make_unique<serve::Node>(
+          *caller, *config::load(caller_schema, {}), caller_keys, log, serve::BuildInfo{"0", "0", "test"},
+          static_cast<unsigned>(machines.size()), 4, serve::Access{.open = true}, &bus);
+      for (unsigned i = 0; i < machines.size(); ++i) {
+        const serve::PeerTarget storage{"storage", &node.answerer(i)};
+        caller_node->attach(machines[i], std::span(&storage, 1));
+        CHECK(caller_node->listen(i, {"host", beside.port, {}}).has_value());
+      }
+      return caller_node.get();
+    }
+    // The nodes' own scopes are roots: the end of the machine is brought to them.
     Task<> reap(Call call, unsigned shard) {
       (void)co_await sleep_until(call, Instant::never());
-      node.drain(shard, current_shard()->now(), [](DrainResult) {});
-      node.cut_off(shard);
+      for (serve::Node* each : {caller_node.get(), &node}) {
+        if (each == nullptr) continue;
+        each->drain(shard, current_shard()->now(), [](DrainResult) {});
+        each->cut_off(shard);
+      }
     }
     // NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the test's, outlives the world
     Task<> live(Call call, SimulatedService& owner) {
@@ -127,9 +157,14 @@ class SimulatedService {
     }
 
     observe::Log log;
+    serve::ProcessBus bus;
     std::unique_ptr<serve::Service> service;
     std::vector<io::Machine> machines;
     serve::Node node;
+    config::Schema caller_schema;
+    config::ServerKeys caller_keys;
+    std::unique_ptr<serve::Service> caller;
+    std::unique_ptr<serve::Node> caller_node;
     std::unique_ptr<serve::Lifecycle> lifecycle;
   };
 

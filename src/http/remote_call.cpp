@@ -1,0 +1,73 @@
+#include "http/remote_call.h"
+
+#include "http/h1/framing.h"
+
+namespace cairn::http {
+namespace {
+
+// The caller keeps its source; the client wants one of its own.
+class Borrowed final : public io::BodySource {
+ public:
+  explicit Borrowed(io::BodySource& source) noexcept : source_(source) {}
+  std::optional<io::Piece> try_next() override { return source_.try_next(); }
+  Task<Result<io::Piece>> next(Call call) override { return source_.next(call); }
+
+ private:
+  io::BodySource& source_;
+};
+
+bool is_carriers(FieldName name) noexcept {
+  return is_framing(name) || name == FieldName::content_length || name == FieldName::content_type;
+}
+
+}  // namespace
+
+void RemoteCall::start(Method method, std::string_view target, const io::PeerAddress&) {
+  answer_.reset();
+  request_ = ClientRequest();
+  request_.endpoint = endpoint_;
+  request_.method = method;
+  request_.target = target;
+}
+
+void RemoteCall::set_body(io::BodySource& source, std::optional<std::uint64_t> length) noexcept {
+  request_.set_source(std::make_unique<Borrowed>(source), length);
+}
+
+Task<Result<>> RemoteCall::ask(Call call) {
+  add_context(*this, call);
+  auto answer = co_await attempt_with_retries(call, client_, request_, policy_);
+  if (!answer) co_return fail(answer.error());
+  answer_.emplace(std::move(*answer));
+  co_return Result<>{};
+}
+
+std::string_view RemoteCall::content_type() const noexcept {
+  return answer_ ? answer_->head().fields.get(FieldName::content_type) : std::string_view();
+}
+
+std::optional<std::uint64_t> RemoteCall::length() const noexcept {
+  if (!answer_) return std::nullopt;
+  const ResponseHead& head = answer_->head();
+  if (head.body == BodyKind::length || head.announced) return head.content_length;
+  return head.body == BodyKind::none ? std::optional<std::uint64_t>(0) : std::nullopt;
+}
+
+std::optional<std::string_view> RemoteCall::find_field(std::string_view name) const noexcept {
+  return answer_ ? answer_->head().fields.find(name) : std::nullopt;
+}
+
+void RemoteCall::visit_fields(VisitField visit, void* to) const {
+  if (!answer_) return;
+  const Fields& fields = answer_->head().fields;
+  for (std::size_t i = 0; i < fields.size(); ++i)
+    if (!is_carriers(fields.known(i))) visit(to, fields.name(i), fields.value(i));
+}
+
+Task<Result<io::Piece>> RemoteCall::next(Call call) {
+  if (done()) co_return io::Piece();
+  CO_TRY(Buffer slice, co_await answer_->next(call));
+  co_return io::Piece(std::move(slice));
+}
+
+}  // namespace cairn::http

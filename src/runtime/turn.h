@@ -1,0 +1,205 @@
+// Turns: who of the tasks of a shard may run now, when more want to than should. A task asks for its turn,
+// runs in its own coroutine while it has it, and gives it back by dropping it.
+//   [TN-1] Over all shards together at most places.limit() tasks wait. One that leaves gives its place back
+//   at
+//          once.
+//   [TN-2] Whose time is up, or whose call was stopped, when its turn would come is passed over.
+//   [TN-3] At most as many turns are out as there are workers. A worker that dies takes its slot with it: who
+//          has a turn keeps it, and nobody gets another until there are fewer turns out than workers again.
+//   [TN-4] Who waits gets its turn as the order says. While somebody waits, nobody passes by the order.
+//   [TN-5] After close() nobody joins; who waits already still gets its turn.
+// A worker is a slot: a supervised task that lends it for as long as it lives. A turn that is free is taken
+// without a task being woken.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <utility>
+
+#include "base/result.h"
+#include "runtime/list.h"
+#include "runtime/permits.h"
+#include "runtime/task.h"
+#include "runtime/wait.h"
+
+namespace cairn {
+
+// One task that waits for its turn. It lives in that task's frame.
+class TurnSeeker : public Link {
+ public:
+  TurnSeeker(const Call& of, std::uint32_t units, PermitHold taken) noexcept
+      : call(of), cost(units), place(std::move(taken)) {}
+
+  const Call call;           // its context says whose it is
+  const std::uint32_t cost;  // what the order may charge for the turn
+ private:
+  friend class Turns;
+  PermitHold place;
+  WaitList waiters;
+  bool granted = false;
+};
+
+// Who is next. It keeps those that wait and nothing else of them. Only its Turns call it.
+class TurnOrder {
+ public:
+  virtual ~TurnOrder() = default;
+  virtual void add(TurnSeeker& seeker) noexcept = 0;
+  virtual TurnSeeker* take_next() noexcept = 0;  // none: nobody waits
+  virtual void remove(TurnSeeker& seeker) noexcept = 0;
+};
+
+class FifoOrder final : public TurnOrder {
+ public:
+  void add(TurnSeeker& seeker) noexcept override { list_.push_back(seeker); }
+  TurnSeeker* take_next() noexcept override { return list_.empty() ? nullptr : &list_.pop_front(); }
+  void remove(TurnSeeker& seeker) noexcept override { seeker.unlink(); }
+
+ private:
+  List<TurnSeeker> list_;
+};
+
+class Turns;
+
+// A turn, until it is dropped.
+class Turn {
+ public:
+  Turn() = default;
+  Turn(Turn&& other) noexcept : of_(std::exchange(other.of_, nullptr)) {}
+  Turn& operator=(Turn&& other) noexcept {
+    std::swap(of_, other.of_);
+    return *this;
+  }
+  ~Turn();
+
+ private:
+  friend class Turns;
+  explicit Turn(Turns& of) noexcept : of_(&of) {}
+  Turns* of_ = nullptr;
+};
+
+class Turns {
+ public:
+  using DepthChanged = std::function<void(std::size_t depth)>;
+
+  // `places`, which all shards share, and `order` outlive this.
+  Turns(Shard& shard, Permits& places, TurnOrder& order, DepthChanged depth_changed = {})
+      : shard_(shard),
+        identity_(shard.new_identity()),
+        places_(places),
+        order_(order),
+        depth_changed_(std::move(depth_changed)) {}
+  ~Turns() { CHECK(out_ == 0 && depth_ == 0 && slots_ == 0); }
+  Turns(const Turns&) = delete;
+  Turns& operator=(const Turns&) = delete;
+
+  std::size_t depth() const noexcept { return depth_; }
+  std::size_t out() const noexcept { return out_; }
+
+  // `busy` when every place is taken, `closed` after close(), the call's own error when it ended before its
+  // turn came. Cancel: clean — no turn was taken.
+  Task<Result<Turn>> ask(Call call, std::uint32_t cost = 1) {
+    touch();
+    if (closed_) co_return fail(ErrorCode::closed, "turn");
+    // Then nobody waits: a slot that is free is given to whoever does.
+    if (out_ < slots_ && !call.expired() && !call.stopped()) co_return take();
+    auto place = places_.try_hold();
+    if (!place) co_return fail(ErrorCode::busy, "work queue is full");
+    TurnSeeker seeker(call, cost, std::move(*place));
+    order_.add(seeker);
+    set_depth(depth_ + 1);
+    const Result<> waited = co_await ListWait(call, seeker.waiters, "work queue");
+    touch();
+    if (!seeker.granted) {
+      if (seeker.place) leave(seeker);  // else it was passed over
+      co_return fail(waited.error());
+    }
+    Turn turn(*this);
+    // Between the grant and this step its time may have passed.
+    if (call.expired()) co_return fail(ErrorCode::timeout, "work queue");
+    co_return turn;
+  }
+
+  // For workers: lends one slot until all is done after close(). Cancel: clean — the slot goes.
+  Task<> work(Call call) {
+    const Slot slot(*this);
+    while (!closed_ || depth_ > 0 || out_ > 0)
+      if (!co_await ListWait(call, idle_, "for work to end")) co_return;
+  }
+
+  void close() noexcept {
+    touch();
+    closed_ = true;
+    wake_idle();
+  }
+
+ private:
+  friend class Turn;
+  struct Slot {
+    explicit Slot(Turns& turns) noexcept : of(turns) {
+      of.touch();
+      ++of.slots_;
+      of.grant();
+    }
+    Slot(const Slot&) = delete;
+    Slot& operator=(const Slot&) = delete;
+    ~Slot() {
+      of.touch();
+      --of.slots_;
+    }
+    Turns& of;
+  };
+
+  void touch() const noexcept { shard_.trace(identity_, Access::write); }
+  Turn take() noexcept {
+    ++out_;
+    return Turn(*this);
+  }
+  void set_depth(std::size_t depth) {
+    depth_ = depth;
+    if (depth_changed_) depth_changed_(depth);
+  }
+  void leave(TurnSeeker& seeker) {
+    order_.remove(seeker);
+    set_depth(depth_ - 1);
+  }
+  void give_back() noexcept {
+    touch();
+    --out_;
+    grant();
+    wake_idle();
+  }
+  void grant() noexcept {
+    while (out_ < slots_) {
+      TurnSeeker* next = order_.take_next();
+      if (next == nullptr) return;
+      next->place = PermitHold();
+      set_depth(depth_ - 1);
+      // Its wait has ended by its deadline or by a stop: it leaves without a turn (TN-2).
+      if (next->waiters.empty()) continue;
+      next->granted = true;
+      ++out_;
+      wake(next->waiters.front());
+    }
+  }
+  void wake_idle() noexcept {
+    if (!closed_ || depth_ > 0 || out_ > 0) return;
+    while (!idle_.empty()) wake(idle_.front());
+  }
+
+  Shard& shard_;
+  std::uint64_t identity_;
+  Permits& places_;
+  TurnOrder& order_;
+  DepthChanged depth_changed_;
+  std::size_t depth_ = 0;  // who waits
+  std::size_t out_ = 0;
+  std::size_t slots_ = 0;
+  bool closed_ = false;
+  WaitList idle_;  // workers
+};
+
+inline Turn::~Turn() {
+  if (of_ != nullptr) of_->give_back();
+}
+
+}  // namespace cairn

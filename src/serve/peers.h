@@ -1,0 +1,65 @@
+// Peers: the other services that a service calls, by name, on one shard. In the same process a call goes
+// straight into the other's pipeline; otherwise over pooled connections. The service cannot tell which.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "http/answerer.h"
+#include "http/client.h"
+#include "http/peer_call.h"
+#include "io/machine.h"
+
+namespace cairn::serve {
+
+// Where a service is that another one calls.
+struct PeerTarget {
+  std::string name;
+  http::Answerer* inside = nullptr;  // of the same process and shard; outlives the caller
+  io::Endpoint endpoint = {};        // where it is otherwise
+};
+
+class Peer {
+ public:
+  struct GiveBack {
+    Peer* peer = nullptr;
+    void operator()(http::PeerCall* call) const noexcept { peer->give_back(call); }
+  };
+  using Handle = std::unique_ptr<http::PeerCall, GiveBack>;
+
+  // `client` is needed for a peer outside; both outlive it.
+  Peer(io::Machine& machine, const PeerTarget& target, http::Client* client)
+      : machine_(machine), target_(target), client_(client) {}
+
+  std::string_view name() const noexcept { return target_.name; }
+  bool is_inside() const noexcept { return target_.inside != nullptr; }
+  // For one request after the other; whatever was not read of its answer is dropped with it.
+  Handle call();
+
+ private:
+  static constexpr std::size_t spare_max = 64;
+  void give_back(http::PeerCall* call) noexcept;
+
+  io::Machine& machine_;
+  PeerTarget target_;
+  http::Client* client_;
+  std::vector<std::unique_ptr<http::PeerCall>> spare_;
+};
+
+class Peers {
+ public:
+  Peers(io::Machine& machine, std::span<const PeerTarget> targets);
+  // None: the configuration names no such service.
+  Peer* find(std::string_view name) noexcept;
+  // Closes the connections, when the service has ended. Cancel: partial — idle ones are closed.
+  Task<> close(Call call);
+
+ private:
+  std::unique_ptr<http::Client> client_;  // none: every peer is inside
+  std::vector<std::unique_ptr<Peer>> peers_;
+};
+
+}  // namespace cairn::serve

@@ -1,0 +1,50 @@
+// ProcessBus: the events of all services of a process, heard on every shard.
+//   [PB-1] An event is heard on every shard, those of one publishing shard in their order; on another shard
+//          whose mailbox is full it is not, and is counted as lost.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <vector>
+
+#include "runtime/broadcast.h"
+#include "runtime/mailbox.h"
+#include "serve/events.h"
+
+namespace cairn::serve {
+
+class ProcessBus {
+ public:
+  // Shards are attached in their order, before any of them runs, and are the same for every service.
+  void attach(Shard& shard, Mailbox& mailbox) {
+    if (shard.index() < parts_.size()) return;  // by another service
+    CHECK(shard.index() == parts_.size());
+    parts_.push_back({&mailbox, std::make_shared<Broadcast<Event>>(shard, events_capacity)});
+  }
+  // What is heard on that shard, for its own tasks.
+  Broadcast<Event>& events(unsigned shard) noexcept { return *parts_[shard].events; }
+
+  // On an attached shard. Never waits.
+  void publish(const Event& event) {
+    const unsigned here = current_shard()->index();
+    for (unsigned i = 0; i < parts_.size(); ++i) {
+      Part& part = parts_[i];
+      if (i == here)
+        (void)part.events->send(event);
+      else if (!part.mailbox->try_post_call([events = part.events, event] { (void)events->send(event); }))
+        lost_.fetch_add(1, std::memory_order_relaxed);
+    }
+  }
+  std::uint64_t lost() const noexcept { return lost_.load(std::memory_order_relaxed); }
+
+ private:
+  struct Part {
+    Mailbox* mailbox;
+    // Mail that is on its way when a process ends holds it, too.
+    std::shared_ptr<Broadcast<Event>> events;
+  };
+  std::vector<Part> parts_;
+  std::atomic<std::uint64_t> lost_{0};  // publishes nothing else
+};
+
+}  // namespace cairn::serve

@@ -1,0 +1,301 @@
+// Storage as another service's peer: in the same process, and over the network. The caller cannot tell.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <array>
+
+#include "crypto/key_ring.h"
+#include "http/local_call.h"
+#include "serve/metrics.h"
+#include "services/storage/simulated_service.h"
+
+namespace cairn::storage {
+namespace {
+
+using io::sim::Answer;
+using io::sim::Guest;
+using testing::HasSubstr;
+
+struct RelayState {
+  std::uint64_t copied = 0;  // of bodies, on their way in
+  unsigned answered = 0;     // by the peer
+};
+
+// What the peer answers, piece by piece, until its end.
+class Answering final : public io::BodySource {
+ public:
+  Answering(serve::Peer::Handle call, RelayState& state) : call_(std::move(call)), state_(state) {}
+  ~Answering() override {
+    if (const auto* local = dynamic_cast<http::LocalCall*>(call_.get())) state_.copied += local->copied();
+  }
+  Task<Result<io::Piece>> next(Call call) override { return call_->next(call); }
+  http::PeerCall& peer() { return *call_; }
+
+ private:
+  serve::Peer::Handle call_;
+  RelayState& state_;
+};
+
+// What the client sends.
+class Sending final : public io::BodySource {
+ public:
+  explicit Sending(http::RequestBody& body) : body_(body) {}
+  Task<Result<io::Piece>> next(Call call) override {
+    CO_TRY(Buffer slice, co_await body_.next(call));
+    co_return io::Piece(std::move(slice));
+  }
+
+ private:
+  http::RequestBody& body_;
+};
+
+// Passes everything below /through on to storage.
+class RelayShard final : public serve::ServiceShard {
+ public:
+  RelayShard(RelayState& state, serve::ShardContext context) : state_(state), context_(context) {}
+  Task<Result<>> relay(Call call, serve::Request& request) {
+    serve::Peer* storage = context_.peers.find("storage");
+    if (storage == nullptr) co_return fail(ErrorCode::not_ready, "no storage");
+    auto answer = std::make_unique<Answering>(storage->call(), state_);
+    http::PeerCall& peer = answer->peer();
+    peer.start(request.head().method, "/" + std::string(request.route.at[0].text), request.peer());
+    for (const char* name : {"Authorization", "Range"})
+      if (const auto value = request.fields().find(name)) peer.add_field(name, *value);
+    Sending body(request.body);
+    if (request.head().body == http::BodyKind::length) peer.set_body(body, request.head().content_length);
+    if (request.head().body == http::BodyKind::chunked) peer.set_body(body, std::nullopt);
+    CO_TRY_VOID(co_await peer.ask(call));
+    ++state_.answered;
+    http::Response& response = request.response;
+    response.status = peer.status();
+    peer.each_field([&](std::string_view name, std::string_view value) {
+      if (name != "X-Corr-ID") response.add_field(name, value);
+    });
+    response.add_field("Peer-Corr-ID", peer.find_field("X-Corr-ID").value_or("none"));
+    const std::string_view type = peer.content_type();
+    if (const auto length = peer.length())
+      response.answer_sized(type, std::move(answer), *length);
+    else
+      response.answer_stream(type, std::move(answer));
+    co_return Result<>{};
+  }
+
+ private:
+  RelayState& state_;
+  serve::ShardContext context_;
+};
+
+class RelayService final : public serve::Service {
+ public:
+  explicit RelayService(RelayState& state) : state_(state) {}
+  const ServiceDeclaration& declaration() const override {
+    static constexpr TaskDeclaration tasks[] = {
+        {"reloader", "host", "one per process", Criticality::degrading, "reloads", "the process"},
+        {"listener", "listener", "one per shard", Criticality::essential, "accepts", "the shard"},
+        {"connection", "connection", "one per connection", Criticality::essential, "answers", "the shard"},
+        {"worker", "worker", "one per shard", Criticality::essential, "is a turn", "the supervisor"},
+        {"event-log", "observer", "one per shard", Criticality::degrading, "logs", "the supervisor"}};
+    static constexpr QueueDeclaration queues[] = {
+        {"work", QueueKind::mpsc, 512, {"connection"}, {"worker"}, OverflowPolicy::refuse, "queue_depth"},
+        {"events",
+         QueueKind::broadcast,
+         serve::events_capacity,
+         {"supervisor"},
+         {"event-log"},
+         OverflowPolicy::drop_oldest,
+         "bus_lagged_total"}};
+    static constexpr ServiceDeclaration declared{.name = "relay",
+                                                 .purpose = "Calls storage.",
+                                                 .owner = "tests",
+                                                 .last_reviewed = "2026-01-01",
+                                                 .tasks = tasks,
+                                                 .queues = queues,
+                                                 .calls = {"storage"}};
+    return declared;
+  }
+  std::span<const serve::RouteSpec> routes() const override {
+    using http::Method;
+    static constexpr serve::RouteSpec specs[] = {
+        {.pattern = "/through/{rest:Rest}",
+         .methods = Method::get | Method::head | Method::put | Method::post | Method::del,
+         .summary = "Ask storage",
+         .handlers = serve::queued<&RelayShard::relay>(),
+         .takes = serve::Takes::body}};
+    return specs;
+  }
+  std::unique_ptr<serve::ServiceShard> make_shard(serve::ShardContext context) override {
+    return std::make_unique<RelayShard>(state_, context);
+  }
+
+ private:
+  RelayState& state_;
+};
+
+// Where the relay is: in storage's process, or in one of its own.
+enum class Where { inside, outside };
+
+class Relayed {
+ public:
+  explicit Relayed(Where where, SimulatedService::Shape shape = {}) : where_(where) {
+    shape.beside = where == Where::inside ? make() : SimulatedService::Beside{};
+    storage_ = std::make_unique<SimulatedService>(std::move(shape));
+    if (where == Where::inside) return;
+    other_ = std::make_unique<Other>(*this);
+  }
+  ~Relayed() {
+    if (!other_) return;
+    ShardScope here(other_->home.shard());
+    other_->lifecycle->end(Duration::seconds(1));
+    EXPECT_TRUE(world().run_until([this] { return other_->ended; }));
+    other_.reset();
+  }
+
+  SimulatedService& storage() { return *storage_; }
+  io::sim::World& world() { return storage_->world; }
+  Guest connect() {
+    return Guest(world(), storage_->away, {where_ == Where::inside ? "host" : "front", 81, {}});
+  }
+  Answer ask(std::string_view method, const std::string& target, std::string_view body = {},
+             std::string_view more = {}) {
+    return connect().ask(request(method, "/through" + target, body, more));
+  }
+  RelayState state;
+
+ private:
+  SimulatedService::Beside make() {
+    return {.port = 81, .make = [this] { return std::make_unique<RelayService>(state); }};
+  }
+  // A process of its own.
+  struct Other {
+    explicit Other(Relayed& owner)
+        : home(owner.world().add_node("front")),
+          log({.slots = 1}, [] { return WallTime{}; }),
+          machine(home.machine(0)),
+          keys(config::declare_server_keys(schema, {})),
+          service(owner.state),
+          node(service, *config::load(schema, {}), keys, log, {"0", "0", "test"}, 1, 4, {.open = true}) {
+      const serve::PeerTarget target{"storage", nullptr, {"host", 80, {}}};
+      node.attach(machine, std::span(&target, 1));
+      CHECK(node.listen(0, {"front", 81, {}}).has_value());
+      node.start(0);
+      node.health().set("config", true);
+      lifecycle = std::make_unique<serve::Lifecycle>(
+          std::vector{&node}, serve::LifecycleEvents{.serving = [this] { serving = true; }});
+      ShardScope here(home.shard());
+      home.scope().spawn("life", live(home.scope().call()));
+      CHECK(owner.world().run_until([this] { return serving; }));
+    }
+    Task<> live(Call call) {
+      (void)co_await lifecycle->run(call);
+      ended = true;
+    }
+    io::sim::Node& home;
+    observe::Log log;
+    io::Machine machine;
+    config::Schema schema;
+    config::ServerKeys keys;
+    RelayService service;
+    serve::Node node;
+    std::unique_ptr<serve::Lifecycle> lifecycle;
+    bool serving = false, ended = false;
+  };
+
+  Where where_;
+  std::unique_ptr<SimulatedService> storage_;
+  std::unique_ptr<Other> other_;
+};
+
+std::string sample(std::size_t size) {
+  Random random(size);
+  std::string bytes(size, '\0');
+  for (char& c : bytes) c = static_cast<char>(random.next());
+  return bytes;
+}
+
+class StoragePeer : public testing::TestWithParam<Where> {};
+INSTANTIATE_TEST_SUITE_P(, StoragePeer, testing::Values(Where::inside, Where::outside),
+                         [](const auto& info) { return info.param == Where::inside ? "inside" : "outside"; });
+
+TEST_P(StoragePeer, bodies_stream_both_ways) {
+  Relayed relayed(GetParam());
+  for (const std::size_t size : {0u, 1u, 65'537u, 700'000u}) {
+    const std::string bytes = sample(size), target = "/o/" + address_of(bytes);
+    EXPECT_EQ(relayed.ask("PUT", target, bytes).status, 201) << size;
+    EXPECT_EQ(relayed.ask("GET", target).body, bytes) << size;
+    Guest guest = relayed.connect();
+    guest.send(fmt::format("HEAD /through{} HTTP/1.1\r\nHost: h\r\n\r\n", target));
+    EXPECT_EQ(guest.answer(true).field("Content-Length"), std::to_string(size));
+  }
+  const std::string bytes = sample(700'000);
+  const Answer range = relayed.ask("GET", "/o/" + address_of(bytes), {}, "Range: bytes=65530-131080\r\n");
+  EXPECT_EQ(range.status, 206);
+  EXPECT_EQ(range.field("Content-Range"), "bytes 65530-131080/700000");
+  EXPECT_EQ(range.body, bytes.substr(65530, 65551));
+  EXPECT_EQ(relayed.ask("GET", "/o/" + address_of("never put")).status, 404);
+}
+
+TEST_P(StoragePeer, the_correlation_id_travels_on) {
+  Relayed relayed(GetParam());
+  const Answer answer = relayed.ask("GET", "/o/" + address_of("never put"), {}, "X-Corr-ID: somebody-1\r\n");
+  EXPECT_EQ(answer.field("X-Corr-ID"), "somebody-1");
+  EXPECT_EQ(answer.field("Peer-Corr-ID"), "somebody-1");
+}
+
+TEST_P(StoragePeer, needs_the_capability_that_a_stranger_would) {
+  const std::array<std::byte, 40> entropy{};
+  SimulatedService::Shape shape;
+  shape.keys = std::make_shared<const serve::KeySnapshot>(
+      1, crypto::KeyRing(crypto::make_root_key(entropy, {1'767'225'600'000})));
+  Relayed relayed(GetParam(), std::move(shape));
+  const std::string target = "/o/" + address_of("bytes");
+  EXPECT_EQ(relayed.ask("PUT", target, "bytes").status, 401);
+  EXPECT_EQ(relayed.ask("GET", target).status, 404) << "reads are public";
+}
+
+TEST_P(StoragePeer, meets_the_cap_on_bodies) {
+  SimulatedService::Shape shape;
+  shape.settings = {{"limits.max_body_bytes", "10B"}};
+  Relayed relayed(GetParam(), std::move(shape));
+  EXPECT_EQ(relayed.ask("PUT", "/o/" + address_of("more than ten bytes"), "more than ten bytes").status, 413);
+}
+
+TEST_P(StoragePeer, a_client_that_leaves_stops_what_was_asked_for_it) {
+  Relayed relayed(GetParam());
+  const std::string bytes = sample(200'000);
+  const std::string text = request("PUT", "/through/o/" + address_of(bytes), bytes);
+  Guest guest = relayed.connect();
+  guest.send(text.substr(0, text.size() - 1000));
+  ASSERT_TRUE(relayed.world().run_until([&] { return relayed.storage().inflight() == 1; }));
+  guest.close();
+  EXPECT_TRUE(relayed.world().run_until([&] { return relayed.storage().inflight() == 0; }));
+  EXPECT_EQ(relayed.storage().ask(get(bytes)).status, 404);
+}
+
+TEST(StoragePeerInside, opens_no_connection_and_copies_no_body) {
+  Relayed relayed(Where::inside);
+  const std::string bytes = sample(700'000);
+  ASSERT_EQ(relayed.ask("PUT", "/o/" + address_of(bytes), bytes).status, 201);
+  ASSERT_EQ(relayed.ask("GET", "/o/" + address_of(bytes)).body, bytes);
+  EXPECT_EQ(relayed.state.answered, 2u);
+  EXPECT_EQ(relayed.state.copied, 0u);
+  EXPECT_EQ(relayed.storage().connections_ever(), 0u);
+}
+
+// Its listeners close with everybody's, and it takes calls until the relay has ended.
+TEST(StoragePeerInside, is_there_for_a_caller_that_drains) {
+  Relayed relayed(Where::inside);
+  const std::string bytes = sample(200'000);
+  const std::string text = request("PUT", "/through/o/" + address_of(bytes), bytes);
+  Guest guest = relayed.connect();
+  guest.send(text.substr(0, 60));  // not even the head
+  relayed.world().run_for(Duration::millis(10));
+  relayed.storage().drain(Duration::seconds(3));
+  relayed.world().run_for(Duration::millis(100));
+  guest.send(text.substr(60));
+  EXPECT_EQ(guest.answer().status, 201);
+  ASSERT_TRUE(relayed.world().run_until([&] { return relayed.storage().outcome.has_value(); }));
+  EXPECT_EQ(relayed.storage().outcome->aborted, 0u);
+}
+
+}  // namespace
+}  // namespace cairn::storage
