@@ -66,12 +66,8 @@ Task<Result<Buffer>> LocalCall::Body::copy(Call call) {
 
 // --- the request
 
-LocalCall::LocalCall(io::Machine& machine, Answerer& answerer, HeadLimits limits)
-    : machine_(machine),
-      answerer_(answerer),
-      parser_(limits),
-      body_(machine.slab),
-      exchange_(parser_.head, body_) {
+LocalCall::LocalCall(Shard& shard, Slab& slab, Answerer& answerer, HeadLimits limits)
+    : shard_(shard), answerer_(answerer), parser_(limits), body_(slab), exchange_(parser_.head, body_) {
   exchange_.inside = true;
 }
 
@@ -132,7 +128,7 @@ Task<Result<>> LocalCall::ask(Call call) {
   CO_TRY_VOID(read_head());
   state_ = State::begun;
   body_.start(source_, size_);
-  exchange_.started = machine_.shard.now();
+  exchange_.started = shard_.now();
   bool threw = false;
   try {
     if (answerer_.begin(exchange_) == Answerer::Next::handle) co_await answerer_.handle(call, exchange_);

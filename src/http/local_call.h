@@ -25,7 +25,9 @@ namespace cairn::http {
 
 class LocalCall final : public PeerCall {
  public:
-  LocalCall(io::Machine& machine, Answerer& answerer, HeadLimits limits = {});
+  LocalCall(io::Machine& machine, Answerer& answerer, HeadLimits limits = {})
+      : LocalCall(machine.shard, machine.slab, answerer, limits) {}
+  LocalCall(Shard& shard, Slab& slab, Answerer& answerer, HeadLimits limits = {});
   ~LocalCall() override;
   LocalCall(const LocalCall&) = delete;
   LocalCall& operator=(const LocalCall&) = delete;
@@ -79,7 +81,7 @@ class LocalCall final : public PeerCall {
   Task<Result<io::Piece>> pull(Call call);
   void finish(bool complete) noexcept;
 
-  io::Machine& machine_;
+  Shard& shard_;
   Answerer& answerer_;
   State state_ = State::idle;
   bool invalid_ = false;

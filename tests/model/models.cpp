@@ -15,6 +15,9 @@ std::vector<ModelSpec> all_models() {
   add_pool_models(models);
   add_errand_models(models);
   add_turn_models(models);
+#ifdef CAIRN_MODEL_HTTP
+  add_call_models(models);
+#endif
   add_registry_models(models);
   add_grid_models(models);
   add_wrong_models(models);
