@@ -117,5 +117,23 @@ TEST(Topology, a_service_without_anything_still_renders) {
   EXPECT_TRUE(has(format_topology_json(empty), R"("tasks":[],"queues":[],"locks":[],"writers":[])"));
 }
 
+TEST(Topology, calls_go_to_services_that_start_earlier_and_so_form_no_cycle) {
+  const auto calling = [](std::string_view name, NameList callees) {
+    ServiceDeclaration declared = service;
+    declared.name = name;
+    declared.calls = callees;
+    return declared;
+  };
+  const ServiceDeclaration base = calling("base", {});
+  const ServiceDeclaration middle = calling("middle", {"base", "elsewhere"});
+  const ServiceDeclaration loop = calling("loop", {"middle", "loop"});
+  const std::array fine{&base, &middle};
+  EXPECT_TRUE(find_call_problems(fine).empty());
+  const std::array turned{&middle, &base, &loop};
+  EXPECT_EQ(find_call_problems(turned),
+            (std::vector<std::string>{"middle calls base, which must come before it",
+                                      "loop calls loop, which must come before it"}));
+}
+
 }  // namespace
 }  // namespace cairn

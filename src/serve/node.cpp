@@ -189,6 +189,9 @@ Node::Node(Service& service, config::SnapshotPtr snapshot, const config::ServerK
   };
   service.declare_metrics(registry_);
   log.declare_metrics(registry_);
+  registry_.observed_counter("bus_lost_total",
+                             "Events that did not reach another shard: its mailbox was full.",
+                             [this] { return static_cast<double>(bus_.lost()); });
   const bool amnesia = snapshot_->get(keys.amnesia);
   registry_.observed_gauge("amnesia_mode", "1 while nothing is written to disk.",
                            [amnesia] { return amnesia ? 1.0 : 0.0; });

@@ -1,0 +1,56 @@
+#include "serve/process_bus.h"
+
+#include <gtest/gtest.h>
+
+#include "io/sim/world.h"
+#include "serve/bus.h"
+
+namespace cairn::serve {
+namespace {
+
+struct Heard {
+  std::vector<std::uint64_t> versions;
+  std::string service;
+};
+
+// NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the test outlives it
+Task<> listen(Call call, ProcessBus& bus, unsigned shard, Heard& heard) {
+  auto receiver = bus.events(shard).subscribe();
+  while (auto event = co_await receiver.recv(call)) {
+    heard.versions.push_back(event->version);
+    heard.service = event->service;
+  }
+}
+
+TEST(ProcessBus, an_event_is_heard_by_every_service_on_every_shard) {
+  io::sim::World world(1);
+  io::sim::Node& host = world.add_node("host", 3);
+  ProcessBus bus;
+  std::vector<io::Machine> machines;
+  for (unsigned i = 0; i < 3; ++i) machines.push_back(host.machine(i));
+  for (io::Machine& machine : machines) {
+    bus.attach(machine.shard, machine.mailbox);
+    bus.attach(machine.shard, machine.mailbox);  // of another service
+  }
+  std::vector<Heard> heard(6);
+  for (unsigned i = 0; i < 6; ++i) {
+    ShardScope here(host.shard(i % 3));
+    host.scope(i % 3).spawn("listener", listen(host.scope(i % 3).call(), bus, i % 3, heard[i]));
+  }
+  world.run_for(Duration::millis(1));
+  {
+    ShardScope here(host.shard(1));
+    Bus one(host.shard(1), nullptr, bus, "registry");
+    for (std::uint64_t version : {7u, 8u}) one.publish({Event::Kind::registry_updated, version});
+  }
+  world.run_for(Duration::millis(1));
+  for (const Heard& each : heard) {
+    EXPECT_EQ(each.versions, (std::vector<std::uint64_t>{7, 8}));
+    EXPECT_EQ(each.service, "registry");
+  }
+  EXPECT_EQ(bus.lost(), 0u);
+  world.stop();
+}
+
+}  // namespace
+}  // namespace cairn::serve
