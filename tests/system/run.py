@@ -1,16 +1,22 @@
 #!/usr/bin/env python3
 """Runs the system tests: real processes, real sockets, real clients.
 
-    python3 tests/system/run.py --build build/release [PATTERN]
+    python3 tests/system/run.py --build build/release [--jobs N] [PATTERN]
 
 PATTERN selects tests whose `module.Class.name` contains it; * and ? are wildcards.
+
+Most tests wait for a process or a clock, so with --jobs several modules run beside each other, each in a process of
+its own. A module whose tests need the machine for themselves says why: ALONE = "reason". Those run last, one by one.
 """
 
 import argparse
+import concurrent.futures
 import fnmatch
 import glob
 import importlib
 import os
+import re
+import subprocess
 import sys
 import time
 import unittest
@@ -72,27 +78,69 @@ def flatten(suite):
             yield test
 
 
+KINDS = ("test_*.py", "cli_*.py", "storage_*.py", "registry_*.py", "macaroon_*.py", "browser.py")
+TOTALS = re.compile(r"(\d+) s, (\d+) skipped\n(\d+) passed, (\d+) failed\n\Z")
+
+
+def module_names():
+    return sorted(os.path.basename(path)[:-3] for kind in KINDS for path in glob.glob(os.path.join(HERE, kind)))
+
+
+def tests_of(name, pattern):
+    loaded = unittest.defaultTestLoader.loadTestsFromModule(importlib.import_module(name))
+    return [test for test in flatten(loaded) if fnmatch.fnmatchcase(test.id(), f"*{pattern}*")]
+
+
+def run_here(tests, verbose):
+    """(passed, failed, skipped) of the tests, in this process."""
+    report = Report(verbose)
+    unittest.TestSuite(tests).run(report)
+    return report.passed, len(report.failed), len(report.skipped_names)
+
+
+def run_apart(name, options):
+    """The same for one module, in a process of its own."""
+    command = [sys.executable, os.path.abspath(__file__), "--build", demo.BUILD, "--module", name]
+    done = subprocess.run([*command, *(["-v"] if options.verbose else []), "--", options.pattern], text=True, check=False,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    totals = TOTALS.search(done.stdout)
+    print(done.stdout[: totals.start()] if totals else done.stdout, end="", flush=True)
+    seconds, skipped, passed, failed = map(int, totals.groups()) if totals else (0, 0, 0, 0)
+    if failed == 0 and done.returncode != 0:
+        print(f"FAILED {name}: ended with {done.returncode}", flush=True)
+        failed = 1
+    if options.verbose:
+        print(f"module {name}: {seconds} s", flush=True)
+    return passed, failed, skipped
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build", default="build/release", help="directory of cairn-demo")
     parser.add_argument("-v", "--verbose", action="store_true", help="a line for every test, with its time")
+    parser.add_argument("--jobs", type=int, default=1, help="modules that run at the same time")
+    parser.add_argument("--module", help="the tests of this one only")
     parser.add_argument("pattern", nargs="?", default="")
     options = parser.parse_args()
     demo.BUILD = os.path.abspath(options.build)
     if not os.access(demo.binary(), os.X_OK):
         sys.exit(f"{demo.binary()} is not built")
 
-    kinds = ("test_*.py", "cli_*.py", "storage_*.py", "registry_*.py", "macaroon_*.py")
-    names = sorted(os.path.basename(path)[:-3] for kind in kinds for path in glob.glob(os.path.join(HERE, kind))) + ["browser"]
-    loaded = unittest.TestSuite(unittest.defaultTestLoader.loadTestsFromModule(importlib.import_module(name)) for name in names)
-    wanted = f"*{options.pattern}*"
-    suite = unittest.TestSuite(test for test in flatten(loaded) if fnmatch.fnmatchcase(test.id(), wanted))
-    report = Report(options.verbose)
     began = time.monotonic()
-    suite.run(report)
-    print(f"{time.monotonic() - began:.0f} s, {len(report.skipped_names)} skipped")
-    print(f"{report.passed} passed, {len(report.failed)} failed")
-    sys.exit(1 if report.failed or report.testsRun == 0 else 0)
+    wanted = {name: tests_of(name, options.pattern) for name in ([options.module] if options.module else module_names())}
+    wanted = {name: tests for name, tests in wanted.items() if tests}
+    if options.jobs == 1 or len(wanted) == 1:
+        results = [run_here([test for tests in wanted.values() for test in tests], options.verbose)]
+    else:
+        alone = [name for name in wanted if hasattr(sys.modules[name], "ALONE")]
+        together = sorted((name for name in wanted if name not in alone), key=lambda name: -len(wanted[name]))
+        with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
+            results = list(pool.map(lambda name: run_apart(name, options), together))
+        results += [run_apart(name, options) for name in alone]
+    passed, failed, skipped = map(sum, zip(*results, (0, 0, 0)))
+    print(f"{time.monotonic() - began:.0f} s, {skipped} skipped")
+    print(f"{passed} passed, {failed} failed")
+    sys.exit(1 if failed or passed + skipped == 0 else 0)
 
 
 if __name__ == "__main__":
