@@ -74,6 +74,38 @@ class Up(unittest.TestCase):
             wire.poll(lambda: server.ask("/registry/checkpoint")[1].split(b"\n")[1:2] == [str(size).encode()], "a checkpoint covers the head")
             return verifier.verify_server(server, roots, key)
 
+    def test_a_key_that_a_commit_revokes_opens_no_service_any_more(self):
+        process = self.start("--set", "log.level=debug")
+        self.await_version(1)
+        with open(os.path.join(self.data, "keys", "admin.cap")) as file:
+            token = file.read().strip()
+        key = json.loads(cairn("cap", "inspect", token, "--json").stdout)["key_id"]
+
+        def list_with(bearer):
+            with Connection(("127.0.0.1", self.ports["storage"])) as connection:
+                return connection.ask("GET", "/o", Authorization=f"Bearer {bearer}").status
+
+        self.assertEqual(list_with(token), 200)
+        item = os.path.join(self.top, "revocation.json")
+        with open(item, "w") as file:
+            json.dump({"type": "revocation", "key_id": key, "reason": "it leaked"}, file)
+        proposal = cairn("registry", "propose", "-q", "--add", item, "--data", self.data).stdout.strip()
+        self.assertEqual(cairn("registry", "approve", proposal, "--key", "operator", "--data", self.data).returncode, 0)
+        self.assertEqual(cairn("registry", "commit", proposal, "--data", self.data).returncode, 0)
+        wire.poll(lambda: list_with(token) == 401, "storage refuses the key")
+        with open(os.path.join(self.data, "keys", "admin.cap")) as file:
+            fresh = file.read().strip()
+        self.assertNotEqual(fresh, token)
+        self.assertEqual(list_with(fresh), 200)
+        # The event itself was heard by every service of the process.
+        def heard():
+            with open(os.path.join(self.top, "log")) as log:
+                lines = [json.loads(line) for line in log if line.startswith("{") and line.endswith("}\n")]
+            return {line["source"] for line in lines if line["msg"] == "registry updated" and line["version"] == 2}
+
+        wire.poll(lambda: heard() == {"registry", "storage"}, "both have heard of it")
+        self.stop(process)
+
     def test_a_fresh_directory_has_one_signer_and_this_node_at_version_1(self):
         process = self.start()
         self.assertEqual((self.ports["registry"], self.ports["storage"]), (self.base + 30, self.base + 10))
