@@ -189,9 +189,6 @@ Node::Node(Service& service, config::SnapshotPtr snapshot, const config::ServerK
   };
   service.declare_metrics(registry_);
   log.declare_metrics(registry_);
-  registry_.observed_counter("bus_lost_total",
-                             "Events that did not reach another shard: its mailbox was full.",
-                             [this] { return static_cast<double>(bus_.lost()); });
   const bool amnesia = snapshot_->get(keys.amnesia);
   registry_.observed_gauge("amnesia_mode", "1 while nothing is written to disk.",
                            [amnesia] { return amnesia ? 1.0 : 0.0; });
@@ -355,10 +352,16 @@ void Node::fail_task(unsigned shard, std::string_view name) noexcept {
 Task<> Node::log_events(Call call, ShardPart& part) {
   Broadcast<Event>::Receiver receiver = part.bus.events.subscribe();
   observe::LogEvery every(lag_warning_period);
-  for (;;) {
+  const unsigned shard = part.machine.shard.index();
+  for (std::uint64_t lost = 0;;) {
     auto event = co_await receiver.recv(call);
+    // What was lost on its way to this shard lags as what came and was missed.
+    if (const std::uint64_t more = bus_.lost(shard) - lost; more > 0) {
+      lost += more;
+      metrics_.count_lag("events", "event-log", shard, more);
+    }
     if (!event && event.error().code == ErrorCode::lagged) {
-      metrics_.count_lag("events", "event-log", part.machine.shard.index(), receiver.missed());
+      metrics_.count_lag("events", "event-log", shard, receiver.missed());
       if (auto held = every.due(part.machine.shard.now()))
         part.log.warn("events lag", {{"missed", receiver.missed()}, {"held_back", *held}});
       continue;

@@ -19,10 +19,14 @@ class ProcessBus {
   void attach(Shard& shard, Mailbox& mailbox) {
     if (shard.index() < parts_.size()) return;  // by another service
     CHECK(shard.index() == parts_.size());
-    parts_.push_back({&mailbox, std::make_shared<Broadcast<Event>>(shard, events_capacity)});
+    parts_.push_back({&mailbox, std::make_shared<Ear>(shard)});
   }
   // What is heard on that shard, for its own tasks.
-  Broadcast<Event>& events(unsigned shard) noexcept { return *parts_[shard].events; }
+  Broadcast<Event>& events(unsigned shard) noexcept { return parts_[shard].ear->events; }
+  // What was not, until now. From any thread.
+  std::uint64_t lost(unsigned shard) const noexcept {
+    return parts_[shard].ear->lost.load(std::memory_order_relaxed);
+  }
 
   // On an attached shard. Never waits.
   void publish(const Event& event) {
@@ -30,21 +34,23 @@ class ProcessBus {
     for (unsigned i = 0; i < parts_.size(); ++i) {
       Part& part = parts_[i];
       if (i == here)
-        (void)part.events->send(event);
-      else if (!part.mailbox->try_post_call([events = part.events, event] { (void)events->send(event); }))
-        lost_.fetch_add(1, std::memory_order_relaxed);
+        (void)part.ear->events.send(event);
+      else if (!part.mailbox->try_post_call([ear = part.ear, event] { (void)ear->events.send(event); }))
+        part.ear->lost.fetch_add(1, std::memory_order_relaxed);
     }
   }
-  std::uint64_t lost() const noexcept { return lost_.load(std::memory_order_relaxed); }
 
  private:
+  struct Ear {
+    explicit Ear(Shard& shard) : events(shard, events_capacity) {}
+    Broadcast<Event> events;
+    std::atomic<std::uint64_t> lost{0};  // publishes nothing else
+  };
   struct Part {
     Mailbox* mailbox;
-    // Mail that is on its way when a process ends holds it, too.
-    std::shared_ptr<Broadcast<Event>> events;
+    std::shared_ptr<Ear> ear;  // mail that is on its way when a process ends holds it, too
   };
   std::vector<Part> parts_;
-  std::atomic<std::uint64_t> lost_{0};  // publishes nothing else
 };
 
 }  // namespace cairn::serve

@@ -48,7 +48,24 @@ TEST(ProcessBus, an_event_is_heard_by_every_service_on_every_shard) {
     EXPECT_EQ(each.versions, (std::vector<std::uint64_t>{7, 8}));
     EXPECT_EQ(each.service, "registry");
   }
-  EXPECT_EQ(bus.lost(), 0u);
+  EXPECT_EQ(bus.lost(0), 0u);
+  world.stop();
+}
+
+TEST(ProcessBus, what_finds_a_full_mailbox_is_counted_as_lost_there) {
+  io::sim::World world(1);
+  io::sim::Node& host = world.add_node("host", 2);
+  ProcessBus bus;
+  std::vector<io::Machine> machines;
+  for (unsigned i = 0; i < 2; ++i) machines.push_back(host.machine(i));
+  for (io::Machine& machine : machines) bus.attach(machine.shard, machine.mailbox);
+  {
+    ShardScope here(host.shard(0));
+    for (std::size_t i = 0; i < Mailbox::default_call_capacity + 3; ++i)
+      bus.publish({Event::Kind::registry_updated, i});
+  }
+  EXPECT_EQ(bus.lost(0), 0u);
+  EXPECT_EQ(bus.lost(1), 3u);
   world.stop();
 }
 

@@ -95,7 +95,7 @@ class Together(unittest.TestCase):
             wire.poll(lambda: "configuration refused" in pair.log(), "it is refused")
             self.assertEqual(pair.ask(pair.above, "POST", "/echo", b"x" * 100).status, 413)
 
-    def test_what_is_needed_serves_until_what_needs_it_has_ended(self):
+    def test_the_doors_of_all_close_at_once_and_what_runs_is_answered(self):
         with Pair("shards=2") as pair, wire.Connection(pair.above) as running, wire.Connection(pair.below) as idle:
             answers = []
             thread = threading.Thread(target=lambda: answers.append(running.ask("GET", "/job/1000")))
@@ -104,7 +104,9 @@ class Together(unittest.TestCase):
             wire.poll(lambda: inflight in pair.ask(pair.above, "GET", "/metrics").body.decode(), "it runs")
             pair.process.send_signal(signal.SIGTERM)
             wire.poll(lambda: idle.ask("GET", "/readyz").status == 503, "the end has begun")
-            self.assertEqual(idle.ask("POST", "/echo", b"still here").body, b"still here")
+            self.assertEqual(idle.ask("POST", "/echo", b"too late").status, 503)
+            with self.assertRaises(ConnectionRefusedError):
+                wire.poll(lambda: wire.Connection(pair.below).close(), "nobody listens")
             thread.join()
             self.assertEqual(answers[0].status, 200)
             self.assertEqual(pair.process.wait(wire.PATIENCE), 0)
