@@ -1,8 +1,8 @@
 // Keys that sign, as files: keys/NAME.key and keys/NAME.pub of a data directory, in PEM.
 //
-//   [K-1] A private key that others could read is not used.
-//   [K-2] A key file that is there is never overwritten.
-//   [K-3] Keys are not taken from a directory in which somebody else could put his own.
+//   [KY-1] A private key that others could read is not used.
+//   [KY-2] A key file that is there is never overwritten.
+//   [KY-3] Keys are not taken from a directory in which somebody else could put his own.
 // Everything here blocks: never on a shard that serves.
 #pragma once
 
@@ -43,7 +43,7 @@ client::Outcome<PublicKey> find_public_key(const std::string& data, std::string_
 // By name. Files that are no such keys are left out.
 client::Outcome<std::vector<PublicKey>> list_keys(const std::string& data);
 
-// [K-3] of `data`/keys, where it is there: its owner is the data directory's or root, and nobody else may
+// [KY-3] of `data`/keys, where it is there: its owner is the data directory's or root, and nobody else may
 // write to it.
 client::Outcome<> check_key_directory(const std::string& data);
 

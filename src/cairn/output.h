@@ -1,7 +1,7 @@
 // What the program writes to stdout and stderr. No other file writes there.
-//   [O-1] A message never fails and never holds anything up: what its reader does not take is lost.
-//   [O-2] The result is waited for. That it could not be written ends in an exit code and a message; a reader
-//   that
+//   [OP-1] A message never fails and never holds anything up: what its reader does not take is lost.
+//   [OP-2] The result is waited for. That it could not be written ends in an exit code and a message; a
+//   reader that
 //         has gone is no error, and nothing is said of it.
 #pragma once
 

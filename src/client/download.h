@@ -1,10 +1,10 @@
 // Getting objects: every group of 64 KiB is verified against the address as it arrives.
-//   [G-1] No byte reaches the destination that was not proved to be the object's at its offset, whatever the
+//   [DL-1] No byte reaches the destination that was not proved to be the object's at its offset, whatever the
 //         server says.
-//   [G-2] A download that ended well has verified the last group, which proves the size.
-//   [G-3] Bytes that the destination holds from before are verified like those of the server, and not
+//   [DL-2] A download that ended well has verified the last group, which proves the size.
+//   [DL-3] Bytes that the destination holds from before are verified like those of the server, and not
 //         transferred again; from the first that is wrong, all are.
-//   [G-4] After a break the transfer goes on behind the last verified group.
+//   [DL-4] After a break the transfer goes on behind the last verified group.
 // Memory: one group, and the hashes of a window's groups.
 #pragma once
 

@@ -1,8 +1,8 @@
 // Putting objects of any size: small ones in one request, large ones as parts that survive a break.
-//   [U-1] At most parts_at_once parts of body_max bytes are in memory, whatever the object's size.
-//   [U-2] An object is reported stored only when the server's address is the one computed here.
-//   [U-3] A break leaves the upload where the ledger finds it; the next put sends only what is missing.
-//   [U-4] An upload that was given up for good is ended at the server: nothing of it stays there.
+//   [UP-1] At most parts_at_once parts of body_max bytes are in memory, whatever the object's size.
+//   [UP-2] An object is reported stored only when the server's address is the one computed here.
+//   [UP-3] A break leaves the upload where the ledger finds it; the next put sends only what is missing.
+//   [UP-4] An upload that was given up for good is ended at the server: nothing of it stays there.
 #pragma once
 
 #include <functional>

@@ -54,7 +54,7 @@ Error Decoder::over_limit() const noexcept {
 Result<Decoder::Progress> Decoder::step(ByteView in, MutableByteView out) {
   Progress total;
   while (!failed_) {
-    // By D-1 the raw decoder only ever sees the room it may fill; what it consumes may then earn more.
+    // By DG-1 the raw decoder only ever sees the room it may fill; what it consumes may then earn more.
     std::uint64_t allowed = guard_.allowance(consumed_) - produced_;
     MutableByteView room = out.subspan(total.produced);
     bool free = !room.empty();

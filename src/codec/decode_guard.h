@@ -1,8 +1,8 @@
 // Decoder: a compressed body undone as a stream, under a DecodeGuard.
 //
-//   [D-1] No byte is produced beyond guard.allowance(bytes consumed so far).
-//   [D-2] Output and verdict depend on the input's bytes only, not on how it was cut into steps.
-//   [D-3] A stream is accepted only whole: truncated, corrupt, or followed by anything (a second gzip
+//   [DG-1] No byte is produced beyond guard.allowance(bytes consumed so far).
+//   [DG-2] Output and verdict depend on the input's bytes only, not on how it was cut into steps.
+//   [DG-3] A stream is accepted only whole: truncated, corrupt, or followed by anything (a second gzip
 //         member or zstd frame included) it is malformed.
 //
 // All bytes before the fault are handed out before the error, so a caller that must not act on a bad

@@ -115,7 +115,7 @@ struct Response {
   // The bytes of a body that is in memory as a whole.
   std::string_view whole() const noexcept { return kind == Body::text ? std::string_view(text) : view; }
   static constexpr std::size_t content_type_max = 512;
-  // To answer anew: nothing is left but the fields that were kept (F-2).
+  // To answer anew: nothing is left but the fields that were kept (FL-2).
   void clear() noexcept;
 };
 

@@ -84,7 +84,7 @@ TEST(Response, a_value_that_would_end_its_line_spoils_the_answer) {
   EXPECT_EQ(response.fields.lines(), "X: a\tb \xc3\xa9\r\nA: b\r\nC: d\r\n");
 }
 
-// F-2
+// FL-2
 TEST(Exchange, what_was_kept_outlives_another_answer_and_not_another_request) {
   RequestHead head;
   NoBody body;

@@ -3,9 +3,9 @@
 // They are kept as HTTP/1.1 sends them, each ended by CR LF, so that this carrier copies them in one piece;
 // others walk over them with each(). A usual answer's fields are inside the object; more of them, such as
 // those of an answer that is passed on, are on the heap.
-//   [F-1] A name or a value that could end its line, and a field beyond size_max, make the list fail for
+//   [FL-1] A name or a value that could end its line, and a field beyond size_max, make the list fail for
 //         good: nothing of it may be sent.
-//   [F-2] What was added before keep() outlives clear(), which also takes a failure back.
+//   [FL-2] What was added before keep() outlives clear(), which also takes a failure back.
 #pragma once
 
 #include <array>
@@ -55,7 +55,7 @@ class FieldList {
   static constexpr std::size_t size_max = std::size_t{32} << 10;
   static constexpr std::size_t inside_size = 1024;
 
-  // False: the list has failed (F-1).
+  // False: the list has failed (FL-1).
   bool add(std::string_view name, std::string_view value) noexcept;
   bool add_number(std::string_view name, std::uint64_t value) noexcept;
   bool add(FieldLines lines) noexcept;

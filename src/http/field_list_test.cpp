@@ -46,7 +46,7 @@ TEST(FieldList, a_head_larger_than_usual_is_kept_whole) {
   EXPECT_EQ(fields.lines(), "A: b\r\n");
 }
 
-// F-1
+// FL-1
 TEST(FieldList, one_that_failed_has_failed_for_good) {
   FieldList fields;
   EXPECT_TRUE(fields.add("A", "b"));
@@ -64,7 +64,7 @@ TEST(FieldList, one_that_failed_has_failed_for_good) {
   EXPECT_FALSE(fields.failed());
 }
 
-// F-2
+// FL-2
 TEST(FieldList, what_was_kept_is_kept_wherever_it_was) {
   FieldList fields;
   EXPECT_TRUE(fields.add("Kept", "1"));

@@ -1,12 +1,13 @@
 // LocalCall: a request to an answerer of the same shard. It is an exchange like any other, carried by
 // nothing: no socket, no copy of a body.
-//   [L-1] The head is read by the strict parser: an answerer sees no request here that a stranger could not
+//   [LC-1] The head is read by the strict parser: an answerer sees no request here that a stranger could not
 //         have sent.
-//   [L-2] Bodies pass in the blocks that they came in. What is not in a block of the slab (memory that
+//   [LC-2] Bodies pass in the blocks that they came in. What is not in a block of the slab (memory that
 //   somebody
 //         else owns, a file) is copied on its way in, and counted; on its way out nothing is.
-//   [L-3] A stop of the caller's call ends the waits of the handler, and those of a streamed answer.
-//   [L-4] The answerer is told of the end exactly once: when the answer was read to its end, or at the latest
+//   [LC-3] A stop of the caller's call ends the waits of the handler, and those of a streamed answer.
+//   [LC-4] The answerer is told of the end exactly once: when the answer was read to its end, or at the
+//   latest
 //         when the call is dropped.
 // Used again for the next request, it allocates nothing.
 #pragma once

@@ -98,7 +98,7 @@ class Desk final : public Answerer {
 class LocalCallTest : public testing::Test {
  public:
   void TearDown() override {
-    EXPECT_EQ(desk.begun, static_cast<int>(desk.finishes.size())) << "L-4";
+    EXPECT_EQ(desk.begun, static_cast<int>(desk.finishes.size())) << "LC-4";
     desk.to_send.clear();
     EXPECT_EQ(machine.slab.outstanding(), 0u);
     world.stop();
@@ -159,7 +159,7 @@ TEST_F(LocalCallTest, a_request_is_answered_without_a_connection) {
   });
 }
 
-// L-2
+// LC-2
 TEST_F(LocalCallTest, blocks_of_a_body_arrive_as_they_were_sent_and_nothing_is_copied) {
   run([](Call call, LocalCallTest* self) -> Task<> {
     std::vector<io::Piece> pieces;
@@ -177,7 +177,7 @@ TEST_F(LocalCallTest, blocks_of_a_body_arrive_as_they_were_sent_and_nothing_is_c
   });
 }
 
-// L-2
+// LC-2
 TEST_F(LocalCallTest, pieces_of_an_answer_are_the_answerers_own) {
   run([](Call call, LocalCallTest* self) -> Task<> {
     const std::string owned = "not ours";
@@ -199,7 +199,7 @@ TEST_F(LocalCallTest, pieces_of_an_answer_are_the_answerers_own) {
   });
 }
 
-// L-2
+// LC-2
 TEST_F(LocalCallTest, what_is_not_in_a_block_is_copied_and_counted) {
   run([](Call call, LocalCallTest* self) -> Task<> {
     const std::string large(200'000, 'x');
@@ -230,7 +230,7 @@ TEST_F(LocalCallTest, a_body_that_is_not_as_long_as_it_says_is_malformed) {
   });
 }
 
-// L-1
+// LC-1
 TEST_F(LocalCallTest, what_a_stranger_could_not_send_is_invalid) {
   run([](Call call, LocalCallTest* self) -> Task<> {
     LocalCall local(self->machine, self->desk);
@@ -247,7 +247,7 @@ TEST_F(LocalCallTest, what_a_stranger_could_not_send_is_invalid) {
   });
 }
 
-// L-3
+// LC-3
 TEST_F(LocalCallTest, the_callers_deadline_and_stop_travel_to_the_handler) {
   run([](Call call, LocalCallTest* self) -> Task<> {
     LocalCall local(self->machine, self->desk);
@@ -265,7 +265,7 @@ TEST_F(LocalCallTest, the_callers_deadline_and_stop_travel_to_the_handler) {
   });
 }
 
-// L-3, L-4
+// LC-3, LC-4
 TEST_F(LocalCallTest, a_stop_ends_the_wait_for_a_streamed_answer_and_the_answerer_is_told) {
   run([](Call call, LocalCallTest* self) -> Task<> {
     LocalCall local(self->machine, self->desk);
@@ -318,7 +318,7 @@ TEST_F(LocalCallTest, a_handler_that_throws_or_spoils_its_answer_is_500) {
   });
 }
 
-// L-4
+// LC-4
 TEST_F(LocalCallTest, who_is_dropped_unread_is_told_as_incomplete) {
   run([](Call call, LocalCallTest* self) -> Task<> {
     {

@@ -68,7 +68,7 @@ void HugeBlocks::remove(std::size_t offset, std::size_t count) noexcept {
   for (std::size_t at = offset / Arena::block; at * Arena::block < end && at < huge_.size(); ++at) {
     if (!huge_[at].load(std::memory_order_relaxed)) continue;
     const bool whole_block = at * Arena::block >= offset && (at + 1) * Arena::block <= end;
-    CHECK(whole_block);
+    CHECK(whole_block);  // MM-1
     huge_[at].store(false, std::memory_order_relaxed);
   }
 }
@@ -119,7 +119,7 @@ Result<std::unique_ptr<Arena>> MemoryArena::make(std::size_t bytes) {
     return fail(ErrorCode::io_failed, "memory of an arena");
   }
   std::unique_ptr<Arena> arena(new MemoryArena(static_cast<std::byte*>(at), size, descriptor));
-  // Large pages that we do not know of would break A-1: then there are none at all.
+  // Large pages that we do not know of would break MM-1: then there are none at all.
   if (gives_large_pages(descriptor, arena->data(), size) &&
       (madvise(at, size, MADV_NOHUGEPAGE) != 0 || gives_large_pages(descriptor, arena->data(), size)))
     return fail(ErrorCode::io_failed, "shared memory comes in large pages only (shmem_enabled)");

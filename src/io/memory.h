@@ -8,7 +8,7 @@
 // Pages are small, or a block of them is one large page: the kernel then sends, fills and punches the block
 // in far fewer steps.
 //
-//   A large page is punched as a whole or not at all: punching a part of it would write zeros into the
+//   [MM-1] A large page is punched as a whole or not at all: punching a part of it would write zeros into the
 //         page where it is, so into what a socket has of it.
 #pragma once
 
@@ -56,7 +56,7 @@ class HugeBlocks {
   }
   // CHECKs that it is a whole block of small pages.
   void add(std::size_t offset) noexcept;
-  // The range is about to be punched: CHECKs.
+  // The range is about to be punched: CHECKs [MM-1].
   void remove(std::size_t offset, std::size_t count) noexcept;
 
  private:

@@ -79,7 +79,7 @@ TEST_P(ArenaTest, part_of_a_page_cannot_be_punched) {
   EXPECT_DEATH(arena->punch(Arena::page, 2 * Arena::page), "size");
 }
 
-//
+// MM-1
 TEST_P(ArenaTest, a_large_page_is_punched_as_a_whole_or_not_at_all) {
   constexpr std::size_t block = Arena::block;
   auto arena = make(3 * block + Arena::page);

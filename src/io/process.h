@@ -1,8 +1,8 @@
 // Process: the real world of one program: a loop and a thread for each shard, the pool, signals.
 //
 // Built and torn down by one thread; between, each shard belongs to its own thread and is reached by post().
-//   [P-1] After finish() no job runs and no mail waits: what they use may go.
-//   [P-2] stop() needs nothing of a shard, neither a turn nor room in its mailbox.
+//   [PR-1] After finish() no job runs and no mail waits: what they use may go.
+//   [PR-2] stop() needs nothing of a shard, neither a turn nor room in its mailbox.
 #pragma once
 
 #include <functional>

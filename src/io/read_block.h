@@ -2,8 +2,8 @@
 // File::read_direct and of huge pages where the system has them: a read past the page cache holds each page
 // for the device, and one huge page costs what one small page does.
 //
-//   [B-1] At most `most` blocks exist; when all are out, try_take gives none and never waits.
-//   [B-2] A block is given back when its last owner is dropped; its memory stays until then, also when the
+//   [RB-1] At most `most` blocks exist; when all are out, try_take gives none and never waits.
+//   [RB-2] A block is given back when its last owner is dropped; its memory stays until then, also when the
 //         ReadBlocks are gone.
 // The count is not atomic: a block may be filled by a pool thread, but is shared and dropped only on its
 // shard.

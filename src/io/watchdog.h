@@ -1,10 +1,10 @@
 // Watchdog: the thread that hears the signals, and that leaves when the process does not end by itself. It
 // does nothing else: it runs no task, asks no disk and waits for no shard.
-//   Once armed, the process has left by the given instant, with the given code, whatever shards, pool
+//   [WD-1] Once armed, the process has left by the given instant, with the given code, whatever shards, pool
 //   and
 //         log do. One thing is beyond it: a thread in an uninterruptible sleep of the kernel keeps the
 //         process in the table until the kernel lets it go.
-//   It is armed by the first signal to terminate, whether a shard hears of that or not; the second
+//   [WD-2] It is armed by the first signal to terminate, whether a shard hears of that or not; the second
 //   brings
 //         the instant nearer. Nothing moves it away again.
 #pragma once

@@ -6,8 +6,8 @@
 //   read_     stored by the consumer (release) after it copied the record out; loaded by the producer
 //             (acquire): whoever sees the position may overwrite the record.
 // Each side reads its own position relaxed. The producer never waits: a full ring drops and counts.
-//   One producer thread, one consumer thread at a time.
-//   read_ <= written_ <= read_ + capacity.
+//   [LR-1] One producer thread, one consumer thread at a time.
+//   [LR-2] read_ <= written_ <= read_ + capacity.
 #pragma once
 
 #include <array>

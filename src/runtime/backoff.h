@@ -1,6 +1,6 @@
 // Backoff: how long to wait before trying again: doubling, capped, jittered.
-//   The wait before try n+2 is uniform in [w/2, w] with w = min(cap, base * 2^n).
-//   Given the same Random, the same waits.
+//   [BO-1] The wait before try n+2 is uniform in [w/2, w] with w = min(cap, base * 2^n).
+//   [BO-2] Given the same Random, the same waits.
 // Half of each wait is certain, so that a retry never hammers; half is random, so that many do not march in
 // step.
 #pragma once

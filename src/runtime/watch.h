@@ -1,8 +1,8 @@
 // Watch: the latest value of something, for any number of receivers of one shard.
-//   [V-1] version() grows by one with every set(); nothing else changes the value.
-//   [V-2] A receiver that waits until changed() is refused has seen the newest value: intermediate values
+//   [WA-1] version() grows by one with every set(); nothing else changes the value.
+//   [WA-2] A receiver that waits until changed() is refused has seen the newest value: intermediate values
 //         may be skipped, the last one never is.
-//   [V-3] After close() the value stays readable; changed() first reports what is unseen, then `closed`.
+//   [WA-3] After close() the value stays readable; changed() first reports what is unseen, then `closed`.
 // A new receiver has seen the value of that moment: read get() first, then wait for changes.
 #pragma once
 

@@ -1,13 +1,13 @@
 // Admission: the process-wide limits, asked by every shard before any work is done.
-//   Never more than max_conns connections have a place, and never more than max_conns_per_ip from one
+//   [AD-1] Never more than max_conns connections have a place, and never more than max_conns_per_ip from one
 //         address (IPv6: from one /64), beyond the 16 of each door that are kept for health.
-//   Never more than max_inflight requests between admission and their answer, and the eighth beyond it
+//   [AD-2] Never more than max_inflight requests between admission and their answer, and the eighth beyond it
 //         that Shares keeps for who has little.
-//   A Unix peer is of our own user or of one that uds.allow_uids names.
-//   A place kept for health is taken by a head that names a health route, never by silence.
-//   At the cap, who gives way is of the address that has the most; at the cap of an address, of this
+//   [AD-3] A Unix peer is of our own user or of one that uds.allow_uids names.
+//   [AD-4] A place kept for health is taken by a head that names a health route, never by silence.
+//   [AD-5] At the cap, who gives way is of the address that has the most; at the cap of an address, of this
 //   one.
-//   While another asks, an address has half of the requests in flight and of the rate (Shares). A peer
+//   [AD-6] While another asks, an address has half of the requests in flight and of the rate (Shares). A peer
 //   of
 //         server.trusted is held to no share of one address.
 // Work is shard-local; what counts across shards is one atomic each, and per-address counts sit in striped

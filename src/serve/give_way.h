@@ -2,8 +2,8 @@
 // it is on. One per shard. A search is a letter that goes round: every shard says since when the longest idle
 // of its connections waits, and the shard that has the longest of all ends it. No shard touches another's
 // connections.
-//   [W-1] A shard has one search under way at most; draining waits for it.
-//   [W-2] Nobody gives way who has sent a byte of its next head, or has waited for less than a second.
+//   [GW-1] A shard has one search under way at most; draining waits for it.
+//   [GW-2] Nobody gives way who has sent a byte of its next head, or has waited for less than a second.
 #pragma once
 
 #include <vector>

@@ -1,10 +1,10 @@
 // Lifecycle: the services of one process from their start to their end, the same in real and simulated ones.
-//   [L-1] A service starts after those before it in the list, on shard 0 before the other shards; it lets
+//   [LI-1] A service starts after those before it in the list, on shard 0 before the other shards; it lets
 //         requests in when it has started on all of them.
-//   [L-2] The end has one deadline. All services drain at once, on every shard; then they stop, through the
+//   [LI-2] The end has one deadline. All services drain at once, on every shard; then they stop, through the
 //         list backwards, each on shard 0 last: whom others call is there until they have stopped.
-//   [L-3] A service stops exactly where it had started, once, and not while something of it still lives.
-//   [L-4] Health is told until the last service has stopped.
+//   [LI-3] A service stops exactly where it had started, once, and not while something of it still lives.
+//   [LI-4] Health is told until the last service has stopped.
 // It lives on shard 0 and reaches the others by mail that is part of it, which no full mailbox refuses.
 #pragma once
 

@@ -29,7 +29,7 @@ TEST(Origin, loopback_names_are_those_that_nobody_else_can_own) {
   EXPECT_FALSE(is_loopback_name(std::string(200, '1')));
 }
 
-// O-1
+// OR-1
 TEST(Origin, a_listener_on_loopback_answers_to_no_foreign_name) {
   SimulatedNode sample({{"server.names", "store.example,10.1.2.3"}}, on_loopback());
   for (const char* host : {"localhost", "LOCALHOST:7410", "localhost.", "127.0.0.1:1", "[::1]:80",
@@ -49,7 +49,7 @@ TEST(Origin, a_listener_on_loopback_answers_to_no_foreign_name) {
   EXPECT_EQ(sample.connect().ask("GET http://rebound.example/now/x HTTP/1.0\r\n\r\n").status, 421);
 }
 
-// O-1
+// OR-1
 TEST(Origin, health_and_those_who_cannot_say_a_name_pass) {
   SimulatedNode sample({}, on_loopback());
   for (const char* path : {"/healthz", "/readyz", "/version", "/metrics"})
@@ -58,7 +58,7 @@ TEST(Origin, health_and_those_who_cannot_say_a_name_pass) {
   EXPECT_EQ(sample.connect().ask(to("h", "/debug/topology")).status, 421);
 }
 
-// O-1
+// OR-1
 TEST(Origin, elsewhere_any_name_is_answered_unless_names_are_given) {
   SimulatedNode any;
   EXPECT_EQ(any.connect().ask(to("whatever.example")).status, 200);
@@ -69,7 +69,7 @@ TEST(Origin, elsewhere_any_name_is_answered_unless_names_are_given) {
   EXPECT_EQ(named.connect().ask(to("whatever.example")).status, 421);
 }
 
-// O-2
+// OR-2
 TEST(Origin, a_foreign_page_changes_nothing) {
   SimulatedNode sample({{"cors.origins", "https://app.example,other.example:8080"}});
   for (const char* own : {"http://h:80", "https://H:80", "https://app.example", "http://other.example:8080"})

@@ -1,7 +1,7 @@
 // ByteBudget: how many bytes the whole process may have on their way in at once, and how many of them one
 // address.
-//   [B-1] Never more than `bytes` are taken, and the eighth beyond them that is kept for who has little.
-//   [B-2] While another asks, an address has at most half; one body it always may begin.
+//   [BG-1] Never more than `bytes` are taken, and the eighth beyond them that is kept for who has little.
+//   [BG-2] While another asks, an address has at most half; one body it always may begin.
 #pragma once
 
 #include <array>

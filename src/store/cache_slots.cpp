@@ -66,7 +66,7 @@ SlotPool::~SlotPool() {
     CHECK(books.used[0] == 0 && books.used[1] == 0);
     CHECK(books.rows.free() + books.rows.resting() + books.rows.stale() * SlotRows::block_slots ==
           slot_count_);
-    CHECK(books.committed == fixed_ + books.rows.with_memory() * GroupCache::group_bytes);  // S-1
+    CHECK(books.committed == fixed_ + books.rows.with_memory() * GroupCache::group_bytes);  // CS-1
   });
 }
 
@@ -99,7 +99,7 @@ SlotPool::Found SlotPool::find_place(Books& books, const SlotRows::Want& want, b
       books.committed += GroupCache::group_bytes;
     else
       found.spare = rows.take_spare();
-    CHECK(room || found.spare);  // S-1
+    CHECK(room || found.spare);  // CS-1
   }
   return found;
 }
@@ -176,7 +176,7 @@ bool SlotPool::charge_facts(CacheSlot& slot, const ObjectFacts& facts) noexcept 
   const std::uint32_t more =
       strings > usual_strings ? static_cast<std::uint32_t>(strings) - usual_strings : 0;
   return books_.with([&](Books& books) {
-    CHECK(books.committed <= capacity_ && used() <= books.committed);  // S-1
+    CHECK(books.committed <= capacity_ && used() <= books.committed);  // CS-1
     if (books.committed + more > capacity_) return false;
     slot.charge += more;
     slot.long_facts = more;

@@ -1,7 +1,7 @@
 // SlotPool: the memory of the cache and its books.
 //
-//   [S-1] What is committed (tables, arena pages that hold memory, heap) never exceeds the capacity.
-//   [S-2] A slot that was sent by file is punched out before anybody gets it again; one that lies in a large
+//   [CS-1] What is committed (tables, arena pages that hold memory, heap) never exceeds the capacity.
+//   [CS-2] A slot that was sent by file is punched out before anybody gets it again; one that lies in a large
 //         page when all of the page is punched.
 // The arena's part that holds no memory is lent to the heap, and taken back from it slot by slot: a store of
 // small objects uses the whole capacity, and so does one of large ones. Groups of one object lie side by side

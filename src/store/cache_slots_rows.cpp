@@ -149,7 +149,7 @@ std::optional<SlotRows::Place> SlotRows::take(const Want& want, bool huge_only) 
     }
   }
   if (!index) index = odd_slot(want, huge_only);
-  CHECK(index);
+  CHECK(index);  // CR-1
   if (ground_of(*index / row_slots) == Ground::ready)
     set_ground(*index / block_slots, want.returning ? Ground::returning : Ground::newcomers);
   return occupy(*index);
@@ -248,7 +248,7 @@ void SlotRows::give(std::uint32_t index, Memory memory) noexcept {
   CHECK(((row.free | row.rest) & bit) == 0);
   const bool huge = ground_of(at) != Ground::small_pages;
   CHECK(!huge || memory != Memory::none);
-  if (huge && memory == Memory::sent) {
+  if (huge && memory == Memory::sent) {  // CR-3
     row.rest |= bit;
     set_resting(at / block_rows, blocks_[at / block_rows].resting + 1u);
   } else {

@@ -1,9 +1,9 @@
 // SlotRows: which slot of the arena a group gets. A row is sixteen slots side by side, as many as a part of
 // an object has groups: groups that lie one behind the other in the file are sent by one call.
 //
-//   take() gives a slot that nobody has, and gives one as long as there is one.
-//   A place is a wish: a group whose place was taken goes somewhere else.
-//   A slot of a large page that was sent rests: nobody gets it before the page was punched, which is
+//   [CR-1] take() gives a slot that nobody has, and gives one as long as there is one.
+//   [CR-2] A place is a wish: a group whose place was taken goes somewhere else.
+//   [CR-3] A slot of a large page that was sent rests: nobody gets it before the page was punched, which is
 //         when nobody has any slot of it.
 // Runs of free slots go to parts, and the fullest rows to what comes alone, so that free rows stay free. A
 // row that is being filled is left alone until its part is there, or many others have begun since.
@@ -71,7 +71,7 @@ class SlotRows {
   void give(std::uint32_t index, Memory memory) noexcept;
 
   std::uint32_t free() const noexcept { return free_; }        // that take() can give
-  std::uint32_t resting() const noexcept { return resting_; }  // R-3; of pages that somebody uses
+  std::uint32_t resting() const noexcept { return resting_; }  // CR-3; of pages that somebody uses
   std::uint64_t with_memory() const noexcept;                  // of all slots that nobody has; counts them
 
   // --- blocks (cache_slots_blocks.cpp)

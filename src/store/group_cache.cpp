@@ -309,7 +309,7 @@ GroupCache::Ref GroupCache::Reservation::publish(std::shared_ptr<const ObjectFac
     const std::uint64_t object = state.object_hash(slot.address);
     state.stripe_of(object).with([&](CacheStripe& stripe) { stripe.insert(slot, object, epoch); });
   }
-  CHECK(state.pool.used() <= state.pool.capacity());  // C-2
+  CHECK(state.pool.used() <= state.pool.capacity());  // GC-2
   return Ref(&slot);
 }
 

@@ -1,13 +1,13 @@
 // GroupCache: verified groups in memory, shared by all shards: a hit costs no disk, no hash, no index.
 //
-//   [C-1] Only bytes that were checked against their address are published, and the memory that was checked
+//   [GC-1] Only bytes that were checked against their address are published, and the memory that was checked
 //         is the memory that is sent.
-//   [C-2] bytes() never exceeds the capacity; what does not fit is evicted or not admitted.
-//   [C-3] Memory of a slot is reused only when nobody holds it, and never while a page of it may still be on
+//   [GC-2] bytes() never exceeds the capacity; what does not fit is evicted or not admitted.
+//   [GC-3] Memory of a slot is reused only when nobody holds it, and never while a page of it may still be on
 //         its way through a socket: slots that were sent by sendfile are punched out first, and those of a
 //         large page with all of the page.
-//   [C-4] After erase(address) no find() gives a group of that address, until it is published again.
-//   [C-5] One pass over many objects does not push out what is used again and again.
+//   [GC-4] After erase(address) no find() gives a group of that address, until it is published again.
+//   [GC-5] One pass over many objects does not push out what is used again and again.
 // Striped by address; each stripe is a Guarded table. Groups of 32 KiB and more live in slots of an Arena
 // that can be sent by sendfile; smaller ones in size classes on the heap.
 #pragma once

@@ -93,7 +93,7 @@ TEST(LargePages, what_comes_back_lies_in_others_than_what_comes) {
   EXPECT_NE(f.offset(gone, 0) / block, f.offset(newcomer - 1, 0) / block);  // which has a row left
 }
 
-// S-2, R-3
+// CS-2, CR-3
 TEST(LargePages, a_slot_that_was_sent_rests_until_its_page_is_free) {
   Simulated f(64 * mebibyte);
   f.cache.prepare();
@@ -119,7 +119,7 @@ TEST(LargePages, a_slot_that_was_sent_rests_until_its_page_is_free) {
   EXPECT_EQ(f.cache.large_pages().resting, 0u);
 }
 
-// C-3
+// GC-3
 TEST(LargePages, bytes_in_a_socket_outlast_the_reuse_of_their_page) {
   Fixture f(64 * mebibyte);
   if (!f.cache.prepare()) GTEST_SKIP() << "no large pages to be had";
@@ -205,7 +205,7 @@ TEST(LargePages, most_parts_lie_in_them_when_much_has_come_and_gone_and_few_hits
   EXPECT_LT(f.cache.large_pages().resting, f.arena_bytes() / 8);
 }
 
-// C-5: whether the scan writes every part straight into the cache (0) or reads each one to three times.
+// GC-5: whether the scan writes every part straight into the cache (0) or reads each one to three times.
 class ScanPages : public testing::TestWithParam<int> {
  protected:
   // How many of the groups that were read again and again are left after the scan.
@@ -290,7 +290,7 @@ TEST(LargePages, the_books_are_exact_and_nothing_is_mixed_up_whatever_happens) {
         auto slot = f.cache.reserve(address_of(object), group, large);
         if (!slot) continue;
         if (std::exchange(sent[slot.bytes().data()], false)) {
-          ASSERT_EQ(slot.bytes().front(), std::byte{0});  // S-2
+          ASSERT_EQ(slot.bytes().front(), std::byte{0});  // CS-2
           ASSERT_EQ(slot.bytes().back(), std::byte{0});
         }
         slot.bytes().front() = slot.bytes().back() = stamp(object, group);
@@ -370,7 +370,7 @@ TEST(SlotRows, parts_that_come_back_and_parts_that_come_fill_pages_of_their_own)
   EXPECT_FALSE(rows.is_huge(put(5, false)));
 }
 
-//
+// CR-1, CR-3
 TEST(SlotRows, every_slot_is_given_once_and_none_that_rests_also_in_large_pages) {
   for (const std::uint32_t slots : {31u, 32u, 80u, 1000u}) {
     SlotRows rows(slots);

@@ -68,7 +68,7 @@ TEST(GroupCache, a_second_publish_keeps_the_first_and_serves_its_own) {
   EXPECT_EQ(f.cache.bytes(), 0u);
 }
 
-// C-1
+// GC-1
 TEST(GroupCache, unpublished_bytes_are_never_found_and_published_ones_do_not_move) {
   Fixture f(mebibyte);
   for (const std::size_t size : {std::size_t{100}, large}) {
@@ -85,7 +85,7 @@ TEST(GroupCache, unpublished_bytes_are_never_found_and_published_ones_do_not_mov
   }
 }
 
-// C-2
+// GC-2
 TEST(GroupCache, bytes_never_exceed_the_capacity_and_nothing_is_given_when_all_is_held) {
   Fixture f(2 * mebibyte);
   std::vector<GroupCache::Ref> held;
@@ -143,7 +143,7 @@ TEST(GroupCache, facts_without_end_are_served_and_not_kept) {
   EXPECT_FALSE(f.has(2, 0));
 }
 
-// C-3
+// GC-3
 TEST(GroupCache, held_memory_is_never_reused) {
   Fixture f(mebibyte);
   for (const std::size_t size : {std::size_t{2000}, large}) {
@@ -165,7 +165,7 @@ TEST(GroupCache, what_is_held_is_not_evicted_for_nothing) {
   EXPECT_TRUE(f.has(1, 0));
 }
 
-// C-3
+// GC-3
 TEST(GroupCache, a_slot_that_was_sent_by_file_is_not_rewritten_in_the_socket) {
   Fixture f(mebibyte);
   int ends[2];
@@ -196,7 +196,7 @@ TEST(GroupCache, a_slot_that_was_not_sent_by_file_is_reused_as_it_is) {
   EXPECT_EQ(f.arena.punches, 0);
 }
 
-// C-4
+// GC-4
 TEST(GroupCache, after_erase_no_group_is_found_until_it_is_published_again) {
   Fixture f(32 * mebibyte);
   for (std::uint64_t group = 0; group < 200; ++group) f.put(1, group, group % 2 ? large : 100);
@@ -209,7 +209,7 @@ TEST(GroupCache, after_erase_no_group_is_found_until_it_is_published_again) {
   EXPECT_FALSE(f.has(1, 6));
 }
 
-// C-4
+// GC-4
 TEST(GroupCache, an_object_erased_since_it_was_looked_up_is_not_published) {
   Fixture f(mebibyte);
   const std::uint64_t epoch = f.cache.erase_epoch(address_of(1));
@@ -221,7 +221,7 @@ TEST(GroupCache, an_object_erased_since_it_was_looked_up_is_not_published) {
   EXPECT_TRUE(all_are(ref.bytes(), 5));
 }
 
-// C-5: whether the scan writes every object straight into the cache (0) or reads each one to three times.
+// GC-5: whether the scan writes every object straight into the cache (0) or reads each one to three times.
 class Scan : public testing::TestWithParam<std::tuple<int, std::size_t>> {};
 TEST_P(Scan, does_not_push_out_what_is_used_again_and_again) {
   const auto [reads, size] = GetParam();
@@ -300,7 +300,7 @@ TEST(GroupCache, two_readers_of_one_object_do_not_scatter_it) {
             *f.cache.find(address_of(1), 0).file_offset() + 15 * large);
 }
 
-//
+// CR-1
 TEST(SlotRows, every_slot_is_given_once_whatever_is_wished) {
   for (const std::uint32_t slots : {1u, 14u, 16u, 40u, 1000u}) {
     SlotRows rows(slots);

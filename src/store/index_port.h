@@ -1,9 +1,9 @@
 // IndexPort: one shard's way to the index of a store. When a new index takes the place of a damaged one, the
 // port goes over to it with its next question.
 //
-//   [I-1] What a damaged index cannot answer is `degraded`: never "not there", and never `integrity`, which
+//   [IP-1] What a damaged index cannot answer is `degraded`: never "not there", and never `integrity`, which
 //         is said of an object's bytes. The store learns of the damage by it.
-//   [I-2] A question is answered by one index. Who asked before the change is answered by the old one, which
+//   [IP-2] A question is answered by one index. Who asked before the change is answered by the old one, which
 //         is closed after the last of them has left.
 #pragma once
 

@@ -1,13 +1,14 @@
 // Indexer: turns records of the log into changes of the index. The same code takes in a record that was just
 // appended and one that is replayed, so that an index made anew equals the one that was kept.
 //
-//   Of several records about one thing the one with the highest origin wins; of several copies of one
+//   [IX-1] Of several records about one thing the one with the highest origin wins; of several copies of one
 //         record the one with the highest sequence. So the order of compaction's copies does not matter.
-//   What apply() changed is seen by the next apply(), and reaches the index in one batch with the log
+//   [IX-2] What apply() changed is seen by the next apply(), and reaches the index in one batch with the log
 //         position it stands for.
-//   live(segment) is the size of the records in it that an entry points to, and so never below zero. An
+//   [IX-3] live(segment) is the size of the records in it that an entry points to, and so never below zero.
+//   An
 //         index of which that is not true, such as an older copy of it, is made anew.
-//   A tombstone names every segment that holds an older copy of its address, also one that compaction
+//   [IX-4] A tombstone names every segment that holds an older copy of its address, also one that compaction
 //         left behind: only when all are gone may the record of the removal go.
 #pragma once
 

@@ -1,12 +1,12 @@
 // Kv: an ordered map from keys to values, kept beside a log and derived from it. The third seam beside disk
 // and network: RocksDB in earnest, a small log-structured twin on the simulated disk.
 //
-//   [K-1] A batch is applied whole or not at all; those of one port in the order of writing, even when the
+//   [KV-1] A batch is applied whole or not at all; those of one port in the order of writing, even when the
 //         writer of one was cancelled.
-//   [K-2] After a crash the map is what it was after some batch, never less than at the last flush(): it may
+//   [KV-2] After a crash the map is what it was after some batch, never less than at the last flush(): it may
 //         be behind, never torn, and never ahead of what was written.
-//   [K-3] A read on a shard never blocks: what is not in memory is `busy` and is asked for through the pool.
-//   [K-4] What damaged files cannot tell is `integrity`, never nothing and never something else.
+//   [KV-3] A read on a shard never blocks: what is not in memory is `busy` and is asked for through the pool.
+//   [KV-4] What damaged files cannot tell is `integrity`, never nothing and never something else.
 // There is no durability per write: the log is the truth, and a batch carries the log position it stands for.
 #pragma once
 

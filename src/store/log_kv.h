@@ -1,10 +1,10 @@
 // LogKv: the twin of RocksKv for simulated nodes: the map in memory, and one append-only file, DIR/map, on
 // the node's disk. Every batch is one record; opening replays the longest good prefix and cuts the rest, so
-// that after a crash the map is what it was after some batch (K-1, K-2). When the file is mostly history it
+// that after a crash the map is what it was after some batch (KV-1, KV-2). When the file is mostly history it
 // is written anew beside itself and renamed.
-//   [M-1] Records reach the file in the order in which their batches became visible.
-//   [M-2] No byte that a flush covered is written again.
-//   [M-3] After a sync that failed, or a step whose outcome nobody knows, the map is fenced: writes and
+//   [LK-1] Records reach the file in the order in which their batches became visible.
+//   [LK-2] No byte that a flush covered is written again.
+//   [LK-3] After a sync that failed, or a step whose outcome nobody knows, the map is fenced: writes and
 //         flushes are `degraded` until it is opened again; reads go on.
 // A write that the disk refuses (full, or failing) stays in memory and is tried again with the next one; it
 // is flush() that reports it, as with RocksDB's memtables. Only one task writes to the file at a time; a

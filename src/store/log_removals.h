@@ -1,9 +1,9 @@
 // LogRemovals: which segments were taken away on purpose, so that any other gap is known to be a loss. A
 // small file beside the key, made once and then overwritten in place: noting a removal needs no room.
 //
-//   A removal is durable here before the segment's file goes.
-//   Two slots take turns: whatever becomes of a write, the one before it is still there.
-//   Ranges that do not fit any more are merged with their neighbours. What lies between them then
+//   [RM-1] A removal is durable here before the segment's file goes.
+//   [RM-2] Two slots take turns: whatever becomes of a write, the one before it is still there.
+//   [RM-3] Ranges that do not fit any more are merged with their neighbours. What lies between them then
 //   counts
 //         as removed if it is missing: a loss may go untold, but no removal is ever told as one.
 #pragma once

@@ -454,7 +454,7 @@ void LogWriter::lose(std::uint32_t segment) {
   if (!segments_.contains(segment) || (segment == current_ && gone_)) return;
   lost_.push_back(segment);
   if (segment == current_)
-    gone_ = ended_ = true;  // [W-3] it stays until there is another
+    gone_ = ended_ = true;  // [LW-3] it stays until there is another
   else
     drop(segment);
 }

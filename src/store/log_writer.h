@@ -1,13 +1,13 @@
 // LogWriter: the open log. Appends, begins segments, takes them away.
 //
-//   [W-1] Everything up to `sequence_` is durable between two appends, so it is the watermark of the next.
-//   [W-2] Once the file of the next segment may exist, nothing more is appended to the one before.
-//   [W-3] The segment appended to is never taken away: it is what keeps the sequence from starting over.
-//   [W-4] Behind the tail there are zeros up to `ready_`, the end of the file; a segment that is followed by
+//   [LW-1] Everything up to `sequence_` is durable between two appends, so it is the watermark of the next.
+//   [LW-2] Once the file of the next segment may exist, nothing more is appended to the one before.
+//   [LW-3] The segment appended to is never taken away: it is what keeps the sequence from starting over.
+//   [LW-4] Behind the tail there are zeros up to `ready_`, the end of the file; a segment that is followed by
 //         another ends with its last record.
-//   [W-5] In a log that is compacted, records that may not use the reserve leave free what a segment takes,
+//   [LW-5] In a log that is compacted, records that may not use the reserve leave free what a segment takes,
 //         and what the index beside it needs: a full disk always has room to be emptied again.
-//   [W-6] Every step that must come before the next record goes by a lane that only committers use, with a
+//   [LW-6] Every step that must come before the next record goes by a lane that only committers use, with a
 //         thread for this log. What takes a segment away goes by another: it delays no append.
 #pragma once
 

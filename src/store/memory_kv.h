@@ -1,6 +1,6 @@
 // MemoryKv: the map in memory alone. It writes nothing: for nodes that keep no state, and as the memory of
 // the engine that the simulator uses (LogKv).
-//   K-2 holds in its weakest form: after a crash, and after close, the map is empty. flush() has nothing to
+//   KV-2 holds in its weakest form: after a crash, and after close, the map is empty. flush() has nothing to
 //   do.
 #pragma once
 

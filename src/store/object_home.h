@@ -1,20 +1,20 @@
 // ObjectHome: the part of an object store that lives on its home shard and is its only writer: the log, the
 // index, and the tasks that tend them.
 //
-//   [H-1] Order of a change: append → sync → index → answer. What was answered survives any crash.
-//   [H-2] Changes take effect in the order of the log; two that touch the same address or upload are never
+//   [OH-1] Order of a change: append → sync → index → answer. What was answered survives any crash.
+//   [OH-2] Changes take effect in the order of the log; two that touch the same address or upload are never
 //         decided in one group, but for equal puts, which share one record.
-//   [H-3] When the index cannot follow the log the store is fenced: nothing is answered as done that a
+//   [OH-3] When the index cannot follow the log the store is fenced: nothing is answered as done that a
 //         reader could not find; the next start catches up. If it cannot because it is damaged, changes are
 //         refused only until a new index has taken its place. If it cannot because the disk is full, nothing
 //         is appended: that is no reason to fence.
-//   [H-4] A segment is taken away only when no entry points into it, and when that is so in the index that a
+//   [OH-4] A segment is taken away only when no entry points into it, and when that is so in the index that a
 //         crash would leave: what the index lost is then still in the log. On a disk that is too full to
 //         write the index down, the log's floor tells the next start to make it anew.
-//   [H-5] A segment is compacted only when there is room for all of what lives in it: copying never takes
+//   [OH-5] A segment is compacted only when there is room for all of what lives in it: copying never takes
 //         what the index needs. Deletes wait while they would take what copying needs and compaction has
 //         something to do: a full disk can always be emptied.
-//   [H-6] A new index takes the place of a damaged one between two groups, when it has taken in everything
+//   [OH-6] A new index takes the place of a damaged one between two groups, when it has taken in everything
 //         that was appended: no change is in one of them only.
 #pragma once
 

@@ -118,7 +118,7 @@ Task<Result<>> ObjectHome::keep_lost(Call call) {
   }
 }
 
-// The committer, between two groups [H-6].
+// The committer, between two groups [OH-6].
 Task<Result<>> ObjectHome::adopt_index(Call call) {
   if (!rebuild_ || !rebuild_->is_made()) co_return fail(ErrorCode::cancelled, "no index was made");
   CO_TRY_VOID(co_await rebuild_->follow(call));

@@ -176,7 +176,7 @@ TEST(FullDisk, a_segment_of_removals_is_not_copied_again_and_again) {
   }
 }
 
-// H-4: with no room to write the index down a segment goes all the same, and a crash costs only the index.
+// OH-4: with no room to write the index down a segment goes all the same, and a crash costs only the index.
 TEST(FullDisk, a_dead_segment_goes_without_room_for_the_index) {
   SimulatedStore s;
   s.options.segment_size = 256 << 10;

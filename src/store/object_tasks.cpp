@@ -141,7 +141,7 @@ Task<Result<bool>> ObjectHome::compact_segment(Call call, std::uint32_t segment)
   const auto live = indexer_->live().find(segment);
   if (live != indexer_->live().end() && live->second != 0)
     co_return fail(ErrorCode::internal, "a compacted segment is still pointed to");
-  // An index that fell back behind this would miss what the segment had [H-4].
+  // An index that fell back behind this would miss what the segment had [OH-4].
   const auto flushed = co_await flush_index(call);
   if (!flushed && flushed.error().code != ErrorCode::storage_full) co_return fail(flushed.error());
   if (!flushed) log_.warn("there is no room to write the index down: after a crash it is made anew");

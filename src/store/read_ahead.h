@@ -2,8 +2,8 @@
 // before they are sent, so that the bytes are near when the socket copies them, and a few at a time, so that
 // no step of a shard is long.
 //
-//   What take() gives was checked against the part's hashes, in the memory that it gives.
-//   What does not match is given up, and everything behind it: whoever needs it reads it again, from
+//   [RA-1] What take() gives was checked against the part's hashes, in the memory that it gives.
+//   [RA-2] What does not match is given up, and everything behind it: whoever needs it reads it again, from
 //         where it is said what is wrong with it.
 #pragma once
 

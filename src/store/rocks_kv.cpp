@@ -53,7 +53,7 @@ class RocksPort final : public Kv {
   }
 
   Task<Result<>> write(Call call, KvBatch batch) override {
-    CO_TRY(const Permit turn, co_await turn_.acquire(call));  // K-1
+    CO_TRY(const Permit turn, co_await turn_.acquire(call));  // KV-1
     CO_TRY_VOID(co_await make_ready(call));
     // RocksDB takes nothing more once it has met damage: told now, and not when memory is full.
     if (database_->is_due())

@@ -554,7 +554,7 @@ void StorePort::drop_upload(Ulid token) {
 }
 
 Task<Result<Outcome>> StorePort::remove(Call call, Address address) {
-  // [H-5] Whoever waits too long is told to come again: compaction may have much to copy.
+  // [OH-5] Whoever waits too long is told to come again: compaction may have much to copy.
   const Instant until = machine_.shard.now() + room_patience;
   while (store_.status().making_room) {
     if (machine_.shard.now() >= until)

@@ -1,10 +1,10 @@
 // A closed-loop HTTP/1.1 (and redis SET) load generator that costs less CPU per request than the server it
 // drives, so that the server saturates first and the figures are the server's.
-//   [B-1] One thread, one request in flight per connection; heads are rendered before the clock starts, and
+//   [BL-1] One thread, one request in flight per connection; heads are rendered before the clock starts, and
 //         of a distinct request only its digits are written later.
-//   [B-2] Every response is checked: status, framing and (with --expect-bytes) length. One that fails is an
+//   [BL-2] Every response is checked: status, framing and (with --expect-bytes) length. One that fails is an
 //         error, and any error makes the exit code 1: a fast wrong answer must never look like a good figure.
-//   [B-3] Requests, wall time and the CPU time of the watched processes are taken at the same two instants.
+//   [BL-3] Requests, wall time and the CPU time of the watched processes are taken at the same two instants.
 // Body bytes are dropped inside the kernel (MSG_TRUNC), so a 64 KiB answer costs the client hardly more than
 // a small one.
 #include <netinet/in.h>

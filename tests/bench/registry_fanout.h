@@ -1,6 +1,6 @@
 // Fanout: how long it takes from the request that changes something until each of many subscribers knows.
-//   [F-1] One change at a time: the next begins when every subscriber has the one before it.
-//   [F-2] A subscriber knows a change when the line that names its number has arrived as a whole.
+//   [FO-1] One change at a time: the next begins when every subscriber has the one before it.
+//   [FO-2] A subscriber knows a change when the line that names its number has arrived as a whole.
 #pragma once
 #include <netinet/in.h>
 

@@ -1,7 +1,7 @@
 // bench_registry: closed-loop load on `cairn registry` and on etcd's JSON gateway, one program for both.
-//   [B-1] One thread, one request in flight per connection.
-//   [B-2] Every answer is read and judged by its dialogue; one that must not be ends the run with code 2.
-//   [B-3] What is counted, wall time and the CPU time of the watched process are taken at the same two
+//   [BR-1] One thread, one request in flight per connection.
+//   [BR-2] Every answer is read and judged by its dialogue; one that must not be ends the run with code 2.
+//   [BR-3] What is counted, wall time and the CPU time of the watched process are taken at the same two
 //   instants.
 #include <sys/resource.h>
 

@@ -40,6 +40,7 @@ CHECKS = {
     "layers": sources.layers,
     "locks": sources.locks,
     "waits": sources.waits,
+    "labels": sources.labels,
     "names": sources.names,
     "results": sources.results,
     "aborts": sources.aborts,

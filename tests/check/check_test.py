@@ -178,6 +178,20 @@ class Waits(Fixture):
         self.accepted(sources.waits)
 
 
+class Labels(Fixture):
+    def test_a_label_means_one_invariant(self):
+        self.write("src/base/a.h", "// A.\n//   [AB-1] One.\n//   [AB-2] Two.\n")
+        self.write("src/base/a.cpp", "CHECK(one);  // AB-1\n// AB-1, AB-2; SHA-256\n")
+        self.accepted(sources.labels)
+        self.write("src/base/b.h", "//   [AB-1] Another.\n")
+        self.refused(sources.labels, "b.h:1:", "[AB-1] is defined in src/base/a.h:2 too")
+
+    def test_a_label_that_is_defined_nowhere_is_refused(self):
+        self.write("src/base/a.h", "//   [AB-1] One.\n")
+        self.write("src/base/a.cpp", "\n// [AB-3]\n")
+        self.refused(sources.labels, "a.cpp:2:", "AB-3 is defined nowhere")
+
+
 class Names(Fixture):
     def test_file_names_that_say_nothing_are_refused(self):
         self.write("src/base/string_util.h", "")

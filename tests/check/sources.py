@@ -133,6 +133,30 @@ def waits(tree):
             yield Problem(name, line_of(code, match.start()), "a wait without a deadline", "bound it with within() or by()")
 
 
+# An invariant is defined in the comment that explains it, and named by its label elsewhere.
+LABEL_DEFINED = re.compile(r"^(?://| \*) {2,}\[([A-Z]{1,3})-(\d+)\] ", re.M)
+LABEL = re.compile(r"(?<![\w-])([A-Z]{1,3})-(\d+)(?![\w.-]*\w)")
+
+
+def labels(tree):
+    """A label of an invariant means one invariant in the whole tree, and every label that is named is defined."""
+    paths = list(tree.files("src", "tests", suffixes=(".h", ".cpp", ".pml")))
+    defined = {}
+    for path in paths:
+        text = tree.text(path)
+        for match in LABEL_DEFINED.finditer(text):
+            label, place = f"{match[1]}-{match[2]}", f"{tree.rel(path)}:{line_of(text, match.start())}"
+            if label in defined:
+                yield Problem(*place.rsplit(":", 1), f"[{label}] is defined in {defined[label]} too", "choose letters that nobody has")
+            defined.setdefault(label, place)
+    letters = {label.split("-")[0] for label in defined}
+    for path in paths:
+        text = tree.text(path)
+        for match in LABEL.finditer(text):
+            if match[1] in letters and match[0] not in defined:
+                yield Problem(tree.rel(path), line_of(text, match.start()), f"{match[0]} is defined nowhere", "name the invariant that is meant")
+
+
 FORBIDDEN_PART = {"util", "utils", "common", "misc", "helper", "helpers", "manager", "types", "impl"}
 TYPE_NAME = re.compile(r"\b(?:class|struct|union|enum(?:\s+class)?|concept)\s+(?:\[\[\w+\]\]\s*)?([A-Z]\w*)")
 UNFINISHED = re.compile(r"\b(?:TO" r"DO|FIX" r"ME|XX" r"X|HA" r"CK|WI" r"P)\b|\bnot yet imple" r"mented\b")

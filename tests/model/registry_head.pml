@@ -10,13 +10,13 @@
  * written any part. Recovery takes the last whole record as HEAD.
  *
  * Promised, whatever happens:
- *   [H-1] No two artifacts at one version, over all that anyone outside was ever told.
- *   [H-2] What was acknowledged is in the log after every later crash.
- *   [H-3] What was broadcast is in the log after every later crash; broadcasts rise.
- *   [H-4] HEAD grows by one version at a time, each commit on top of the one before it.
- *   [H-5] No two checkpoints of one size have different roots.
- *   [H-6] A commit asked for again gets the same answer: who won is never told `mismatch`.
- *   [H-7] With finitely many crashes and a fair scheduler every version is in the end committed and
+ *   [HD-1] No two artifacts at one version, over all that anyone outside was ever told.
+ *   [HD-2] What was acknowledged is in the log after every later crash.
+ *   [HD-3] What was broadcast is in the log after every later crash; broadcasts rise.
+ *   [HD-4] HEAD grows by one version at a time, each commit on top of the one before it.
+ *   [HD-5] No two checkpoints of one size have different roots.
+ *   [HD-6] A commit asked for again gets the same answer: who won is never told `mismatch`.
+ *   [HD-7] With finitely many crashes and a fair scheduler every version is in the end committed and
  *         acknowledged (ltl progress), and every client is answered (ltl answered).
  *
  * Left out: approvals, quorum and the durability of proposals (a client keeps its own), retention, and the
@@ -79,7 +79,7 @@ byte root_of[LAST + 1];  /* signed checkpoints, by size less one */
 byte timeouts = TIMEOUTS;
 
 inline told(at, artifact) {
-  assert(seen[at] == 0 || seen[at] == artifact);  /* [H-1] */
+  assert(seen[at] == 0 || seen[at] == artifact);  /* [HD-1] */
   seen[at] = artifact
 }
 
@@ -107,7 +107,7 @@ inline acknowledge() {
 inline broadcast() {
   d_step {
     told(version, hash);
-    assert(version > announced);  /* [H-3] */
+    assert(version > announced);  /* [HD-3] */
     announced = version
   }
 }
@@ -128,7 +128,7 @@ inline sync() { synced = length }
 inline advance() {
   d_step {
     told(version, hash);  /* from here on anybody may read it */
-    assert(version == head.version + 1 && parent(hash) == head.hash);  /* [H-4] */
+    assert(version == head.version + 1 && parent(hash) == head.hash);  /* [HD-4] */
     head.version = version;
     head.hash = hash
   }
@@ -171,14 +171,14 @@ inline recover() {
   d_step {
     head.version = file[whole - 1].version;
     head.hash = file[whole - 1].hash;
-    assert(acknowledged <= head.version);                        /* [H-2] */
-    assert(announced <= head.version);                           /* [H-3] */
+    assert(acknowledged <= head.version);                        /* [HD-2] */
+    assert(announced <= head.version);                           /* [HD-3] */
     v = 1;
     do
     :: v <= head.version ->
-       assert(file[v].version == v);                             /* [H-4] */
-       assert(parent(file[v].hash) == file[v - 1].hash);         /* [H-4] */
-       assert(seen[v] == 0 || seen[v] == file[v].hash);          /* [H-1] */
+       assert(file[v].version == v);                             /* [HD-4] */
+       assert(parent(file[v].hash) == file[v - 1].hash);         /* [HD-4] */
+       assert(seen[v] == 0 || seen[v] == file[v].hash);          /* [HD-1] */
        v++
     :: else -> break
     od;
@@ -213,7 +213,7 @@ end_serve:
           :: !committed(version, hash) && !compares ->
 #endif
              d_step {
-               assert(!committed(version, hash));                /* [H-6] */
+               assert(!committed(version, hash));                /* [HD-6] */
                reply(mismatch)
              }
           :: !committed(version, hash) && compares ->
@@ -258,7 +258,7 @@ end_pause:
   :: d_step {
        serving && file[signable].hash != TORN && root_of[signable] != file[signable].hash ->
        size = signable;
-       assert(root_of[size] == 0);                               /* [H-5] */
+       assert(root_of[size] == 0);                               /* [HD-5] */
        root_of[size] = file[size].hash;
        size = 0
      }
@@ -282,7 +282,7 @@ ask:
      }
      if
      :: d_step { answer[me] == done -> assert(seen[version] == hash) }
-     :: d_step { answer[me] == mismatch -> assert(seen[version] != hash) }  /* [H-6] */
+     :: d_step { answer[me] == mismatch -> assert(seen[version] != hash) }  /* [HD-6] */
 #ifndef NO_RETRY
      :: answer[me] == gone -> goto ask
 #endif

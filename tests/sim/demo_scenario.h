@@ -1,5 +1,5 @@
 // DemoScenario: worlds of demo nodes, which keep nothing but a file that is published again and again.
-//   [D-1] What was published durably survives a power cut, whole; nothing half-written is ever seen.
+//   [DS-1] What was published durably survives a power cut, whole; nothing half-written is ever seen.
 #pragma once
 
 #include <vector>

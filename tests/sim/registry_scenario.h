@@ -1,8 +1,8 @@
 // RegistryScenario: worlds of one registry node, of people who propose, approve and commit, and of followers.
-//   What anybody was told is what everybody is told, after any crash (witness.h).
-//   Followers see heads in rising order, without a gap unless they were told that they lag.
-//   The directory verifies after the last end, and holds all that was told.
-//   Commits go on once the faults have stopped.
+//   [RS-1] What anybody was told is what everybody is told, after any crash (witness.h).
+//   [RS-2] Followers see heads in rising order, without a gap unless they were told that they lag.
+//   [RS-3] The directory verifies after the last end, and holds all that was told.
+//   [RS-4] Commits go on once the faults have stopped.
 #pragma once
 
 #include <optional>

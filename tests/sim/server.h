@@ -1,9 +1,9 @@
 // Server: one node of the world through its lives: booted, reloaded, drained, crashed; and what must hold of
 // it, whatever its service is.
-//   [B-1] Never more in flight, queued or connected than the configuration allows (plus the 16 connections
+//   [SV-1] Never more in flight, queued or connected than the configuration allows (plus the 16 connections
 //         kept for health); lowered limits evict nobody.
-//   [B-2] A drain ends in time. Afterwards no task, no connection and no buffer is left.
-//   [B-3] No request is under way longer than its deadline allows, where its service promises that.
+//   [SV-2] A drain ends in time. Afterwards no task, no connection and no buffer is left.
+//   [SV-3] No request is under way longer than its deadline allows, where its service promises that.
 #pragma once
 
 #include <cstdint>

@@ -1,8 +1,8 @@
 // StorageScenario: worlds of one storage node, its objects, and clients that put, read, pin and delete them.
-//   [S-1] What was acknowledged is there after any crash, byte for byte, until a delete of it was asked for;
+//   [SS-1] What was acknowledged is there after any crash, byte for byte, until a delete of it was asked for;
 //         what was deleted and acknowledged stays away until it is put again.
-//   [S-2] No answer has other bytes than the object's. A put without an answer is there whole, or not.
-//   [S-3] A part of an upload that was acknowledged is not missing; a pinned object is not deleted.
+//   [SS-2] No answer has other bytes than the object's. A put without an answer is there whole, or not.
+//   [SS-3] A part of an upload that was acknowledged is not missing; a pinned object is not deleted.
 #pragma once
 
 #include <span>

@@ -1,7 +1,7 @@
 // Witness: what anybody was told by a registry, all in one place. Whatever was told once is true for ever.
-//   [W-1] A version has one commit, whoever asks and whenever; its time is not before that of the one below.
-//   [W-2] A size has one root.
-//   [W-3] A proposal that was answered as lost to another one never becomes a version.
+//   [WI-1] A version has one commit, whoever asks and whenever; its time is not before that of the one below.
+//   [WI-2] A size has one root.
+//   [WI-3] A proposal that was answered as lost to another one never becomes a version.
 #pragma once
 
 #include <cstdint>

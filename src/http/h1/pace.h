@@ -5,10 +5,10 @@
 // a kernel whose buffer was full tells of room when a sixteenth of it is free, or one segment (64 KiB over
 // loopback), which a steady reader of 2 KiB/s needs half a minute for. So what a peer took beyond the lowest
 // rate counts for the windows that follow, up to a bound.
-//   [P-1] A peer that has taken less than the lowest rate over a window, and has nothing saved, is too slow.
-//   [P-2] A peer that stops is found too slow after at most 2 + windows_saved_max windows.
-//   [P-3] One above the lowest rate is never too slow, if its kernel acknowledges something within as many.
-//   [P-4] A peer that has vanished under an open stream is noticed, although nothing is written that would
+//   [PC-1] A peer that has taken less than the lowest rate over a window, and has nothing saved, is too slow.
+//   [PC-2] A peer that stops is found too slow after at most 2 + windows_saved_max windows.
+//   [PC-3] One above the lowest rate is never too slow, if its kernel acknowledges something within as many.
+//   [PC-4] A peer that has vanished under an open stream is noticed, although nothing is written that would
 //   wait.
 #pragma once
 

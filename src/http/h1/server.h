@@ -1,18 +1,18 @@
 // Server: HTTP/1.1 on one shard: accepts, reads heads strictly, hands exchanges to the Answerer, writes
 // answers, and ends connections so that the answer arrives.
-//   [H-1] One task per connection; it is the only reader and writer of its stream.
-//   [H-2] An idle connection holds no buffer and no exchange.
-//   [H-3] A request whose head was read is answered, or its connection is broken; never silence.
-//   [H-4] Every wait of a connection's task has a deadline, of one of the timeouts below or of its request;
+//   [HS-1] One task per connection; it is the only reader and writer of its stream.
+//   [HS-2] An idle connection holds no buffer and no exchange.
+//   [HS-3] A request whose head was read is answered, or its connection is broken; never silence.
+//   [HS-4] Every wait of a connection's task has a deadline, of one of the timeouts below or of its request;
 //   the
 //         simulation checks it (spawned as `bounded`).
-//   [H-5] An answer that waits for its source, or for its file, waits no longer than its peer is there.
-//   [H-6] A connection's task that fails costs its connection, told by broke(), and nothing else.
-//   [H-7] Who gives way waits for a head of which it has sent nothing, and has done so for a second; beyond
+//   [HS-5] An answer that waits for its source, or for its file, waits no longer than its peer is there.
+//   [HS-6] A connection's task that fails costs its connection, told by broke(), and nothing else.
+//   [HS-7] Who gives way waits for a head of which it has sent nothing, and has done so for a second; beyond
 //   the
 //         caps, who has waited longest for the rest of its head.
-//   [H-8] Connections without a place are bounded: so many unread ones, so many being told.
-//   [H-9] Draining does not wait for who only attends: health-only doors with what came in by them, and
+//   [HS-8] Connections without a place are bounded: so many unread ones, so many being told.
+//   [HS-9] Draining does not wait for who only attends: health-only doors with what came in by them, and
 //         connections that were idle when it began. They are told of health until leave().
 #pragma once
 
@@ -70,8 +70,8 @@ class Server {
   // While running: opens a door there and retires the present ones (not health-only or Unix ones): each takes
   // in what is queued on it and closes. On failure nothing changes.
   Result<> rebind(const io::Endpoint& endpoint);
-  // Starts accepting; every task belongs to `scope`, but for those that attend (H-9): to `attending`. Without
-  // that nobody does, and draining ends them all.
+  // Starts accepting; every task belongs to `scope`, but for those that attend (HS-9): to `attending`.
+  // Without that nobody does, and draining ends them all.
   void start(Scope& scope, Scope* attending = nullptr);
   // Accepts what is queued on the listeners, closes them, lets idle connections attend or end; the rest
   // answer what they have begun with `Connection: close`. The scope is empty when all have ended.

@@ -3,9 +3,9 @@
 // never came to the committer. Events gather in a table and go once a second into a ring of fixed size
 // (docs/formats/registry.md). Nobody waits for either.
 //
-//   An event is written down, or counted as dropped; it is never a reason to refuse or to fence.
-//   What is refused before or at the capability costs one event for each operation, reason and second.
-//   Of one token, no more than `alone_per_minute` refusals a minute are told one by one (or take room
+//   [AU-1] An event is written down, or counted as dropped; it is never a reason to refuse or to fence.
+//   [AU-2] What is refused before or at the capability costs one event for each operation, reason and second.
+//   [AU-3] Of one token, no more than `alone_per_minute` refusals a minute are told one by one (or take room
 //         of the log); the rest are counted like those.
 #pragma once
 
@@ -40,7 +40,7 @@ class AuditTable {
   static constexpr std::size_t tokens_max = 1024;
   static constexpr unsigned alone_per_minute = 64;
 
-  // Whether one more refusal of this token is told alone.
+  // Whether one more refusal of this token is told alone [AU-3].
   bool take_turn(const std::string& who, WallTime now);
   void add(AuditEvent event);
   // With those of its second that differ in nothing but time, proposal and hash.

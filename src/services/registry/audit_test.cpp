@@ -23,7 +23,7 @@ AuditEvent refusal(std::string who = "", std::string code = "unauthorized", Wall
   return event;
 }
 
-//
+// [AU-2]
 TEST(AuditTable, refusals_without_a_capability_are_one_event_for_each_operation_reason_and_second) {
   AuditTable table;
   for (int i = 0; i < 1000; ++i) table.note(refusal("", "unauthorized", after(i)));
@@ -48,7 +48,7 @@ TEST(AuditTable, refusals_without_a_capability_are_one_event_for_each_operation_
   EXPECT_TRUE(table.take(after(9000), true).empty());
 }
 
-//
+// [AU-3]
 TEST(AuditTable, a_token_s_refusals_are_told_alone_until_it_has_no_turns_left) {
   AuditTable table;
   for (unsigned i = 0; i < AuditTable::alone_per_minute + 10; ++i)
@@ -74,7 +74,7 @@ TEST(AuditTable, tokens_beyond_those_it_can_tell_apart_are_counted) {
   EXPECT_TRUE(table.take_turn("token 0", noon));
 }
 
-//
+// [AU-1]
 TEST(AuditTable, what_finds_no_room_is_counted_as_dropped) {
   AuditTable table;
   for (std::size_t i = 0; i < AuditTable::events_max + 7; ++i) table.add(refusal("who"));
@@ -264,7 +264,7 @@ TEST(AuditTrail, a_slot_in_another_s_place_is_none) {
   EXPECT_TRUE(place.told(0).empty());
 }
 
-//
+// [AU-1]
 TEST(AuditTrail, a_ring_that_cannot_be_written_drops_events_and_refuses_nothing) {
   Trail place(8);
   place.note("a");
@@ -305,7 +305,7 @@ TEST(AuditTrail, the_ring_is_never_synced_for_itself) {
   EXPECT_EQ(place.disk().calls(io::sim::DiskCall::sync_directory), names);
 }
 
-//
+// [AU-3]
 TEST(AuditTrail, a_token_that_floods_takes_no_room_of_the_log_beyond_its_turns) {
   Trail place(256);
   const auto proposed = place.propose(place.with_regions({1}));

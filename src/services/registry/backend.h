@@ -1,8 +1,8 @@
 // Backend: where a registry keeps its records, and who decides about HEAD. The Committer is its only user.
 //
-//   [C-1] advance() succeeds only from the HEAD it names, and then HEAD is the new one: durably, with its
+//   [BE-1] advance() succeeds only from the HEAD it names, and then HEAD is the new one: durably, with its
 //         records, or not at all.
-//   [C-2] What append() and advance() acknowledged survives any crash.
+//   [BE-2] What append() and advance() acknowledged survives any crash.
 // Embedded: a segment log of this process (on disk, or on a disk in memory), of which this object alone knows
 // HEAD. A store that several machines share would carry the comparison in its own transactions.
 #pragma once

@@ -144,7 +144,7 @@ TEST(Damage, without_tiles_only_what_is_before_it_can_be_proved) {
   EXPECT_FALSE(place.checkpoint());
 }
 
-// [H-5]
+// [RH-5]
 TEST(Damage, what_is_signed_was_read_back) {
   SimulatedRegistry place;
   ASSERT_TRUE(place.open());

@@ -1,15 +1,15 @@
 // Home: the part of a registry that lives on its home shard. Its committer is the only writer of the log, of
 // the ledger and of HEAD; the other tasks ask it like everybody else.
 //
-//   [H-1] Order of a change: decide → append → sync → ledger → answer → tell. What was answered or told
+//   [RH-1] Order of a change: decide → append → sync → ledger → answer → tell. What was answered or told
 //         survives any crash.
-//   [H-2] HEAD moves only by compare-and-set on {version, commit_b3}, one version at a time.
-//   [H-3] A commit has approvals of at least m signers who are in force at the head it follows.
-//   [H-4] Every change that was decided, accepted or refused, leaves a record in the log, but for refusals
-//         beyond those that a token has each minute (audit.h ); all that were asked for are in the
+//   [RH-2] HEAD moves only by compare-and-set on {version, commit_b3}, one version at a time.
+//   [RH-3] A commit has approvals of at least m signers who are in force at the head it follows.
+//   [RH-4] Every change that was decided, accepted or refused, leaves a record in the log, but for refusals
+//         beyond those that a token has each minute (audit.h [AU-3]); all that were asked for are in the
 //         trail.
-//   [H-5] A checkpoint is signed only over commits that are durable and were read back from the disk.
-//   [H-6] The committer waits for the disk alone: not for a reader, the publisher, or another task.
+//   [RH-5] A checkpoint is signed only over commits that are durable and were read back from the disk.
+//   [RH-6] The committer waits for the disk alone: not for a reader, the publisher, or another task.
 #pragma once
 
 #include <algorithm>

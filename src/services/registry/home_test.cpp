@@ -139,7 +139,7 @@ TEST(Home, a_disk_that_makes_no_files_is_full) {
   EXPECT_TRUE(place.commit(proposed->id));
 }
 
-// [H-2]
+// [RH-2]
 TEST(Home, of_two_commits_that_race_one_wins) {
   for (std::uint64_t seed = 1; seed < 20; ++seed) {
     SimulatedRegistry place(Founding(1, {1}), seed);
@@ -156,7 +156,7 @@ TEST(Home, of_two_commits_that_race_one_wins) {
   }
 }
 
-// [H-1]
+// [RH-1]
 TEST(Home, a_head_is_told_when_it_is_durable_and_not_before) {
   SimulatedRegistry place;
   ASSERT_TRUE(place.open());
@@ -191,7 +191,7 @@ TEST(Home, a_commit_waits_for_the_approvals_that_were_asked_for_before_it) {
   EXPECT_TRUE(place.wait(committing));
 }
 
-// [C-1]
+// [BE-1]
 TEST(EmbeddedBackend, it_advances_only_from_the_head_that_is_named) {
   store::SimulatedLog log;
   ASSERT_TRUE(log.open());
@@ -211,7 +211,7 @@ TEST(EmbeddedBackend, it_advances_only_from_the_head_that_is_named) {
   EXPECT_EQ(backend.log().end().sequence, before + 2);
 }
 
-//
+// [RL-2]
 TEST(Home, a_commit_that_is_repeated_is_answered_the_same_also_after_a_restart) {
   SimulatedRegistry place;
   ASSERT_TRUE(place.open());
@@ -233,7 +233,7 @@ TEST(Home, a_commit_that_is_repeated_is_answered_the_same_also_after_a_restart) 
   }
 }
 
-//
+// [RL-3]
 TEST(Home, a_commit_ends_every_other_proposal) {
   SimulatedRegistry place;
   ASSERT_TRUE(place.open());
@@ -385,7 +385,7 @@ TEST(Home, a_clock_that_shows_no_year_signs_nothing_ends_nothing_and_is_read_aga
   EXPECT_TRUE(place.verify());
 }
 
-// [H-3] No commit without its quorum, whoever approves in whatever order.
+// [RH-3] No commit without its quorum, whoever approves in whatever order.
 RC_GTEST_PROP(Home, nothing_is_committed_without_a_quorum, ()) {
   const unsigned n = *rc::gen::inRange(1u, 6u);
   const unsigned m = *rc::gen::inRange(1u, n + 1);
@@ -414,7 +414,7 @@ RC_GTEST_PROP(Home, nothing_is_committed_without_a_quorum, ()) {
   RC_ASSERT(place.bad().empty());
 }
 
-// [H-4]
+// [RH-4]
 TEST(Home, every_refusal_leaves_a_record) {
   SimulatedRegistry place(Founding(2, {1, 2}));
   ASSERT_TRUE(place.open());
@@ -473,7 +473,7 @@ TEST(ReplaceFile, what_comes_in_large_pieces_is_written_as_it_comes) {
   EXPECT_EQ(place.file("pieces"), expected);
 }
 
-// [H-1] Killed anywhere between asking and answering: wholly there, or absent, and the chain verifies.
+// [RH-1] Killed anywhere between asking and answering: wholly there, or absent, and the chain verifies.
 TEST(Home, a_commit_that_a_crash_met_is_wholly_there_or_absent) {
   bool there = false, absent = false;
   for (std::uint32_t steps = 0; steps < 40; ++steps) {

@@ -2,11 +2,11 @@
 // it reads no file and no clock. The same apply() takes in a record that was just made durable and one that
 // is replayed, so that a state made anew equals the one that was kept.
 //
-//   Versions grow by one; version v's commit names version v - 1's commit_b3.
-//   A proposal becomes at most one version; whatever ended it, it never commits after that.
-//   Every pending proposal follows the present head: a commit ends all others.
-//   An item is known as long as a kept version or a pending proposal has it.
-//   Leaf v of the tree is version v's commit, also when the version was pruned.
+//   [RL-1] Versions grow by one; version v's commit names version v - 1's commit_b3.
+//   [RL-2] A proposal becomes at most one version; whatever ended it, it never commits after that.
+//   [RL-3] Every pending proposal follows the present head: a commit ends all others.
+//   [RL-4] An item is known as long as a kept version or a pending proposal has it.
+//   [RL-5] Leaf v of the tree is version v's commit, also when the version was pruned.
 #pragma once
 
 #include <deque>

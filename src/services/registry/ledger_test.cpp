@@ -179,7 +179,7 @@ TEST(Ledger, a_copy_in_slices_holds_the_ledger_for_no_more_than_a_slice) {
   EXPECT_LE(longest, 64u * 128);
 }
 
-//
+// [RL-1]
 TEST(Ledger, a_commit_that_skips_or_repeats_a_version_does_not_follow) {
   format::SampleRegistry chain(1, {1});
   chain.append({format::sample_signer_set(1, {1})}, {1});
@@ -293,7 +293,7 @@ TEST(Ledger, leaves_without_governors_prune_nothing_yet) {
   });
 }
 
-// What is known is what kept versions and pending proposals have, no more and no less.
+// [RL-4] What is known is what kept versions and pending proposals have, no more and no less.
 TEST(Ledger, an_item_is_known_while_somebody_has_it) {
   SimulatedRegistry place(Founding(1, {1}, 4));
   ASSERT_TRUE(place.open());

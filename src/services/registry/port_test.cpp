@@ -7,7 +7,7 @@
 namespace cairn::registry {
 namespace {
 
-// [H-6]
+// [RH-6]
 TEST(Port, commits_go_on_while_a_subscriber_never_reads_and_its_lag_is_counted) {
   SimulatedRegistry place;
   place.options.channel_bound = 4;
@@ -67,7 +67,7 @@ TEST(Port, what_is_not_there_is_not_found) {
   EXPECT_NE(place.port().find_version(0), nullptr);
 }
 
-// [H-3]
+// [RH-3]
 TEST(Port, a_commit_may_bring_its_approvals_and_they_count_like_any_other) {
   SimulatedRegistry place;
   ASSERT_TRUE(place.open());

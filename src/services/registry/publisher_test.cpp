@@ -37,7 +37,7 @@ TEST(Publisher, every_version_is_told_in_order) {
   ASSERT_TRUE(place.world.run_until([&] { return scope.empty(); }));
 }
 
-// [H-6]
+// [RH-6]
 TEST(Publisher, commits_go_on_while_the_publisher_is_stalled_and_its_lag_is_counted) {
   SimulatedRegistry place;
   place.options.channel_bound = 4;
