@@ -10,7 +10,7 @@
 namespace {
 
 using namespace cairn;
-using namespace cairn::client;
+using namespace cairn::format;
 
 const TrustRoots no_roots{};
 

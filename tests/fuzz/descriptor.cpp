@@ -11,7 +11,7 @@
 namespace {
 
 using namespace cairn;
-using namespace cairn::client;
+using namespace cairn::format;
 
 template <class Write>
 std::string written(Write&& write) {
