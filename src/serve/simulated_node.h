@@ -17,6 +17,7 @@
 #include "serve/lifecycle.h"
 #include "serve/open.h"
 #include "serve/root_keys.h"
+#include "serve/shared_rows.h"
 
 namespace cairn::serve {
 
@@ -78,33 +79,16 @@ class SampleFeed final : public http::EventFeed {
   bool first_ = true;
 };
 
-inline constexpr TaskDeclaration sample_tasks[] = {
-    {"reloader", "host", "one per process", Criticality::degrading, "reloads", "the process"},
-    {"listener", "listener", "one per shard", Criticality::essential, "accepts", "the shard"},
-    {"connection", "connection", "one per connection", Criticality::essential, "answers", "the shard"},
-    {"worker", "worker", "one per shard", Criticality::essential, "runs what was queued", "the supervisor"},
-    {"event-log", "observer", "one per shard", Criticality::degrading, "logs events", "the supervisor"},
+inline constexpr SharedRows sample_rows{.workers = "one per shard"};
+inline constexpr TaskDeclaration sample_own_tasks[] = {
     {"sweeper", "sweeper", "one per shard", Criticality::degrading, "sweeps", "the supervisor"},
 };
+inline constexpr auto sample_tasks = join(shared_tasks(sample_rows), sample_own_tasks);
 inline constexpr char sample_refusal[] = "asked for";
-inline constexpr QueueDeclaration sample_queues[] = {
-    {"work", QueueKind::mpsc, 512, {"connection"}, {"worker"}, OverflowPolicy::refuse, "queue_depth"},
+inline constexpr QueueDeclaration sample_own_queues[] = {
     {"jobs", QueueKind::mpsc, 1, {"worker"}, {}, OverflowPolicy::refuse, "queue_depth", sample_refusal},
-    {"cfg_reload",
-     QueueKind::mpsc,
-     reloads_capacity,
-     {"supervisor"},
-     {"reloader"},
-     OverflowPolicy::keep_latest,
-     "queue_depth"},
-    {"events",
-     QueueKind::broadcast,
-     events_capacity,
-     {"supervisor"},
-     {"event-log"},
-     OverflowPolicy::drop_oldest,
-     "bus_lagged_total"},
 };
+inline constexpr auto sample_queues = join(shared_queues(sample_rows), sample_own_queues);
 inline constexpr ServiceDeclaration sample_declaration{.name = "sample",
                                                        .purpose = "A service for tests.",
                                                        .owner = "tests",

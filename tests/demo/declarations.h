@@ -6,6 +6,7 @@
 #include "config/server_keys.h"
 #include "runtime/topology.h"
 #include "serve/service.h"
+#include "serve/shared_rows.h"
 
 namespace cairn::demo {
 
@@ -38,75 +39,20 @@ inline Keys declare_keys(config::Schema& schema, bool alone = true) {
   return keys;
 }
 
-inline constexpr TaskDeclaration tasks[] = {
-    {"supervisor", "supervisor", "one per shard", Criticality::essential,
-     "starts workers, restarts them, ends them in order", "the process"},
-    {"reloader", "host", "one per process", Criticality::degrading,
-     "reads the configuration again after SIGHUP, off the shards, and applies it", "the process"},
-    {"watch-keys", "host", "one per process", Criticality::degrading,
-     "reads the root keys of capabilities again when their file has changed", "the process"},
-    {"listener", "listener", "one per shard", Criticality::essential, "accepts connections within the caps",
-     "the shard's connection scope"},
-    {"connection", "connection", "one per connection", Criticality::essential, "reads heads, admits, answers",
-     "the shard's connection scope"},
-    {"worker", "worker", "8 per shard", Criticality::essential, "runs what was queued", "supervisor"},
-    {"event-log", "observer", "one per shard", Criticality::degrading,
-     "writes events to the log, counts what it missed", "supervisor"},
-};
+inline constexpr serve::SharedRows shared{.workers = "8 per shard", .work = work_capacity};
+inline constexpr auto tasks = serve::shared_tasks(shared);
 
-inline constexpr QueueDeclaration queues[] = {
-    {"work",
-     QueueKind::mpsc,
-     work_capacity,
-     {"connection"},
-     {"worker"},
-     OverflowPolicy::refuse,
-     "queue_depth"},
-    {"cfg_reload",
-     QueueKind::mpsc,
-     serve::reloads_capacity,
-     {"supervisor"},
-     {"reloader"},
-     OverflowPolicy::keep_latest,
-     "queue_depth"},
-    {"events",
-     QueueKind::broadcast,
-     serve::events_capacity,
-     {"supervisor"},
-     {"event-log"},
-     OverflowPolicy::drop_oldest,
-     "bus_lagged_total"},
-    {"shutdown",
-     QueueKind::watch,
-     1,
-     {"supervisor"},
-     {"listener", "connection", "worker"},
-     OverflowPolicy::keep_latest,
-     ""},
-    {"config",
-     QueueKind::watch,
-     1,
-     {"supervisor"},
-     {"connection", "worker"},
-     OverflowPolicy::keep_latest,
-     ""},
-};
+inline constexpr auto queues = serve::shared_queues(shared);
 
-inline constexpr LockDeclaration locks[] = {
-    {"addresses", 10, "connections counted per address (16 stripes)"},
-};
+inline constexpr auto locks = serve::shared_locks;
 
-inline constexpr WriterDeclaration writers[] = {
-    {"a connection's stream", "its connection task"},
-    {"an exchange's response", "connection, then the worker it was handed to"},
-    {"metric cells of a shard", "that shard"},
-};
+inline constexpr auto writers = serve::shared_writers;
 
 inline constexpr ServiceDeclaration declaration{
     .name = "demo",
     .purpose = "A small service that uses everything services share, for tests and benchmarks",
     .owner = "cairn maintainers",
-    .last_reviewed = "2026-11-15",
+    .last_reviewed = "2026-11-18",
     .drain = Duration::seconds(3),
     .tasks = tasks,
     .queues = queues,

@@ -1,27 +1,14 @@
 #include "services/registry/declarations.h"
 
 #include "config/snapshot.h"
+#include "serve/shared_rows.h"
 #include "services/registry/port.h"
 
 namespace cairn::registry {
 namespace {
 
-constexpr TaskDeclaration tasks[] = {
-    {"supervisor", "supervisor", "one per shard", Criticality::essential,
-     "starts tasks, restarts them, ends them in order", "the process"},
-    {"reloader", "host", "one per process", Criticality::degrading,
-     "reads the configuration again after SIGHUP, off the shards, and applies it", "the process"},
-    {"watch-keys", "host", "one per process", Criticality::degrading,
-     "reads the root keys of capabilities again when their file has changed", "the process"},
-    {"afterwards", "host", "one, in cairn up", Criticality::degrading,
-     "makes storage known to the registry, and ends", "the process"},
-    {"listener", "listener", "one per shard", Criticality::essential, "accepts connections within the caps",
-     "the shard's connection scope"},
-    {"connection", "connection", "one per connection", Criticality::essential,
-     "reads heads, admits, takes bodies in, answers what is in memory, waits with long polls, sends streams",
-     "the shard's connection scope"},
-    {"worker", "worker", "128 per shard", Criticality::essential,
-     "checks signatures, waits for the committer, reads versions from disk", "supervisor"},
+constexpr serve::SharedRows shared{.work = work_capacity, .publishers = {"publisher", "auditor"}};
+constexpr TaskDeclaration own_tasks[] = {
     {"committer", "committer", "one", Criticality::essential,
      "the only writer of the log, the ledger and HEAD: decides, writes in groups, tells", "supervisor"},
     {"sweeper", "sweeper", "one", Criticality::degrading, "ends proposals whose time is over", "supervisor"},
@@ -37,18 +24,10 @@ constexpr TaskDeclaration tasks[] = {
      "supervisor"},
     {"gates", "observer", "one", Criticality::degrading, "opens and closes readiness as the log says",
      "supervisor"},
-    {"event-log", "observer", "one per shard", Criticality::degrading,
-     "writes events to the log, counts what it missed", "supervisor"},
 };
+constexpr auto tasks = serve::join(serve::shared_tasks(shared), own_tasks);
 
-constexpr QueueDeclaration queues[] = {
-    {"work",
-     QueueKind::mpsc,
-     work_capacity,
-     {"connection"},
-     {"worker"},
-     OverflowPolicy::refuse,
-     "queue_depth"},
+constexpr QueueDeclaration own_queues[] = {
     {"proposals",
      QueueKind::mpsc,
      queue_capacity,
@@ -107,39 +86,10 @@ constexpr QueueDeclaration queues[] = {
      {"pruner"},
      OverflowPolicy::refuse,
      "registry_prunes_skipped_total"},
-    {"cfg_reload",
-     QueueKind::mpsc,
-     serve::reloads_capacity,
-     {"supervisor"},
-     {"reloader"},
-     OverflowPolicy::keep_latest,
-     "queue_depth"},
-    {"events",
-     QueueKind::broadcast,
-     serve::events_capacity,
-     {"supervisor", "publisher", "auditor"},
-     {"event-log"},
-     OverflowPolicy::drop_oldest,
-     "bus_lagged_total"},
-    {"shutdown",
-     QueueKind::watch,
-     1,
-     {"supervisor"},
-     {"listener", "connection", "worker"},
-     OverflowPolicy::keep_latest,
-     ""},
-    {"config",
-     QueueKind::watch,
-     1,
-     {"supervisor"},
-     {"connection", "worker"},
-     OverflowPolicy::keep_latest,
-     ""},
 };
+constexpr auto queues = serve::join(serve::shared_queues(shared), own_queues);
 
-constexpr LockDeclaration locks[] = {
-    {"addresses", 10, "connections counted per address (16 stripes)"},
-    {"root-keys", 11, "the root keys of capabilities, as last read from their file"},
+constexpr LockDeclaration own_locks[] = {
     {"ports", ports_rank, "the shards' ports, to tell them of a new head"},
     {"ledger", ledger_rank, "head, versions, items, proposals and tree, for the time of a look or a step"},
     {"feed", feed_rank, "heads on their way to one shard"},
@@ -147,20 +97,17 @@ constexpr LockDeclaration locks[] = {
     {"ram-names", 24, "names of the disk in memory (amnesia)"},
     {"ram-bytes", 25, "bytes of its files"},
 };
+constexpr auto locks = serve::join(serve::shared_locks, own_locks);
 
-constexpr WriterDeclaration writers[] = {
-    {"a connection's stream", "its connection task"},
-    {"an exchange's response", "connection, then the worker it was handed to"},
+constexpr WriterDeclaration own_writers[] = {
     {"the log and HEAD", "committer"},
     {"the ledger", "committer"},
     {"the ledger's marks of damage", "whoever reads a version and finds it bad, under `ledger`"},
     {"tiles, checkpoint and snapshot", "checkpointer"},
     {"heads on their way to a shard", "committer, under `feed`"},
-    {"the root keys", "watch-keys, or the worker of a revocation, under `root-keys`"},
-    {"what an address holds", "its connections, under `addresses`"},
     {"the ring of the audit trail", "auditor"},
-    {"metric cells of a shard", "that shard"},
 };
+constexpr auto writers = serve::join(serve::shared_writers, own_writers);
 
 }  // namespace
 
@@ -168,7 +115,7 @@ const ServiceDeclaration declaration{
     .name = "registry",
     .purpose = "Keeps signed descriptors under M-of-N approval in a log that anyone can verify",
     .owner = "cairn maintainers",
-    .last_reviewed = "2026-11-17",
+    .last_reviewed = "2026-11-18",
     .drain = Duration::seconds(3),
     .tasks = tasks,
     .queues = queues,

@@ -1,26 +1,14 @@
 #include "services/storage/declarations.h"
 
 #include "config/snapshot.h"
+#include "serve/shared_rows.h"
 #include "store/object_home.h"
 
 namespace cairn::storage {
 namespace {
 
-constexpr TaskDeclaration tasks[] = {
-    {"supervisor", "supervisor", "one per shard", Criticality::essential,
-     "starts tasks, restarts them, ends them in order", "the process"},
-    {"reloader", "host", "one per process", Criticality::degrading,
-     "reads the configuration again after SIGHUP, off the shards, and applies it", "the process"},
-    {"watch-keys", "host", "one per process", Criticality::degrading,
-     "reads the root keys of capabilities again when their file has changed", "the process"},
-    {"afterwards", "host", "one, in cairn up", Criticality::degrading,
-     "makes storage known to the registry, and ends", "the process"},
-    {"listener", "listener", "one per shard", Criticality::essential, "accepts connections within the caps",
-     "the shard's connection scope"},
-    {"connection", "connection", "one per connection", Criticality::essential,
-     "reads heads, admits, takes bodies in, answers hot reads, sends", "the shard's connection scope"},
-    {"worker", "worker", "128 per shard", Criticality::essential,
-     "the GET and PUT pool: looks up, reads and verifies, waits for commits", "supervisor"},
+constexpr serve::SharedRows shared{.work = work_capacity};
+constexpr TaskDeclaration own_tasks[] = {
     {"committer", "committer", "one per data directory", Criticality::essential,
      "the only writer of a log and its index: group commit", "supervisor"},
     {"compactor", "compactor", "one per data directory", Criticality::degrading,
@@ -35,18 +23,10 @@ constexpr TaskDeclaration tasks[] = {
      "keeps large pages of the cache ready", "supervisor"},
     {"gates", "observer", "one", Criticality::degrading, "opens and closes readiness as the stores say",
      "supervisor"},
-    {"event-log", "observer", "one per shard", Criticality::degrading,
-     "writes events to the log, counts what it missed", "supervisor"},
 };
+constexpr auto tasks = serve::join(serve::shared_tasks(shared), own_tasks);
 
-constexpr QueueDeclaration queues[] = {
-    {"work",
-     QueueKind::mpsc,
-     work_capacity,
-     {"connection"},
-     {"worker"},
-     OverflowPolicy::refuse,
-     "queue_depth"},
+constexpr QueueDeclaration own_queues[] = {
     {"changes",
      QueueKind::mpsc,
      store::changes_capacity,
@@ -55,39 +35,10 @@ constexpr QueueDeclaration queues[] = {
      OverflowPolicy::refuse,
      "queue_depth",
      store::changes_full},
-    {"cfg_reload",
-     QueueKind::mpsc,
-     serve::reloads_capacity,
-     {"supervisor"},
-     {"reloader"},
-     OverflowPolicy::keep_latest,
-     "queue_depth"},
-    {"events",
-     QueueKind::broadcast,
-     serve::events_capacity,
-     {"supervisor"},
-     {"event-log"},
-     OverflowPolicy::drop_oldest,
-     "bus_lagged_total"},
-    {"shutdown",
-     QueueKind::watch,
-     1,
-     {"supervisor"},
-     {"listener", "connection", "worker"},
-     OverflowPolicy::keep_latest,
-     ""},
-    {"config",
-     QueueKind::watch,
-     1,
-     {"supervisor"},
-     {"connection", "worker"},
-     OverflowPolicy::keep_latest,
-     ""},
 };
+constexpr auto queues = serve::join(serve::shared_queues(shared), own_queues);
 
-constexpr LockDeclaration locks[] = {
-    {"addresses", 10, "connections counted per address (16 stripes)"},
-    {"root-keys", 11, "the root keys of capabilities, as last read from their file"},
+constexpr LockDeclaration own_locks[] = {
     {"ports", 18, "the shards' ports of a store, to tell them of a segment that is gone"},
     {"index-in-use", 19, "which index of a store is in use, to change it"},
     {"cache-stripe", 20, "verified groups by address (striped)"},
@@ -98,18 +49,15 @@ constexpr LockDeclaration locks[] = {
     {"ram-bytes", 25, "bytes of its files"},
     {"index-recent", 26, "changes of the index that its engine does not have yet"},
 };
+constexpr auto locks = serve::join(serve::shared_locks, own_locks);
 
-constexpr WriterDeclaration writers[] = {
-    {"a connection's stream", "its connection task"},
-    {"an exchange's response", "connection, then the worker it was handed to"},
+constexpr WriterDeclaration own_writers[] = {
     {"a data directory's log and index", "its committer"},
     {"changes that an index has not written down", "its committer, under `index-recent`"},
     {"which index is in use", "its committer, under `index-in-use`"},
     {"the cache of verified groups", "whoever verified a group, under its `cache-stripe`"},
-    {"the root keys", "watch-keys, or the worker of a revocation, under `root-keys`"},
-    {"what an address holds", "its connections, under `addresses`"},
-    {"metric cells of a shard", "that shard"},
 };
+constexpr auto writers = serve::join(serve::shared_writers, own_writers);
 
 }  // namespace
 
@@ -117,7 +65,7 @@ const ServiceDeclaration declaration{
     .name = "storage",
     .purpose = "Keeps and serves bytes by their BLAKE3 address, verified on every read from disk",
     .owner = "cairn maintainers",
-    .last_reviewed = "2026-11-17",
+    .last_reviewed = "2026-11-18",
     .drain = Duration::seconds(3),
     .tasks = tasks,
     .queues = queues,

@@ -6,7 +6,7 @@
 
 #include "crypto/key_ring.h"
 #include "http/local_call.h"
-#include "serve/metrics.h"
+#include "serve/shared_rows.h"
 #include "services/storage/simulated_service.h"
 
 namespace cairn::storage {
@@ -89,21 +89,9 @@ class RelayService final : public serve::Service {
  public:
   explicit RelayService(RelayState& state) : state_(state) {}
   const ServiceDeclaration& declaration() const override {
-    static constexpr TaskDeclaration tasks[] = {
-        {"reloader", "host", "one per process", Criticality::degrading, "reloads", "the process"},
-        {"listener", "listener", "one per shard", Criticality::essential, "accepts", "the shard"},
-        {"connection", "connection", "one per connection", Criticality::essential, "answers", "the shard"},
-        {"worker", "worker", "one per shard", Criticality::essential, "is a turn", "the supervisor"},
-        {"event-log", "observer", "one per shard", Criticality::degrading, "logs", "the supervisor"}};
-    static constexpr QueueDeclaration queues[] = {
-        {"work", QueueKind::mpsc, 512, {"connection"}, {"worker"}, OverflowPolicy::refuse, "queue_depth"},
-        {"events",
-         QueueKind::broadcast,
-         serve::events_capacity,
-         {"supervisor"},
-         {"event-log"},
-         OverflowPolicy::drop_oldest,
-         "bus_lagged_total"}};
+    static constexpr serve::SharedRows shared{.workers = "4 per shard"};
+    static constexpr auto tasks = serve::shared_tasks(shared);
+    static constexpr auto queues = serve::shared_queues(shared);
     static constexpr ServiceDeclaration declared{.name = "relay",
                                                  .purpose = "Calls storage.",
                                                  .owner = "tests",

@@ -1,0 +1,103 @@
+// The rows that every service has in its declaration: the tasks, queues, locks and writers of what it is
+// served by. A service joins its own to them.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string_view>
+
+#include "runtime/topology.h"
+#include "serve/events.h"
+
+namespace cairn::serve {
+
+// What differs from service to service.
+struct SharedRows {
+  std::string_view workers = "128 per shard";
+  std::uint64_t work = 512;  // places in the queue
+  NameList publishers = {};  // tasks of its own that tell the bus; at most seven
+};
+
+consteval auto shared_tasks(const SharedRows& of) {
+  constexpr std::string_view process = "the process", scope = "the shard's connection scope";
+  return std::to_array<TaskDeclaration>({
+      {"supervisor", "supervisor", "one per shard", Criticality::essential,
+       "starts tasks, restarts them, ends them in order", process},
+      {"reloader", "host", "one per process", Criticality::degrading,
+       "reads the configuration again after SIGHUP, off the shards, and applies it", process},
+      {"watch-keys", "host", "one per process", Criticality::degrading,
+       "reads the root keys of capabilities again when their file has changed", process},
+      {"watch-revocations", "host", "one per process", Criticality::degrading,
+       "revokes the capability keys that a registry of the process revokes", process},
+      {"afterwards", "host", "one, in cairn up", Criticality::degrading,
+       "makes storage known to the registry, and ends", process},
+      {"listener", "listener", "one per shard", Criticality::essential, "accepts connections within the caps",
+       scope},
+      {"connection", "connection", "one per connection", Criticality::essential,
+       "reads heads, admits, takes bodies in, answers in its turn, sends", scope},
+      {"worker", "worker", of.workers, Criticality::essential,
+       "is a turn: as many requests that wait for something run at once", "supervisor"},
+      {"event-log", "observer", "one per shard", Criticality::degrading,
+       "writes events to the log, counts what it missed", "supervisor"},
+  });
+}
+
+// `work` is the first.
+consteval auto shared_queues(const SharedRows& of) {
+  NameList telling{"supervisor"};
+  for (std::size_t i = 0; i + 1 < telling.size(); ++i) telling[i + 1] = of.publishers[i];
+  return std::to_array<QueueDeclaration>({
+      {"work", QueueKind::mpsc, of.work, {"connection"}, {"worker"}, OverflowPolicy::refuse, "queue_depth"},
+      {"cfg_reload",
+       QueueKind::mpsc,
+       reloads_capacity,
+       {"supervisor"},
+       {"reloader"},
+       OverflowPolicy::keep_latest,
+       "queue_depth"},
+      {"events",
+       QueueKind::broadcast,
+       events_capacity,
+       telling,
+       {"event-log", "watch-revocations"},
+       OverflowPolicy::drop_oldest,
+       "bus_lagged_total"},
+      {"shutdown",
+       QueueKind::watch,
+       1,
+       {"supervisor"},
+       {"listener", "connection", "worker"},
+       OverflowPolicy::keep_latest,
+       ""},
+      {"config",
+       QueueKind::watch,
+       1,
+       {"supervisor"},
+       {"connection", "worker"},
+       OverflowPolicy::keep_latest,
+       ""},
+  });
+}
+
+inline constexpr auto shared_locks = std::to_array<LockDeclaration>({
+    {"addresses", 10, "connections counted per address (16 stripes)"},
+    {"root-keys", 11, "the root keys of capabilities, as last read from their file"},
+});
+
+inline constexpr auto shared_writers = std::to_array<WriterDeclaration>({
+    {"a connection's stream", "its connection task"},
+    {"an exchange's response", "its connection task"},
+    {"the root keys", "watch-keys, watch-revocations, or the request that revokes, under `root-keys`"},
+    {"what an address holds", "its connections, under `addresses`"},
+    {"metric cells of a shard", "that shard"},
+});
+
+template <class Row, std::size_t A, std::size_t B>
+consteval std::array<Row, A + B> join(const std::array<Row, A>& common, const Row (&own)[B]) {
+  std::array<Row, A + B> rows{};
+  for (std::size_t i = 0; i < A; ++i) rows[i] = common[i];
+  for (std::size_t i = 0; i < B; ++i) rows[A + i] = own[i];
+  return rows;
+}
+
+}  // namespace cairn::serve
