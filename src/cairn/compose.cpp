@@ -19,6 +19,7 @@
 #include "io/process.h"
 #include "io/small_file.h"
 #include "serve/host.h"
+#include "serve/sizes.h"
 #include "services/registry/service.h"
 #include "services/storage/service.h"
 #include "store/memory_kv.h"
@@ -59,7 +60,7 @@ class Composition {
 
   int configure(const UpConfiguration& use) {
     const serve::HostedService storage = host_storage(), registry = host_registry();
-    (void)config::declare_process_keys(process_schema_);
+    (void)config::declare_process_keys(process_schema_, serve::pool_sizes());
     auto given = sources(serve::Reading::first);
     if (!given) return use.unreadable(given.error());
     const std::vector<config::Section> sections{
@@ -209,7 +210,7 @@ class Composition {
   }
 
   serve::HostOptions host_options() {
-    if (up_) process_keys_ = config::declare_process_keys(process_schema_);
+    if (up_) process_keys_ = config::declare_process_keys(process_schema_, serve::pool_sizes());
     serve::HostOptions options;
     options.sources = [this](serve::Reading reading) { return sources(reading); };
     options.build = {CAIRN_VERSION, CAIRN_GIT, "release"};

@@ -252,6 +252,29 @@ void declare_planes(Schema& schema, const ServerDefaults& defaults, ServerKeys& 
                                             .check = uid_list_check()});
 }
 
+// Each is also called as the end of it that is sent to.
+Key<std::int64_t> declare_queue_key(Schema& schema, const Sized& queue) {
+  return schema.add<std::int64_t>({.name = "queues." + queue.name,
+                                   .default_value = std::to_string(queue.size),
+                                   .doc = fmt::format("Capacity of the queue `{}`.", queue.name),
+                                   .reload = Reload::restart,
+                                   .min = "1",
+                                   .max = "65536",
+                                   .other_names = {{queue.name + "_tx"}}});
+}
+
+void declare_pools(Schema& schema, const std::vector<Sized>& pools, ProcessKeys& keys) {
+  for (const Sized& pool : pools)
+    keys.pools.emplace_back(
+        pool.name, schema.add<std::int64_t>(
+                       {.name = "pools." + pool.name,
+                        .default_value = std::to_string(pool.size),
+                        .doc = fmt::format("Threads of the lane `{}` of the process's pool.", pool.name),
+                        .reload = Reload::restart,
+                        .min = "1",
+                        .max = "256"}));
+}
+
 void declare_the_rest(Schema& schema, const ServerDefaults& defaults, ServerKeys& keys) {
   keys.auth_reads = schema.add<ReadAccess>({.name = "auth.reads",
                                             .default_value = "public",
@@ -262,8 +285,12 @@ void declare_the_rest(Schema& schema, const ServerDefaults& defaults, ServerKeys
        .default_value = "",
        .doc = "Pages of other origins that may send requests that change something; any other is 403.",
        .check = origin_list_check()});
-  keys.work_queue = declare_queue_key(schema, "work", defaults.work_queue, {{"work_tx"}});
-  if (defaults.alone) declare_log_table(schema, keys.process);
+  for (const Sized& queue : defaults.queues)
+    keys.queues.emplace_back(queue.name, declare_queue_key(schema, queue));
+  if (defaults.alone) {
+    declare_log_table(schema, keys.process);
+    declare_pools(schema, defaults.pools, keys.process);
+  }
   keys.tracing_endpoint = schema.add<std::string>({.name = "tracing.endpoint",
                                                    .default_value = "",
                                                    .doc = "Where spans are sent (OTLP over HTTP).",
@@ -330,32 +357,12 @@ ServerKeys declare_server_keys(Schema& schema, const ServerDefaults& defaults) {
   return keys;
 }
 
-ProcessKeys declare_process_keys(Schema& schema) {
+ProcessKeys declare_process_keys(Schema& schema, const std::vector<Sized>& pools) {
   ProcessKeys keys;
   keys.shards = declare_shards(schema, "shards");
   declare_log_table(schema, keys);
+  declare_pools(schema, pools, keys);
   return keys;
-}
-
-Key<std::int64_t> declare_queue_key(Schema& schema, const std::string& name, std::int64_t capacity,
-                                    std::vector<OtherName> other_names) {
-  return schema.add<std::int64_t>({.name = "queues." + name,
-                                   .default_value = std::to_string(capacity),
-                                   .doc = fmt::format("Capacity of the queue `{}`.", name),
-                                   .reload = Reload::restart,
-                                   .min = "1",
-                                   .max = "65536",
-                                   .other_names = std::move(other_names)});
-}
-
-Key<std::int64_t> declare_pool_key(Schema& schema, const std::string& name, std::int64_t threads) {
-  return schema.add<std::int64_t>(
-      {.name = "pools." + name,
-       .default_value = std::to_string(threads),
-       .doc = fmt::format("Threads of the pool `{}`; 0: chosen by the service.", name),
-       .reload = Reload::restart,
-       .min = "0",
-       .max = "256"});
 }
 
 Key<std::string> declare_peer_key(Schema& schema, const std::string& name, const std::string& address) {

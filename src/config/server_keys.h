@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "config/key.h"
@@ -15,6 +16,14 @@ enum class ReadAccess : std::uint8_t { open, required };  // "public" in the tex
 enum class LogFormat : std::uint8_t { json, text };
 enum class LogLevel : std::uint8_t { debug, info, warn, error };
 
+// A queue's capacity, or the threads of a pool.
+struct Sized {
+  std::string name;
+  std::int64_t size;
+};
+// Their keys, `queues.NAME` or `pools.NAME`, by name.
+using SizeKeys = std::vector<std::pair<std::string, Key<std::int64_t>>>;
+
 // Where services differ.
 struct ServerDefaults {
   std::string bind = "127.0.0.1:0";
@@ -22,9 +31,11 @@ struct ServerDefaults {
       "8MiB";  // also the limit above which danger_ok is asked for, if larger than 8 MiB
   std::string request_timeout = "5s";
   std::string memory_bytes = "1GiB";
-  std::string uds_path = "";      // empty: none
-  bool amnesia = false;           // whether it can do without a disk
-  std::int64_t work_queue = 512;  // as the service's topology declares it
+  std::string uds_path = "";  // empty: none
+  bool amnesia = false;       // whether it can do without a disk
+  // As the service's topology declares them.
+  std::vector<Sized> queues = {};
+  std::vector<Sized> pools = {};
   bool alone = true;  // false: one of several services of a process, which has its ProcessKeys elsewhere
 };
 
@@ -34,6 +45,7 @@ struct ProcessKeys {
   Key<std::int64_t> shards;  // 0: one per core
   Key<LogFormat> log_format;
   Key<LogLevel> log_level;
+  SizeKeys pools;
 };
 
 struct ServerKeys {
@@ -67,7 +79,7 @@ struct ServerKeys {
 
   Key<ReadAccess> auth_reads;
   Key<std::vector<std::string>> cors_origins;
-  Key<std::int64_t> work_queue;
+  SizeKeys queues;
   Key<std::string> tracing_endpoint;
   Key<double> tracing_sample_ratio;
   Key<bool> amnesia;
@@ -76,14 +88,10 @@ struct ServerKeys {
 
 // Adds the shared keys and their rules. A service adds its own before or after.
 ServerKeys declare_server_keys(Schema& schema, const ServerDefaults& defaults);
-// `shards`, `log.format` and `log.level`, outside of every service's table.
-ProcessKeys declare_process_keys(Schema& schema);
+// `shards`, `log.format`, `log.level` and the pools, outside of every service's table.
+ProcessKeys declare_process_keys(Schema& schema, const std::vector<Sized>& pools);
 
-// What a service declares per queue, pool and peer of its own; names are without their table.
-Key<std::int64_t> declare_queue_key(Schema& schema, const std::string& name, std::int64_t capacity,
-                                    std::vector<OtherName> other_names = {});
-// A pool of 0 threads asks for the service's own choice.
-Key<std::int64_t> declare_pool_key(Schema& schema, const std::string& name, std::int64_t threads);
+// What a service declares per peer; the name is without its table.
 // HOST:PORT, or empty for none.
 Key<std::string> declare_peer_key(Schema& schema, const std::string& name, const std::string& address);
 

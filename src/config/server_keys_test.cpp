@@ -17,7 +17,8 @@ using testing::HasSubstr;
 struct Service {
   Schema schema;
   ServerKeys keys;
-  explicit Service(const ServerDefaults& defaults = {}) : keys(declare_server_keys(schema, defaults)) {}
+  explicit Service(const ServerDefaults& defaults = {.queues = {{"work", 512}}})
+      : keys(declare_server_keys(schema, defaults)) {}
 
   std::expected<SnapshotPtr, Problems> with(std::string toml) const {
     Sources sources;
@@ -51,7 +52,6 @@ TEST(ServerKeys, defaults_are_those_of_the_specification) {
   EXPECT_EQ(s.get(k.idle_timeout), Duration::seconds(60));
   EXPECT_EQ(s.get(k.request_timeout), Duration::seconds(5));
   EXPECT_EQ(s.get(k.drain_timeout), Duration::seconds(3));
-  EXPECT_EQ(s.get(k.work_queue), 512);
   EXPECT_EQ(s.get(k.process.log_format), LogFormat::json);
   EXPECT_EQ(s.get(k.process.log_level), LogLevel::info);
   EXPECT_EQ(s.get(k.auth_reads), ReadAccess::open);
@@ -178,7 +178,7 @@ TEST(ServerKeys, services_of_one_process_share_its_shards_and_its_log) {
   Service storage({.bind = "127.0.0.1:7430", .alone = false});
   Service index({.bind = "127.0.0.1:7420", .alone = false});
   Schema process;
-  const ProcessKeys keys = declare_process_keys(process);
+  const ProcessKeys keys = declare_process_keys(process, {});
   const std::vector<Section> sections{{"", &process}, {"storage", &storage.schema}, {"index", &index.schema}};
   Sources sources;
   sources.file = File{"c.toml", "shards = 3\nlog.level = \"warn\"\n[storage.server]\nmax_conns = 7\n"};
@@ -205,14 +205,14 @@ TEST(ServerKeys, reading_may_need_a_capability) {
 }
 
 TEST(ServerKeys, a_service_adds_queues_pools_and_peers) {
-  Service service;
-  const auto sched = declare_queue_key(service.schema, "sched", 512, {{"sched_tx"}});
-  const auto cpu = declare_pool_key(service.schema, "cpu", 2);
+  Service service({.queues = {{"work", 512}, {"sched", 256}}, .pools = {{"cpu", 2}}});
+  const auto sched = service.keys.queues.at(1).second;
+  const auto cpu = service.keys.process.pools.at(0).second;
   const auto index = declare_peer_key(service.schema, "index", "127.0.0.1:7420");
-  const auto loaded = service.with("sched_tx = 9\n[pools]\ncpu = 0\n[peers]\nindex = \"\"\n");
+  const auto loaded = service.with("sched_tx = 9\n[pools]\ncpu = 3\n[peers]\nindex = \"\"\n");
   ASSERT_TRUE(loaded) << format_problems(loaded.error());
   EXPECT_EQ((*loaded)->get(sched), 9);
-  EXPECT_EQ((*loaded)->get(cpu), 0);
+  EXPECT_EQ((*loaded)->get(cpu), 3);
   EXPECT_EQ((*loaded)->get(index), "");
 }
 

@@ -7,8 +7,6 @@
 
 #include <algorithm>
 
-#include "io/lanes.h"
-
 namespace cairn::io {
 Process::Node::Node(unsigned index, ThreadPool& threads)
     : loop(index),
@@ -17,7 +15,7 @@ Process::Node::Node(unsigned index, ThreadPool& threads)
       disk(pool),
       machine{loop.shard(), loop.slab(), network, disk, entropy, loop.mailbox(), pool, memory} {}
 
-Process::Process(unsigned shards) : threads_(lane_sizes) {
+Process::Process(unsigned shards, const LaneSizes& lanes) : threads_(lanes) {
   signal(SIGPIPE, SIG_IGN);  // sendfile has no flag for it
   signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is an error of its write
   Watchdog::block_signals();

@@ -32,7 +32,7 @@ struct LastResort {
 
 class Process {
  public:
-  explicit Process(unsigned shards);
+  explicit Process(unsigned shards, const LaneSizes& lanes = sizes_of(lane_declarations));
   ~Process();
   Process(const Process&) = delete;
   Process& operator=(const Process&) = delete;

@@ -24,7 +24,6 @@ struct RamDisk::Room {
 };
 
 struct RamDisk::Content {
-  static constexpr unsigned rank = 25;
   static constexpr std::size_t block = 64 << 10;
   struct Bytes {
     std::vector<std::unique_ptr<std::byte[]>> blocks;
@@ -80,7 +79,7 @@ struct RamDisk::Content {
   }
 
   std::shared_ptr<Room> room;
-  Guarded<Bytes, rank> bytes;
+  Guarded<Bytes, ram_bytes_lock.rank> bytes;
 
  private:
   Result<> grow(Bytes& all, std::uint64_t size) const {

@@ -9,9 +9,13 @@
 #include <vector>
 
 #include "io/file.h"
+#include "runtime/declaration.h"
 #include "runtime/guarded.h"
 
 namespace cairn::io {
+
+inline constexpr LockDeclaration ram_names_lock{"ram-names", 24, "names of the disk in memory (amnesia)"};
+inline constexpr LockDeclaration ram_bytes_lock{"ram-bytes", 25, "bytes of its files"};
 
 class RamDisk final : public Disk {
  public:
@@ -31,14 +35,13 @@ class RamDisk final : public Disk {
   struct Content;
 
  private:
-  static constexpr unsigned names_rank = 24;
   struct Names {
     std::map<std::string, std::shared_ptr<Content>> files;
     std::map<std::string, bool> directories;
   };
   std::uint64_t capacity_;
   std::shared_ptr<Room> room_;
-  Guarded<Names, names_rank> names_;
+  Guarded<Names, ram_names_lock.rank> names_;
 };
 
 }  // namespace cairn::io

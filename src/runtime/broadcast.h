@@ -8,11 +8,13 @@
 // Items are copied out: make T cheap to copy (a shared pointer to an immutable event).
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <utility>
 
 #include "base/result.h"
+#include "runtime/list.h"
 #include "runtime/select.h"
 #include "runtime/shard.h"
 
@@ -31,7 +33,7 @@ class Broadcast {
         ring_(new std::optional<T>[capacity]) {
     CHECK(capacity > 0);
   }
-  ~Broadcast() { CHECK(waiters_.empty() && receivers_ == 0); }
+  ~Broadcast() { CHECK(waiters_.empty() && receivers_.empty()); }
   Broadcast(const Broadcast&) = delete;
   Broadcast& operator=(const Broadcast&) = delete;
 
@@ -39,6 +41,12 @@ class Broadcast {
   // Items still kept for a receiver that would need them.
   std::size_t depth() const noexcept { return static_cast<std::size_t>(sent_ - oldest()); }
   std::uint64_t sent() const noexcept { return sent_; }
+  // Items that the slowest receiver has not had yet, those among them that it will be told it missed.
+  std::uint64_t waiting() noexcept {
+    std::uint64_t most = 0;
+    receivers_.for_each([&](const Receiver& each) { most = std::max(most, sent_ - each.cursor_); });
+    return most;
+  }
   // Items missed by all receivers together.
   std::uint64_t lagged_total() const noexcept { return lagged_total_; }
   bool closed() const noexcept { return closed_; }
@@ -71,17 +79,19 @@ class Broadcast {
   std::unique_ptr<std::optional<T>[]> ring_;
   std::uint64_t sent_ = 0;
   std::uint64_t lagged_total_ = 0;
-  std::size_t receivers_ = 0;
+  List<Receiver> receivers_;
   bool closed_ = false;
   WaitList waiters_;
 };
 
 // One reader's cursor: sees what is sent after it was made. For one task at a time; stays in its place.
 template <class T>
-class Broadcast<T>::Receiver {
+class Broadcast<T>::Receiver : public Link {
  public:
-  explicit Receiver(Broadcast& bus) noexcept : bus_(bus), cursor_(bus.sent_) { ++bus_.receivers_; }
-  ~Receiver() { --bus_.receivers_; }
+  explicit Receiver(Broadcast& bus) noexcept : bus_(bus), cursor_(bus.sent_) {
+    bus_.receivers_.push_back(*this);
+  }
+  ~Receiver() { unlink(); }
   Receiver(const Receiver&) = delete;
   Receiver& operator=(const Receiver&) = delete;
 
@@ -111,6 +121,7 @@ class Broadcast<T>::Receiver {
   }
 
  private:
+  friend class Broadcast;
   friend class Recv;
   bool settled() const noexcept {
     bus_.shard_.trace(bus_.identity_, Access::read);

@@ -44,6 +44,10 @@ void Mailbox::post(MailItem& item) noexcept {
   announce();
 }
 
+std::size_t Mailbox::calls() const {
+  return queue_.with([](const Queue& queue) { return queue.calls; });
+}
+
 Result<> Mailbox::try_post_call(std::function<void()> call) {
   touch();
   auto item = std::make_unique<CallItem>(std::move(call));

@@ -49,6 +49,8 @@ class Mailbox {
   std::size_t drain();
   // Before sleeping. False: there is mail, do not sleep. True: a post will notify. drain() disarms.
   [[nodiscard]] bool arm() noexcept;
+  // Calls that wait. From any thread.
+  std::size_t calls() const;
   bool has_mail() const noexcept { return state_.load(std::memory_order_acquire) == State::mail; }
 
  private:

@@ -3,7 +3,11 @@
 //   An accepted item is received exactly once, or returned by drain.
 //   Items of one sender are received in the order they were accepted.
 //   close() wakes everyone who waits; receivers get what is left, then `closed`.
-// A full queue refuses (`try_send`) or makes the sender wait until its deadline (`send`); it never grows.
+//   One that drops the oldest takes every item until it is closed: items received + dropped() + depth()
+//   =
+//         items sent.
+// A full queue refuses (`try_send`), makes the sender wait until its deadline (`send`), or drops its oldest
+// item; it never grows.
 #pragma once
 
 #include <memory>
@@ -11,6 +15,7 @@
 #include <utility>
 
 #include "base/result.h"
+#include "runtime/declaration.h"
 #include "runtime/select.h"
 #include "runtime/shard.h"
 #include "runtime/waiter.h"
@@ -20,12 +25,13 @@ namespace cairn {
 template <class T>
 class Mpsc {
  public:
-  Mpsc(Shard& shard, std::size_t capacity)
+  explicit Mpsc(Shard& shard, std::size_t capacity, OverflowPolicy policy = OverflowPolicy::refuse)
       : shard_(shard),
         identity_(shard.new_identity()),
         capacity_(capacity),
+        drops_oldest_(policy == OverflowPolicy::drop_oldest),
         ring_(new std::optional<T>[capacity]) {
-    CHECK(capacity > 0);
+    CHECK(capacity > 0 && policy != OverflowPolicy::keep_latest);
   }
   ~Mpsc() { CHECK(receivers_.empty() && senders_.empty()); }
   Mpsc(const Mpsc&) = delete;
@@ -34,12 +40,16 @@ class Mpsc {
   std::size_t capacity() const noexcept { return capacity_; }
   std::size_t depth() const noexcept { return depth_; }
   bool closed() const noexcept { return closed_; }
+  std::uint64_t dropped() const noexcept { return dropped_; }
 
   // Never waits. On `busy` (full) or `closed` the item is untouched.
   Result<> try_send(T&& item) {
     touch();
     if (closed_) return fail(ErrorCode::closed, "send");
-    if (depth_ == capacity_) return fail(ErrorCode::busy, "send");
+    if (depth_ == capacity_) {
+      if (!drops_oldest_) return fail(ErrorCode::busy, "send");
+      drop_oldest();
+    }
     deliver(std::move(item));
     return {};
   }
@@ -94,6 +104,14 @@ class Mpsc {
     CHECK(depth_ <= capacity_);
   }
 
+  // Nobody waits to send: there is always room for the next.
+  void drop_oldest() noexcept {
+    ring_[first_].reset();
+    first_ = (first_ + 1) % capacity_;
+    --depth_;
+    ++dropped_;
+  }
+
   // Precondition: there is room.
   void deliver(T&& item) {
     if (receivers_.empty()) {
@@ -129,9 +147,11 @@ class Mpsc {
   Shard& shard_;
   std::uint64_t identity_;
   std::size_t capacity_;
+  bool drops_oldest_;
   std::unique_ptr<std::optional<T>[]> ring_;
   std::size_t first_ = 0;
   std::size_t depth_ = 0;
+  std::uint64_t dropped_ = 0;
   bool closed_ = false;
   WaitList receivers_;
   WaitList senders_;
@@ -150,6 +170,7 @@ class Mpsc<T>::Send : public Waiter {
       outcome_ = ErrorCode::closed;
       return true;
     }
+    if (queue_.drops_oldest_ && queue_.depth_ == queue_.capacity_) queue_.drop_oldest();
     // Whoever waits already goes first: no sender overtakes another.
     if (queue_.depth_ < queue_.capacity_ && queue_.senders_.empty()) {
       queue_.deliver(std::move(*node_.item));

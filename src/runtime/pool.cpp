@@ -9,11 +9,6 @@ constexpr int less_priority = 10;  // a ninth of the share of the others
 
 }  // namespace
 
-const char* name_of(Lane lane) noexcept {
-  constexpr std::array<const char*, lane_count> names{"read", "commit", "index", "upkeep", "cpu", "dns"};
-  return names[static_cast<std::size_t>(lane)];
-}
-
 ThreadPool::ThreadPool(const LaneSizes& sizes) {
   for (std::size_t i = 0; i < lane_count; ++i) {
     CHECK(sizes[i].queue > 0);

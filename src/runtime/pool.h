@@ -28,20 +28,15 @@
 #include <vector>
 
 #include "base/result.h"
+#include "runtime/lane.h"
 #include "runtime/mailbox.h"
 #include "runtime/task.h"
 #include "runtime/wait.h"
 
 namespace cairn {
 
-// read: what requests read. commit: the steps of committers on their logs, a thread for each of them
-// (PoolSeat). index: what committers, and the tasks that tend a store, ask the index. upkeep: what tasks do
-// to files: flush, remove, rename, close; and the small files of the process. dns: names. cpu: work that no
-// answer waits for. Its threads leave the cores to all others; about a tenth stays theirs even so: a lock of
+// The threads of Lane::cpu leave the cores to all others; about a tenth stays theirs even so: a lock of
 // theirs is soon given back, and who waits for room gets it.
-enum class Lane : std::uint8_t { read, commit, index, upkeep, cpu, dns };
-inline constexpr std::size_t lane_count = 6;
-const char* name_of(Lane lane) noexcept;
 
 class Pool;
 
@@ -92,6 +87,9 @@ class Pool {
   // One more, or one less, who asks for one step of this lane after the other and must not wait for others'.
   virtual void add_seat(Lane) {}
   virtual void remove_seat(Lane) noexcept {}
+  // Jobs that wait for a thread of the lane, whoever asked for them. From any thread.
+  virtual std::size_t queued(Lane) const noexcept { return 0; }
+  virtual std::size_t threads(Lane) const noexcept { return 0; }  // 0: as many as the simulation says
 
   Room& room(Lane lane) noexcept {
     if (Shard* shard = current_shard()) shard->trace(identity_, Access::write);
@@ -140,12 +138,6 @@ class PoolSeat {
   Pool& pool_;
   Lane lane_;
 };
-
-struct LaneSize {
-  unsigned threads = 1;  // 0: those who call try_take()
-  std::size_t queue = 256;
-};
-using LaneSizes = std::array<LaneSize, lane_count>;  // by Lane
 
 // The threads. Process-wide; each shard reaches it through its own PoolPort.
 class ThreadPool {
@@ -225,6 +217,8 @@ class PoolPort : public Pool {
   std::uint64_t completed(Lane lane) const noexcept override;
   void add_seat(Lane lane) override { threads_.add_seat(lane); }
   void remove_seat(Lane lane) noexcept override { threads_.remove_seat(lane); }
+  std::size_t queued(Lane lane) const noexcept override { return threads_.queued(lane); }
+  std::size_t threads(Lane lane) const noexcept override { return threads_.threads(lane); }
 
  private:
   ThreadPool& threads_;

@@ -41,7 +41,7 @@ class HandPool final : public Pool {
     running_->completed();
   }
   void move() { ++completed_; }  // a job of another shard
-  std::size_t queued() const { return queue_.size(); }
+  std::size_t in_line() const { return queue_.size(); }
 
  private:
   std::size_t capacity_;
@@ -119,9 +119,9 @@ TEST(Pool, who_meets_a_full_lane_waits_for_room_in_the_order_of_asking) {
   std::vector<Result<int>> got;
   for (int i = 0; i < 5; ++i) d.scope.spawn("a", ask(d.call(), &pool, [i] { return Result<int>(i); }, &got));
   d.settle();
-  EXPECT_EQ(pool.queued(), 1u);
+  EXPECT_EQ(pool.in_line(), 1u);
   for (int i = 0; i < 5; ++i) {
-    ASSERT_EQ(pool.queued(), 1u) << i;
+    ASSERT_EQ(pool.in_line(), 1u) << i;
     pool.begin();
     pool.complete();
     d.settle();
@@ -146,7 +146,7 @@ TEST(Pool, one_who_no_longer_waits_for_room_holds_up_nobody_behind_it) {
   inner.cancel(StopReason::client_gone);
   d.settle();
   pool.complete();
-  for (int left = 4; left > 0 && pool.queued() > 0; --left) {
+  for (int left = 4; left > 0 && pool.in_line() > 0; --left) {
     pool.begin();
     pool.complete();
     d.settle();
@@ -266,7 +266,7 @@ TEST(Pool, a_job_still_queued_at_the_deadline_never_runs) {
   d.run();
   ASSERT_EQ(got.size(), 1u);
   EXPECT_EQ(got[0].error().code, ErrorCode::timeout);
-  EXPECT_EQ(pool.queued(), 0u);
+  EXPECT_EQ(pool.in_line(), 0u);
   EXPECT_EQ(pool.orphaned(), 0u);
   EXPECT_EQ(pool.jobs(), 0u);
   EXPECT_EQ(runs, 0);

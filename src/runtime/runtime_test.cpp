@@ -178,6 +178,19 @@ TEST(Cancel, a_shielded_wait_ends_only_by_abort) {
   EXPECT_TRUE(ended);
 }
 
+TEST(Mpsc, one_that_drops_the_oldest_takes_every_item_and_counts_what_it_dropped) {
+  Bench d;
+  Mpsc<int> queue(d.shard, 2, OverflowPolicy::drop_oldest);
+  for (int i = 0; i < 5; ++i) EXPECT_TRUE(queue.try_send(int(i)).has_value());
+  EXPECT_EQ(queue.depth(), 2u);
+  EXPECT_EQ(queue.dropped(), 3u);
+  EXPECT_EQ(queue.try_recv(), 3);
+  EXPECT_EQ(queue.try_recv(), 4);
+  EXPECT_EQ(queue.try_recv(), std::nullopt);
+  queue.close();
+  EXPECT_EQ(queue.try_send(5).error().code, ErrorCode::closed);
+}
+
 TEST(Mpsc, full_queue_refuses_and_keeps_the_item) {
   Bench b;
   Mpsc<std::string> queue(b.shard, 1);

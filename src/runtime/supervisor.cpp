@@ -1,5 +1,6 @@
 #include "runtime/supervisor.h"
 
+#include <algorithm>
 #include <array>
 #include <exception>
 #include <stdexcept>
@@ -23,10 +24,12 @@ struct Supervisor::Restarts {
   void note(Instant now) noexcept { times[made++ % restarts_max] = now; }
 };
 
-Result<> Supervisor::start(TaskSpec spec, Factory factory) {
+Result<> Supervisor::start(std::string_view name, Factory factory) {
+  const auto task = std::ranges::find(declared_, name, &TaskDeclaration::name);
+  CHECK(task != declared_.end());  // U-5
   if (stopping()) return fail(ErrorCode::draining, "start task");
   ShardScope here(scope_.shard());
-  scope_.spawn(spec.name, keep(spec, std::move(factory)));
+  scope_.spawn(task->name.data(), keep(*task, std::move(factory)));
   return {};
 }
 
@@ -48,39 +51,45 @@ void Supervisor::fail_tasks(std::string_view name, bool abort) noexcept {
 
 // True when the task returned, false when it ended with an exception.
 // NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): keep() holds it and waits
-Task<bool> Supervisor::run_once(TaskSpec spec, const Factory& factory) {
-  events_.spawned(spec.kind, spec.name);
-  Running running(scope_.shard(), scope_.source(), spec.name);
+Task<bool> Supervisor::run_once(const TaskDeclaration& task, const Factory& factory) {
+  events_.spawned(task);
+  Running running(scope_.shard(), scope_.source(), task.name);
   running_.push_back(running);
   struct Off {
     Running& running;
-    ~Off() { running.unlink(); }
-  } off{running};
+    TaskEvents& events;
+    const TaskDeclaration& task;
+    ~Off() {
+      running.unlink();
+      events.ended(task);
+    }
+  } off{running, events_, task};
   try {
     co_await factory(scope_.call().under(running.source));
     if (running.failed) throw std::runtime_error("made to fail");
     co_return true;
   } catch (const std::exception& exception) {
-    events_.panicked(spec.kind, spec.name, exception.what());
+    events_.panicked(task, exception.what());
   } catch (...) {
-    events_.panicked(spec.kind, spec.name, "not a std::exception");
+    events_.panicked(task, "not a std::exception");
   }
   co_return false;
 }
 
-Task<> Supervisor::keep(TaskSpec spec, Factory factory) {
+// NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): declarations outlive the supervisor
+Task<> Supervisor::keep(const TaskDeclaration& task, Factory factory) {
   Shard& shard = scope_.shard();
   Backoff backoff({restart_base, restart_cap, 0});
   Restarts restarts;
   // The stop is looked at right before each start, with no suspension in between: a restart whose wait
   // ended in the same turn as the stop must not win.
   while (!stopping()) {
-    if (co_await run_once(spec, factory)) break;
+    if (co_await run_once(task, factory)) break;
     if (stopping()) break;
     const Instant now = shard.now();
-    if (spec.restart == Restart::never || restarts.used_up(now)) {
+    if (restarts.used_up(now)) {
       healthy_ = false;
-      events_.unhealthy(spec.kind, spec.name);
+      events_.unhealthy(task);
       co_return;
     }
     if (restarts.quiet(now)) backoff.reset();
@@ -89,9 +98,9 @@ Task<> Supervisor::keep(TaskSpec spec, Factory factory) {
   }
   if (!stopping()) co_return;
   if (aborted_)
-    events_.aborted(spec.kind, spec.name);
+    events_.aborted(task);
   else
-    events_.cancelled(spec.kind, spec.name);
+    events_.cancelled(task);
 }
 
 }  // namespace cairn

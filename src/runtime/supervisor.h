@@ -1,16 +1,19 @@
-// Supervisor: keeps a shard's named background tasks running and ends them in order.
+// Supervisor: keeps a shard's declared background tasks running and ends them in order.
 //   [U-1] After a stop was requested (drain, abort, or the parent's) no task is started or restarted, not
 //         even by a restart whose wait had already ended.
 //   [U-2] A task that ends with an exception is restarted after a jittered wait (100 ms doubling to 5 s). A
 //         task that would need more than 5 restarts in 60 s stays down and healthy() is false from then on.
 //   [U-3] A task that returns is done and is not restarted.
 //   [U-4] When join() has succeeded, no task is alive.
+//   [U-5] No task runs that is not declared.
 // The one place, besides the connection boundary, that catches exceptions.
 #pragma once
 
 #include <functional>
+#include <span>
 #include <string_view>
 
+#include "runtime/declaration.h"
 #include "runtime/scope.h"
 
 namespace cairn {
@@ -19,19 +22,12 @@ namespace cairn {
 class TaskEvents {
  public:
   virtual ~TaskEvents() = default;
-  virtual void spawned(const char* /*kind*/, const char* /*name*/) noexcept {}
-  virtual void cancelled(const char* /*kind*/, const char* /*name*/) noexcept {}
-  virtual void aborted(const char* /*kind*/, const char* /*name*/) noexcept {}
-  virtual void panicked(const char* /*kind*/, const char* /*name*/, const char* /*what*/) noexcept {}
-  virtual void unhealthy(const char* /*kind*/, const char* /*name*/) noexcept {}
-};
-
-enum class Restart : std::uint8_t { on_exception, never };
-
-struct TaskSpec {
-  const char* name;  // literals
-  const char* kind;
-  Restart restart = Restart::on_exception;
+  virtual void spawned(const TaskDeclaration&) noexcept {}
+  virtual void ended(const TaskDeclaration&) noexcept {}  // each one that was spawned, however it ended
+  virtual void cancelled(const TaskDeclaration&) noexcept {}
+  virtual void aborted(const TaskDeclaration&) noexcept {}
+  virtual void panicked(const TaskDeclaration&, const char* /*what*/) noexcept {}
+  virtual void unhealthy(const TaskDeclaration&) noexcept {}  // it stays down
 };
 
 class Supervisor {
@@ -43,23 +39,24 @@ class Supervisor {
 
   using Factory = std::function<Task<>(Call)>;
 
-  explicit Supervisor(Shard& shard, TaskEvents* events = nullptr) noexcept
-      : events_(events != nullptr ? *events : silent_), scope_(shard) {}
+  // `declared` outlives it; the names in it are literals.
+  Supervisor(Shard& shard, std::span<const TaskDeclaration> declared, TaskEvents* events = nullptr) noexcept
+      : declared_(declared), events_(events != nullptr ? *events : silent_), scope_(shard) {}
   // Below `parent`: stopping that stops this.
-  Supervisor(Shard& shard, const Call& parent, TaskEvents* events = nullptr) noexcept
-      : events_(events != nullptr ? *events : silent_), scope_(shard, parent) {}
+  Supervisor(Shard& shard, std::span<const TaskDeclaration> declared, const Call& parent,
+             TaskEvents* events = nullptr) noexcept
+      : declared_(declared), events_(events != nullptr ? *events : silent_), scope_(shard, parent) {}
 
-  // The task is factory(call); the call has no deadline and is stopped with the supervisor. The factory is
-  // kept until the task is done. `draining` when a stop was already requested.
-  Result<> start(TaskSpec spec, Factory factory);
+  // The declared task of that name is factory(call); the call has no deadline and is stopped with the
+  // supervisor. The factory is kept until the task is done. `draining` when a stop was already requested.
+  Result<> start(std::string_view name, Factory factory);
 
   // Cancels every task; each returns through its own code.
   void drain(StopReason reason) noexcept { scope_.cancel(reason); }
   // Cancels also what is shielded.
   void abort() noexcept;
   // Ends the tasks of that name as if each had ended with an exception: at its next wait that can be
-  // cancelled, or
-  // (`abort`) that can be aborted. For tests of whole processes.
+  // cancelled, or (`abort`) that can be aborted. For tests of whole processes.
   void fail_tasks(std::string_view name, bool abort) noexcept;
   // Waits until every task has ended. Cancel: clean (tasks may remain; join again).
   Task<Result<>> join(Call call) { return scope_.join(call); }
@@ -74,15 +71,16 @@ class Supervisor {
   struct Restarts;
   // One run of a task, in the frame that waits for it.
   struct Running : Link {
-    Running(Shard& shard, CancelSource& parent, const char* task) noexcept
+    Running(Shard& shard, CancelSource& parent, std::string_view task) noexcept
         : name(task), source(shard, &parent) {}
-    const char* name;
+    std::string_view name;
     CancelSource source;
     bool failed = false;
   };
-  Task<> keep(TaskSpec spec, Factory factory);
-  Task<bool> run_once(TaskSpec spec, const Factory& factory);
+  Task<> keep(const TaskDeclaration& task, Factory factory);
+  Task<bool> run_once(const TaskDeclaration& task, const Factory& factory);
 
+  std::span<const TaskDeclaration> declared_;
   TaskEvents silent_;
   TaskEvents& events_;
   bool healthy_ = true;

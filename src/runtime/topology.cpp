@@ -75,11 +75,12 @@ void find_queue_problems(const QueueDeclaration& queue, std::vector<std::string>
   if (queue.capacity == 0) add("has no bound");
   if (used(queue.producers).empty()) add("has no producer");
   if (used(queue.consumers).empty()) add("has no consumer");
-  if (queue.metric.empty()) add("has no metric");
+  // A watch always has one value: there is nothing to measure.
+  if (queue.metric.empty() && queue.kind != QueueKind::watch) add("has no metric");
   switch (queue.kind) {
     case QueueKind::mpsc:
-      if (queue.policy != OverflowPolicy::refuse && queue.policy != OverflowPolicy::wait_until_deadline)
-        add("is an mpsc: it refuses or waits");
+      if (queue.policy == OverflowPolicy::keep_latest)
+        add("is an mpsc: it refuses, waits or drops the oldest");
       break;
     case QueueKind::broadcast:
       if (queue.policy != OverflowPolicy::drop_oldest) add("is a broadcast: it drops the oldest");
@@ -102,6 +103,10 @@ std::vector<std::string> find_topology_problems(const ServiceDeclaration& servic
     if (task.kind.empty() || task.count.empty() || task.does.empty() || task.owner.empty())
       problems.push_back(fmt::format("task {} needs kind, count, owner and what it does", task.name));
   for (const QueueDeclaration& queue : service.queues) find_queue_problems(queue, problems);
+  find_repeated(service.lanes, "lane", problems);
+  for (const LaneDeclaration& lane : service.lanes)
+    if (lane.threads == 0 || lane.queue == 0)
+      problems.push_back(fmt::format("lane {} has no bound", lane.name));
   std::set<unsigned> ranks;
   for (const LockDeclaration& lock : service.locks) {
     if (lock.rank >= lock_rank::pool_lane)
@@ -148,6 +153,10 @@ std::string format_topology_text(const ServiceDeclaration& service) {
   out += "\nlocks, in the order they may be taken\n";
   for (const LockDeclaration& lock : locks_by_rank(service))
     fmt::format_to(to, "  {:>2} {:<20} {}\n", lock.rank, lock.name, lock.guards);
+  if (!service.lanes.empty()) out += "\npool\n";
+  for (const LaneDeclaration& lane : service.lanes)
+    fmt::format_to(to, "  {:<20} {:>3} threads, {:>4} waiting  {}\n", lane.name, lane.threads, lane.queue,
+                   lane.does);
   if (!service.calls.front().empty()) fmt::format_to(to, "\ncalls\n  {}\n", joined(service.calls));
   out += "\nwriters\n";
   for (const WriterDeclaration& writer : service.writers)
@@ -155,33 +164,41 @@ std::string format_topology_text(const ServiceDeclaration& service) {
   return out;
 }
 
-std::string format_topology_json(const ServiceDeclaration& service, const LiveDepth& depth) {
-  const auto task_json = [](const TaskDeclaration& task) {
-    return fmt::format(R"({{"name":{},"kind":{},"count":{},"criticality":{},"does":{},"owner":{}}})",
+std::string format_topology_json(const ServiceDeclaration& service, const Live& live) {
+  const auto now = [](std::string_view what, const Live::Number& number, std::string_view name) {
+    const auto is = number ? number(name) : std::nullopt;
+    return is ? fmt::format(",{}:{}", quoted(what), *is) : std::string();
+  };
+  const auto task_json = [&](const TaskDeclaration& task) {
+    return fmt::format(R"({{"name":{},"kind":{},"count":{},"criticality":{},"does":{},"owner":{}{}}})",
                        quoted(task.name), quoted(task.kind), quoted(task.count),
-                       quoted(name_of(task.criticality)), quoted(task.does), quoted(task.owner));
+                       quoted(name_of(task.criticality)), quoted(task.does), quoted(task.owner),
+                       now("running", live.running, task.name));
   };
   const auto queue_json = [&](const QueueDeclaration& queue) {
-    std::string live;
-    if (depth)
-      if (const auto now = depth(queue.name)) live = fmt::format(R"(,"depth":{})", *now);
     return fmt::format(
         R"({{"name":{},"kind":{},"capacity":{},"producers":{},"consumers":{},"policy":{},"metric":{}{}}})",
         quoted(queue.name), quoted(name_of(queue.kind)), queue.capacity, quoted(queue.producers),
-        quoted(queue.consumers), quoted(name_of(queue.policy)), quoted(queue.metric), live);
+        quoted(queue.consumers), quoted(name_of(queue.policy)), quoted(queue.metric),
+        now("depth", live.depth, queue.name));
   };
   const auto lock_json = [](const LockDeclaration& lock) {
     return fmt::format(R"({{"name":{},"rank":{},"guards":{}}})", quoted(lock.name), lock.rank,
                        quoted(lock.guards));
   };
+  const auto lane_json = [&](const LaneDeclaration& lane) {
+    return fmt::format(R"({{"name":{},"threads":{},"queue":{},"does":{}{}}})", quoted(lane.name),
+                       lane.threads, lane.queue, quoted(lane.does), now("waiting", live.waiting, lane.name));
+  };
   const auto writer_json = [](const WriterDeclaration& writer) {
     return fmt::format(R"({{"resource":{},"writer":{}}})", quoted(writer.resource), quoted(writer.writer));
   };
   return fmt::format(
-      R"({{"service":{},"purpose":{},"owner":{},"last_reviewed":{},"drain":{},"tasks":{},"queues":{},"locks":{},"writers":{}}})",
+      R"({{"service":{},"purpose":{},"owner":{},"last_reviewed":{},"drain":{},"calls":{},"tasks":{},"queues":{},"locks":{},"lanes":{},"writers":{}}})",
       quoted(service.name), quoted(service.purpose), quoted(service.owner), quoted(service.last_reviewed),
-      cairn::quoted(format_duration(service.drain)), json_array(service.tasks, task_json),
-      json_array(service.queues, queue_json), json_array(service.locks, lock_json),
+      cairn::quoted(format_duration(service.drain)), quoted(service.calls),
+      json_array(service.tasks, task_json), json_array(service.queues, queue_json),
+      json_array(service.locks, lock_json), json_array(service.lanes, lane_json),
       json_array(service.writers, writer_json));
 }
 

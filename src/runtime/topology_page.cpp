@@ -179,6 +179,15 @@ std::string format_concurrency_page(const ServiceDeclaration& service) {
   add_table(out, {"rank", "lock", "guards"}, rows);
 
   rows.clear();
+  for (const LaneDeclaration& lane : service.lanes)
+    rows.push_back({fmt::format("`{}`", lane.name), std::to_string(lane.threads), std::to_string(lane.queue),
+                    cell(lane.does)});
+  out +=
+      "## Pool\n\nWhat blocks is done by threads of the process, which its services share. A full lane is "
+      "waited for until the deadline.\n\n";
+  add_table(out, {"lane", "threads", "may wait", "does"}, rows);
+
+  rows.clear();
   for (const WriterDeclaration& writer : service.writers)
     rows.push_back({cell(writer.resource), cell(writer.writer)});
   out += "## Writers\n\nEach mutable resource has one writer.\n\n";

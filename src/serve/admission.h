@@ -21,6 +21,7 @@
 #include "runtime/guarded.h"
 #include "runtime/permits.h"
 #include "runtime/rate.h"
+#include "serve/locks.h"
 #include "serve/settings.h"
 #include "serve/shares.h"
 
@@ -75,7 +76,6 @@ class Admission {
     std::size_t operator()(const AddressKey& key) const noexcept;
   };
   using Counts = std::unordered_map<AddressKey, std::uint64_t, AddressHash>;
-  static constexpr unsigned rank = 10;
   static constexpr std::size_t stripes = 16;
 
   bool count_address(const io::PeerAddress& peer, bool has_share);
@@ -85,8 +85,8 @@ class Admission {
   Permits connections_;
   std::array<Permits, 3> reserved_;  // by door
   std::atomic<std::uint64_t> per_address_;
-  std::array<Guarded<Counts, rank>, stripes> addresses_;
-  Guarded<std::vector<std::uint32_t>, rank> allow_uids_;
+  std::array<Guarded<Counts, addresses_lock.rank>, stripes> addresses_;
+  Guarded<std::vector<std::uint32_t>, addresses_lock.rank> allow_uids_;
 };
 
 }  // namespace cairn::serve

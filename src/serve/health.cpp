@@ -18,6 +18,11 @@ void Health::set(std::string_view gate, bool open) noexcept {
   CHECK(false && "an undeclared gate");
 }
 
+void Health::task_stays_down(Criticality criticality) noexcept {
+  if (criticality == Criticality::essential) set("tasks", false);
+  if (criticality == Criticality::degrading) set("background", false);
+}
+
 Readiness Health::check() const {
   Readiness result{.ready = !draining(), .write_ready = !draining(), .degraded = draining(), .missing = {}};
   if (draining()) result.missing.push_back("draining");

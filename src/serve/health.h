@@ -11,6 +11,8 @@
 #include <string_view>
 #include <vector>
 
+#include "runtime/declaration.h"
+
 namespace cairn::serve {
 
 struct GateDeclaration {
@@ -34,6 +36,8 @@ class Health {
 
   // Gates are closed until opened. The name must be declared.
   void set(std::string_view gate, bool open) noexcept;
+  // Of the gates that every service has, `tasks` or `background`, as it matters.
+  void task_stays_down(Criticality criticality) noexcept;
   void set_draining() noexcept { draining_.store(true, std::memory_order_relaxed); }
   bool draining() const noexcept { return draining_.load(std::memory_order_relaxed); }
   Readiness check() const;

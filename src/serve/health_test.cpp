@@ -46,6 +46,23 @@ TEST(Health, reads_are_served_without_the_gates_that_only_writes_need) {
   EXPECT_THAT(readiness.missing, IsEmpty());
 }
 
+TEST(Health, a_task_that_stays_down_matters_as_its_declaration_says) {
+  const auto after = [](Criticality criticality) {
+    Health health({{"tasks"}, {"background", false, false}});
+    health.set("tasks", true);
+    health.set("background", true);
+    health.task_stays_down(criticality);
+    return health.check();
+  };
+  const Readiness essential = after(Criticality::essential);
+  EXPECT_FALSE(essential.ready);
+  EXPECT_THAT(essential.missing, ElementsAre("tasks"));
+  const Readiness degrading = after(Criticality::degrading);
+  EXPECT_TRUE(degrading.ready && degrading.write_ready && degrading.degraded);
+  EXPECT_THAT(degrading.missing, ElementsAre("background"));
+  EXPECT_FALSE(after(Criticality::optional).degraded);
+}
+
 TEST(Health, writes_need_every_gate) {
   for (const char* closed : {"config", "store", "bus"}) {
     Health health(gates());

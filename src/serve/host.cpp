@@ -16,6 +16,8 @@
 #include "runtime/mpsc.h"
 #include "runtime/wait.h"
 #include "serve/lifecycle.h"
+#include "serve/shared_rows.h"
+#include "serve/sizes.h"
 
 namespace cairn::serve {
 namespace {
@@ -72,6 +74,9 @@ class Sections {
   std::vector<config::Section> sections_;
 };
 
+// Of what runs beside the services.
+constexpr auto rows_of_all = shared_tasks({});
+
 class Host {
  public:
   Host(Sections sections, std::vector<Hosted> hosted, config::SnapshotPtr process, config::ProcessKeys keys,
@@ -83,15 +88,15 @@ class Host {
         snapshot_(std::move(process)),
         log_({.slots = shard_count() + 1, .level = log_level(), .format = log_format()},
              [] { return io::wall_clock(); }),
-        process_(shard_count()),
+        process_(shard_count(), configured_lanes(*snapshot_, keys_)),
         writer_(log_, observe::fd_sink(2)),
         hosted_(std::move(hosted)),
         logger_(log_, 0, hosted_.size() == 1 ? hosted_.front().service->declaration().name : "host"),
         last_words_(log_, process_.shards(), "host"),
         events_(*this),
         control_(process_.machine(0).shard),
-        reloads_(process_.machine(0).shard, reloads_capacity),
-        watching_(process_.machine(0).shard, &events_) {
+        reloads_(process_.machine(0).shard, reloads_capacity, OverflowPolicy::drop_oldest),
+        watching_(process_.machine(0).shard, rows_of_all, &events_) {
     for (Hosted& each : hosted_)
       each.node = std::make_unique<Node>(*each.service, each.snapshot, each.spec.keys, log_, options_.build,
                                          process_.shards(), each.spec.workers, access_of(each.spec), &bus_);
@@ -187,7 +192,7 @@ class Host {
 
   // Before the shards run.
   void start_beside(const char* task, Supervisor::Factory factory) {
-    CHECK(watching_.start({task, "host"}, std::move(factory)).has_value());
+    CHECK(watching_.start(task, std::move(factory)).has_value());
   }
 
   std::vector<config::SnapshotPtr> snapshots() const {
@@ -266,7 +271,7 @@ class Host {
     std::vector<Served> served = this->served();
     options_.ready(served);
     if (options_.afterwards && !lifecycle_->ending())
-      (void)watching_.start({"afterwards", "host"}, [this, served](Call call) {
+      (void)watching_.start("afterwards", [this, served](Call call) {
         return options_.afterwards(call, &process_.machine(0), served);
       });
   }
@@ -275,24 +280,32 @@ class Host {
   class Events : public TaskEvents {
    public:
     explicit Events(Host& host) noexcept : host_(host) {}
-    void spawned(const char* kind, const char*) noexcept override { count(&Metrics::tasks_spawned, kind); }
-    void cancelled(const char* kind, const char*) noexcept override { count(&Metrics::tasks_canceled, kind); }
-    void aborted(const char* kind, const char*) noexcept override { count(&Metrics::tasks_aborted, kind); }
-    void panicked(const char* kind, const char* name, const char* what) noexcept override {
-      host_.logger_.error("a task ended with an exception", {{"task", name}, {"what", what}});
-      count(&Metrics::tasks_panicked, kind);
+    void spawned(const TaskDeclaration& task) noexcept override {
+      count(&Metrics::tasks_spawned, task);
+      count_running(task, 1);
+    }
+    void ended(const TaskDeclaration& task) noexcept override { count_running(task, -1); }
+    void cancelled(const TaskDeclaration& task) noexcept override { count(&Metrics::tasks_canceled, task); }
+    void aborted(const TaskDeclaration& task) noexcept override { count(&Metrics::tasks_aborted, task); }
+    void panicked(const TaskDeclaration& task, const char* what) noexcept override {
+      host_.logger_.error("a task ended with an exception", {{"task", task.name}, {"what", what}});
+      count(&Metrics::tasks_panicked, task);
       for (Hosted& each : host_.hosted_) each.node->metrics().backoff_retries.at(0).add(0);
     }
-    void unhealthy(const char*, const char*) noexcept override {
-      for (Hosted& each : host_.hosted_) each.node->health().set("tasks", false);
+    void unhealthy(const TaskDeclaration& task) noexcept override {
+      host_.logger_.error("a task stays down", {{"task", task.name}});
+      for (Hosted& each : host_.hosted_) each.node->health().task_stays_down(task.criticality);
     }
 
    private:
-    void count(observe::CounterFamily Metrics::* family, const char* kind) noexcept {
+    void count(observe::CounterFamily Metrics::* family, const TaskDeclaration& task) noexcept {
       for (Hosted& each : host_.hosted_) {
         Metrics& metrics = each.node->metrics();
-        (metrics.*family).at(metrics.kind_index(kind)).add(0);
+        (metrics.*family).at(metrics.kind_index(task.kind)).add(0);
       }
+    }
+    void count_running(const TaskDeclaration& task, std::int64_t more) noexcept {
+      for (Hosted& each : host_.hosted_) each.node->metrics().count_running(task.name, 0, more);
     }
     Host& host_;
   };
@@ -491,11 +504,12 @@ class Host {
 
   // --- reload
 
-  // A full queue drops nothing that counts: the reloader reads what there is then, for all that are queued.
+  // What is dropped is not missed: the reloader reads what there is then, for all that have asked.
   void ask_reload() {
-    const bool queued = reloads_.try_send({}).has_value();
+    const std::uint64_t dropped = reloads_.dropped();
+    (void)reloads_.try_send({});
     for (Hosted& each : hosted_)
-      if (!queued) each.node->metrics().count_dropped("cfg_reload", 0);
+      each.node->metrics().count_dropped("cfg_reload", 0, reloads_.dropped() - dropped);
     show_reloads();
   }
   void show_reloads() {

@@ -46,6 +46,10 @@ bool drops_nothing(const QueueDeclaration& queue) noexcept {
 bool is_in(std::string_view kind, std::initializer_list<std::string_view> kinds) noexcept {
   return std::find(kinds.begin(), kinds.end(), kind) != kinds.end();
 }
+// Listeners and connections belong to their server. `afterwards` ends before anybody could see it.
+bool is_never_supervised(std::string_view task) noexcept {
+  return is_in(task, {"supervisor", "listener", "connection", "afterwards"});
+}
 // The supervisor is no task, but what keeps them.
 bool is_never_spawned(std::string_view kind) noexcept { return kind == "supervisor"; }
 // Listeners end when they are told to; so do the host's, which are told first of all. Workers are left with
@@ -155,6 +159,12 @@ Metrics::Metrics(observe::Registry& registry, std::span<const Route> routes,
   tasks_canceled =
       tasks("tasks_canceled_total", "Tasks that ended because they were cancelled.", is_never_cancelled);
   tasks_panicked = tasks("tasks_panicked_total", "Tasks that ended with an exception.", never_panics);
+  for (const TaskDeclaration& task : declaration.tasks) tasks_.emplace_back(task.name);
+  tasks_running = registry.gauges({"tasks_running",
+                                   "Supervised tasks that run.",
+                                   {{"task", tasks_}},
+                                   Print::all,
+                                   still(tasks_, is_never_supervised)});
   io_timeouts = registry.counters({"io_timeouts_total",
                                    "Waits for a peer or a device that ran out of time.",
                                    {{"op", {"read", "write", "commit"}}}});
@@ -183,8 +193,20 @@ void Metrics::show_depth(std::string_view queue, observe::Slot slot, std::uint64
   queue_depth.at(index_in(queues_, queue)).set(slot, static_cast<std::int64_t>(depth));
 }
 
-void Metrics::count_dropped(std::string_view queue, observe::Slot slot) const noexcept {
-  queue_dropped.at(index_in(queues_, queue)).add(slot);
+std::uint64_t Metrics::depth(std::string_view queue) const noexcept {
+  return static_cast<std::uint64_t>(queue_depth.at(index_in(queues_, queue)).value());
+}
+
+void Metrics::count_dropped(std::string_view queue, observe::Slot slot, std::uint64_t items) const noexcept {
+  queue_dropped.at(index_in(queues_, queue)).add(slot, items);
+}
+
+void Metrics::count_running(std::string_view task, observe::Slot slot, std::int64_t more) const noexcept {
+  tasks_running.at(index_in(tasks_, task)).add(slot, more);
+}
+
+std::uint64_t Metrics::running(std::string_view task) const noexcept {
+  return static_cast<std::uint64_t>(tasks_running.at(index_in(tasks_, task)).value());
 }
 
 void Metrics::count_refusal(const Error& error, observe::Slot slot) const noexcept {

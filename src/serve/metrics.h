@@ -44,6 +44,7 @@ struct Metrics {
   observe::GaugeFamily queue_depth;  // queue
   observe::CounterFamily queue_dropped;
   observe::CounterFamily tasks_spawned, tasks_aborted, tasks_canceled, tasks_panicked;  // kind
+  observe::GaugeFamily tasks_running;                                                   // task
   observe::CounterFamily io_timeouts;
   observe::CounterFamily backoff_retries;
   observe::CounterFamily bus_lagged;
@@ -57,7 +58,11 @@ struct Metrics {
 
   // Of a declared queue.
   void show_depth(std::string_view queue, observe::Slot slot, std::uint64_t depth) const noexcept;
-  void count_dropped(std::string_view queue, observe::Slot slot) const noexcept;
+  std::uint64_t depth(std::string_view queue) const noexcept;  // as last shown
+  void count_dropped(std::string_view queue, observe::Slot slot, std::uint64_t items = 1) const noexcept;
+  // Of a declared task: one more, one less; and how many there are.
+  void count_running(std::string_view task, observe::Slot slot, std::int64_t more) const noexcept;
+  std::uint64_t running(std::string_view task) const noexcept;
   // The same, when this error is the refusal of a declared queue.
   void count_refusal(const Error& error, observe::Slot slot) const noexcept;
   // A declared consumer of a declared broadcast missed so many: the broadcast dropped them.
@@ -66,7 +71,7 @@ struct Metrics {
 
  private:
   std::vector<std::size_t> labels_;  // by RouteId
-  std::vector<std::string> kinds_, queues_, topics_, consumers_;
+  std::vector<std::string> kinds_, tasks_, queues_, topics_, consumers_;
   std::vector<std::string_view> refusals_;  // by queue; empty: it refuses nobody
 };
 

@@ -1,6 +1,9 @@
 #include "serve/node.h"
 
+#include <algorithm>
+
 #include "codec/json_writer.h"
+#include "serve/sizes.h"
 
 namespace cairn::serve {
 namespace {
@@ -48,6 +51,7 @@ std::string write_version(std::string_view service, const BuildInfo& build) {
 std::vector<GateDeclaration> all_gates(const Service& service) {
   std::vector<GateDeclaration> gates = service.gates();
   for (std::string_view shared : {"config", "listener", "tasks"}) gates.push_back({shared});
+  gates.push_back({"background", false, false});
   return gates;
 }
 
@@ -85,27 +89,31 @@ Task<> end_tasks(Call call, const Drain& drain, Supervisor& tasks, DrainResult& 
 
 }  // namespace
 
-// Counts a shard's background tasks; one that stays down makes the service not ready.
+// Counts a shard's background tasks, and tells of those that stay down.
 class Node::BackgroundEvents : public TaskEvents {
  public:
   BackgroundEvents(Shared& shared, observe::Logger log, observe::Slot slot) noexcept
       : metrics_(shared.metrics), health_(shared.health), log_(log), slot_(slot) {}
-  void spawned(const char* kind, const char*) noexcept override { count(metrics_.tasks_spawned, kind); }
-  void cancelled(const char* kind, const char*) noexcept override { count(metrics_.tasks_canceled, kind); }
-  void aborted(const char* kind, const char*) noexcept override { count(metrics_.tasks_aborted, kind); }
-  void panicked(const char* kind, const char* name, const char* what) noexcept override {
-    log_.error("a task ended with an exception", {{"task", name}, {"what", what}});
-    count(metrics_.tasks_panicked, kind);
+  void spawned(const TaskDeclaration& task) noexcept override {
+    count(metrics_.tasks_spawned, task);
+    metrics_.count_running(task.name, slot_, 1);
+  }
+  void ended(const TaskDeclaration& task) noexcept override { metrics_.count_running(task.name, slot_, -1); }
+  void cancelled(const TaskDeclaration& task) noexcept override { count(metrics_.tasks_canceled, task); }
+  void aborted(const TaskDeclaration& task) noexcept override { count(metrics_.tasks_aborted, task); }
+  void panicked(const TaskDeclaration& task, const char* what) noexcept override {
+    log_.error("a task ended with an exception", {{"task", task.name}, {"what", what}});
+    count(metrics_.tasks_panicked, task);
     metrics_.backoff_retries.at(0).add(slot_);
   }
-  void unhealthy(const char*, const char* name) noexcept override {
-    log_.error("a task stays down", {{"task", name}});
-    health_.set("tasks", false);
+  void unhealthy(const TaskDeclaration& task) noexcept override {
+    log_.error("a task stays down", {{"task", task.name}});
+    health_.task_stays_down(task.criticality);
   }
 
  private:
-  void count(const observe::CounterFamily& family, const char* kind) const noexcept {
-    family.at(metrics_.kind_index(kind)).add(slot_);
+  void count(const observe::CounterFamily& family, const TaskDeclaration& task) const noexcept {
+    family.at(metrics_.kind_index(task.kind)).add(slot_);
   }
   Metrics& metrics_;
   Health& health_;
@@ -123,12 +131,12 @@ struct Node::ShardPart {
         events(shared, l, m.shard.index()),
         bus(m.shard, std::move(snapshot), process, shared.service.declaration().name),
         peers(m, targets),
-        tasks(m.shard, &events),
+        tasks(m.shard, shared.service.declaration().tasks, &events),
         pipeline(shared, m, bus, peers, settings, l, tasks, workers),
         connections(m.shard),
         attending(m.shard),
         server(machine, pipeline, pipeline, settings.server),
-        background(m.shard, &events),
+        background(m.shard, shared.service.declaration().tasks, &events),
         starting(m.shard),
         stopping(m.shard),
         control(m.shard),
@@ -169,24 +177,13 @@ Node::Node(Service& service, config::SnapshotPtr snapshot, const config::ServerK
       metrics_(registry_, measured(specs_, service.routes().size()), service.declaration()),
       health_(all_gates(service)),
       admission_(settings_),
-      work_(static_cast<std::uint64_t>(snapshot->get(keys.work_queue))),
+      work_(queue_capacity(service.declaration(), *snapshot, keys, "work")),
       version_json_(write_version(service.declaration().name, build)),
       shared_{service_,      access_, routes_, specs_,   service_.routes().size(),
               admission_,    work_,   health_, metrics_, registry_,
               version_json_, {}} {
-  shared_.topology_json = [this](std::string& out) {
-    // With the capacities this process was configured with.
-    std::vector<QueueDeclaration> queues(service_.declaration().queues.begin(),
-                                         service_.declaration().queues.end());
-    for (QueueDeclaration& queue : queues)
-      if (queue.name == "work") queue.capacity = work_.limit();
-    ServiceDeclaration effective = service_.declaration();
-    effective.queues = queues;
-    out += format_topology_json(effective, [this](std::string_view queue) -> std::optional<std::uint64_t> {
-      if (queue != "work") return std::nullopt;
-      return static_cast<std::uint64_t>(metrics_.queue_depth.at(0).value());
-    });
-  };
+  CHECK(find_topology_problems(service.declaration()).empty());
+  shared_.topology_json = [this](std::string& out) { out += topology_json(); };
   service.declare_metrics(registry_);
   log.declare_metrics(registry_);
   const bool amnesia = snapshot_->get(keys.amnesia);
@@ -233,13 +230,47 @@ void Node::start(unsigned shard) {
   ShardPart& part = *parts_[shard];
   ShardScope here(part.machine.shard);
   part.pipeline.start(part.background);
-  CHECK(part.background
-            .start({"event-log", "observer"}, [this, &part](Call call) { return log_events(call, part); })
+  CHECK(part.background.start("event-log", [this, &part](Call call) { return log_events(call, part); })
             .has_value());
   part.server.start(part.connections, &part.attending);
   metrics_.tasks_spawned.at(metrics_.kind_index("listener"))
       .add(part.machine.shard.index(), part.server.addresses().size());
   health_.set("tasks", true);
+  health_.set("background", true);
+}
+
+// With the capacities this process was configured with, and what is so at this moment.
+std::string Node::topology_json() const {
+  const std::vector<QueueDeclaration> queues = configured_queues(service_.declaration(), *snapshot_, keys_);
+  Pool& pool = parts_.front()->machine.pool;
+  std::vector<LaneDeclaration> lanes(service_.declaration().lanes.begin(),
+                                     service_.declaration().lanes.end());
+  ServiceDeclaration effective = service_.declaration();
+  effective.queues = queues;
+  Live live;
+  live.depth = [&](std::string_view name) -> std::optional<std::uint64_t> {
+    const auto queue = std::ranges::find(queues, name, &QueueDeclaration::name);
+    if (queue->kind == QueueKind::watch) return std::nullopt;
+    if (name != "mailbox") return metrics_.depth(name);
+    std::uint64_t calls = 0;
+    for (const auto& part : parts_) calls += part->machine.mailbox.calls();
+    return calls;
+  };
+  live.running = [&](std::string_view name) -> std::optional<std::uint64_t> {
+    if (name == "connection") return admission_.connections().taken();
+    if (name == "listener" || name == "supervisor") return std::nullopt;
+    return metrics_.running(name);
+  };
+  live.waiting = [&](std::string_view name) -> std::optional<std::uint64_t> {
+    for (std::size_t i = 0; i < lane_count; ++i)
+      if (lane_declarations[i].name == name) return pool.queued(static_cast<Lane>(i));
+    return std::nullopt;
+  };
+  for (std::size_t i = 0; i < lanes.size(); ++i)
+    if (const std::size_t threads = pool.threads(static_cast<Lane>(i)); threads > 0)
+      lanes[i].threads = threads;
+  effective.lanes = lanes;
+  return format_topology_json(effective, live);
 }
 
 void Node::serve() noexcept {
@@ -354,6 +385,7 @@ Task<> Node::log_events(Call call, ShardPart& part) {
   observe::LogEvery every(lag_warning_period);
   const unsigned shard = part.machine.shard.index();
   for (std::uint64_t lost = 0;;) {
+    metrics_.show_depth("events", shard, part.bus.events.waiting());
     auto event = co_await receiver.recv(call);
     // What was lost on its way to this shard lags as what came and was missed.
     if (const std::uint64_t more = bus_.lost(shard) - lost; more > 0) {

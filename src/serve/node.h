@@ -88,6 +88,7 @@ class Node {
  private:
   struct ShardPart;
   class BackgroundEvents;
+  std::string topology_json() const;
   Task<> log_events(Call call, ShardPart& part);
   Task<> start_shard(Call call, ShardPart& part, std::function<void(Result<>)> done);
   Task<> drain_shard(Call call, ShardPart& part, std::function<void(DrainResult)> done);

@@ -146,16 +146,14 @@ Pipeline::Pipeline(Shared& shared, io::Machine& machine, Bus& bus, Peers& peers,
       slot_(machine.shard.index()),
       connection_kind_(shared.metrics.kind_index("connection")),
       workers_(workers),
-      turns_(machine.shard, shared.work, order_, [this](std::size_t depth) {
-        shared_.metrics.queue_depth.at(0).set(slot_, static_cast<std::int64_t>(depth));
-      }) {}
+      turns_(machine.shard, shared.work, order_,
+             [this](std::size_t depth) { shared_.metrics.show_depth("work", slot_, depth); }) {}
 
 Pipeline::~Pipeline() = default;
 
 void Pipeline::start(Supervisor& supervisor) {
   for (std::size_t i = 0; i < workers_; ++i)
-    CHECK(supervisor.start({"worker", "worker"}, [this](Call call) { return turns_.work(call.shield()); })
-              .has_value());
+    CHECK(supervisor.start("worker", [this](Call call) { return turns_.work(call.shield()); }).has_value());
 }
 
 void Pipeline::apply(const config::Snapshot& snapshot, const Settings& settings) {

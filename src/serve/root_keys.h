@@ -13,6 +13,7 @@
 #include "io/small_file.h"
 #include "runtime/guarded.h"
 #include "serve/authorizer.h"
+#include "serve/locks.h"
 
 namespace cairn::serve {
 
@@ -43,7 +44,6 @@ class RootKeys {
     KeySnapshotPtr keys;
     io::FileMark mark;  // of the file they were read from
   };
-  static constexpr unsigned rank = 11;
   static constexpr std::size_t file_max = 64 * 1024;
 
   RootKeys(std::string path, Held held);
@@ -54,7 +54,7 @@ class RootKeys {
   KeySnapshotPtr hold(crypto::KeyRing ring, io::FileMark mark);
 
   const std::string path_;  // empty: in memory only
-  Guarded<Held, rank> held_;
+  Guarded<Held, root_keys_lock.rank> held_;
 };
 
 }  // namespace cairn::serve

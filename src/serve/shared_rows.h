@@ -6,8 +6,11 @@
 #include <cstdint>
 #include <string_view>
 
-#include "runtime/topology.h"
+#include "runtime/declaration.h"
+#include "runtime/lane.h"
+#include "runtime/mailbox.h"
 #include "serve/events.h"
+#include "serve/locks.h"
 
 namespace cairn::serve {
 
@@ -31,6 +34,8 @@ consteval auto shared_tasks(const SharedRows& of) {
        "revokes the capability keys that a registry of the process revokes", process},
       {"afterwards", "host", "one, in cairn up", Criticality::degrading,
        "makes storage known to the registry, and ends", process},
+      {"chaos", "host", "one, in tests of whole processes", Criticality::optional,
+       "makes tasks fail as a file says", process},
       {"listener", "listener", "one per shard", Criticality::essential, "accepts connections within the caps",
        scope},
       {"connection", "connection", "one per connection", Criticality::essential,
@@ -46,43 +51,53 @@ consteval auto shared_tasks(const SharedRows& of) {
 consteval auto shared_queues(const SharedRows& of) {
   NameList telling{"supervisor"};
   for (std::size_t i = 0; i + 1 < telling.size(); ++i) telling[i + 1] = of.publishers[i];
+  // What one shard calls on another, beside errands and jobs, which are bounded by what they are part of.
+  NameList calling{"reloader", "watch-keys", "watch-revocations"};
+  for (std::size_t i = 0; i + 3 < calling.size(); ++i) calling[i + 3] = of.publishers[i];
   return std::to_array<QueueDeclaration>({
-      {"work", QueueKind::mpsc, of.work, {"connection"}, {"worker"}, OverflowPolicy::refuse, "queue_depth"},
-      {"cfg_reload",
-       QueueKind::mpsc,
-       reloads_capacity,
-       {"supervisor"},
-       {"reloader"},
-       OverflowPolicy::keep_latest,
-       "queue_depth"},
-      {"events",
-       QueueKind::broadcast,
-       events_capacity,
-       telling,
-       {"event-log", "watch-revocations"},
-       OverflowPolicy::drop_oldest,
-       "bus_lagged_total"},
-      {"shutdown",
-       QueueKind::watch,
-       1,
-       {"supervisor"},
-       {"listener", "connection", "worker"},
-       OverflowPolicy::keep_latest,
-       ""},
-      {"config",
-       QueueKind::watch,
-       1,
-       {"supervisor"},
-       {"connection", "worker"},
-       OverflowPolicy::keep_latest,
-       ""},
+      {.name = "work",
+       .capacity = of.work,
+       .producers = {"connection"},
+       .consumers = {"worker"},
+       .metric = "queue_depth"},
+      {.name = "cfg_reload",
+       .capacity = reloads_capacity,
+       .producers = {"supervisor"},
+       .consumers = {"reloader"},
+       .policy = OverflowPolicy::drop_oldest,
+       .metric = "queue_depth",
+       .fixed = true},
+      {.name = "mailbox",
+       .capacity = Mailbox::default_call_capacity,
+       .producers = calling,
+       .consumers = {"supervisor"},
+       .metric = "bus_lagged_total",
+       .fixed = true},
+      {.name = "events",
+       .kind = QueueKind::broadcast,
+       .capacity = events_capacity,
+       .producers = telling,
+       .consumers = {"event-log", "watch-revocations"},
+       .policy = OverflowPolicy::drop_oldest,
+       .metric = "bus_lagged_total"},
+      {.name = "shutdown",
+       .kind = QueueKind::watch,
+       .capacity = 1,
+       .producers = {"supervisor"},
+       .consumers = {"listener", "connection", "worker"},
+       .policy = OverflowPolicy::keep_latest,
+       .metric = ""},
+      {.name = "config",
+       .kind = QueueKind::watch,
+       .capacity = 1,
+       .producers = {"supervisor"},
+       .consumers = {"connection", "worker"},
+       .policy = OverflowPolicy::keep_latest,
+       .metric = ""},
   });
 }
 
-inline constexpr auto shared_locks = std::to_array<LockDeclaration>({
-    {"addresses", 10, "connections counted per address (16 stripes)"},
-    {"root-keys", 11, "the root keys of capabilities, as last read from their file"},
-});
+inline constexpr auto shared_locks = std::to_array<LockDeclaration>({addresses_lock, root_keys_lock});
 
 inline constexpr auto shared_writers = std::to_array<WriterDeclaration>({
     {"a connection's stream", "its connection task"},

@@ -18,6 +18,7 @@
 #include "serve/open.h"
 #include "serve/root_keys.h"
 #include "serve/shared_rows.h"
+#include "serve/sizes.h"
 
 namespace cairn::serve {
 
@@ -86,7 +87,14 @@ inline constexpr TaskDeclaration sample_own_tasks[] = {
 inline constexpr auto sample_tasks = join(shared_tasks(sample_rows), sample_own_tasks);
 inline constexpr char sample_refusal[] = "asked for";
 inline constexpr QueueDeclaration sample_own_queues[] = {
-    {"jobs", QueueKind::mpsc, 1, {"worker"}, {}, OverflowPolicy::refuse, "queue_depth", sample_refusal},
+    {"jobs",
+     QueueKind::mpsc,
+     1,
+     {"worker"},
+     {"sweeper"},
+     OverflowPolicy::refuse,
+     "queue_depth",
+     sample_refusal},
 };
 inline constexpr auto sample_queues = join(shared_queues(sample_rows), sample_own_queues);
 inline constexpr ServiceDeclaration sample_declaration{.name = "sample",
@@ -114,7 +122,7 @@ class SampleShard final : public ServiceShard {
     note("start");
     CO_TRY_VOID(co_await sleep_for(call, state_.start_takes));
     if (state_.start_fails && index_ == state_.failing_shard) co_return fail(*state_.start_fails);
-    CO_TRY_VOID(tasks_.start({"sweeper", "sweeper"}, [this](Call background) { return sweep(background); }));
+    CO_TRY_VOID(tasks_.start("sweeper", [this](Call background) { return sweep(background); }));
     note("started");
     co_return Result<>{};
   }
@@ -462,7 +470,7 @@ class SimulatedNode {
   SampleService service;
   observe::Log log;
   config::Schema schema;
-  config::ServerKeys keys = config::declare_server_keys(schema, {});
+  config::ServerKeys keys = config::declare_server_keys(schema, {.queues = queue_sizes(sample_declaration)});
   config::SnapshotPtr snapshot;
   RootKeys keys_of_process{crypto::KeyRing(sample_root_key())};
   bool serving = false;

@@ -19,11 +19,9 @@
 #include "runtime/list.h"
 #include "store/cache_slots_rows.h"
 #include "store/group_cache.h"
+#include "store/locks.h"
 
 namespace cairn::store {
-
-inline constexpr unsigned cache_stripe_rank = 20;
-inline constexpr unsigned cache_slots_rank = 21;
 
 enum class SlotKind : std::uint8_t { arena, heap };
 constexpr SlotKind kind_for(std::size_t size) noexcept {
@@ -148,7 +146,7 @@ class SlotPool {
   std::uint32_t slack_;       // free slots that are worth finding a whole row
   std::uint32_t ready_most_;  // large pages that are made ahead
   std::atomic<std::uint64_t> used_{0};
-  Guarded<Books, cache_slots_rank> books_;
+  Guarded<Books, cache_slots_lock.rank> books_;
 };
 
 }  // namespace cairn::store

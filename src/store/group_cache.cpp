@@ -7,6 +7,7 @@
 
 #include "store/cache_slots.h"
 #include "store/cache_stripe.h"
+#include "store/locks.h"
 
 namespace cairn::store {
 namespace {
@@ -44,7 +45,7 @@ SlotRows::Want wanted_place(std::uint64_t object, std::uint64_t group, std::size
 
 // Each on lines of its own: shards work in different ones.
 struct alignas(128) StripeCell {
-  Guarded<CacheStripe, cache_stripe_rank> table;
+  Guarded<CacheStripe, cache_stripe_lock.rank> table;
 };
 
 }  // namespace
@@ -70,7 +71,7 @@ struct GroupCache::State {
   std::uint64_t home(std::uint64_t object_hash) const noexcept {
     return (object_hash >> 56) & (stripe_count - 1);
   }
-  Guarded<CacheStripe, cache_stripe_rank>& stripe_of(std::uint64_t object_hash) noexcept {
+  Guarded<CacheStripe, cache_stripe_lock.rank>& stripe_of(std::uint64_t object_hash) noexcept {
     return stripes[home(object_hash)].table;
   }
   // Evicts until there is memory for `size`: first from stripes that have their share, the caller's before

@@ -9,6 +9,7 @@
 #include "runtime/pool.h"
 #include "runtime/wait.h"
 #include "store/encoding.h"
+#include "store/locks.h"
 #include "store/memory_kv.h"
 
 namespace cairn::store {
@@ -231,7 +232,7 @@ class LogEngine final : public KvEngine, public std::enable_shared_from_this<Log
   const std::shared_ptr<std::atomic<std::uint64_t>> keys_read_;
   io::Disk& disk_;
   const std::string directory_;
-  Guarded<State, kv_map_rank> state_;
+  Guarded<State, index_map_lock.rank> state_;
   // --- of who has the file
   std::shared_ptr<io::File> file_;
   Tip tip_;

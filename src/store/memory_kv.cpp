@@ -1,9 +1,10 @@
 #include "store/memory_kv.h"
+#include "store/locks.h"
 
 namespace cairn::store {
 namespace {
 
-using SharedMap = std::shared_ptr<Guarded<KvMap, kv_map_rank>>;
+using SharedMap = std::shared_ptr<Guarded<KvMap, index_map_lock.rank>>;
 
 class MemoryPort final : public Kv {
  public:
@@ -39,7 +40,7 @@ class MemoryEngine final : public KvEngine {
   Task<Result<>> close(Call, io::Machine&) override { co_return Result<>{}; }
 
  private:
-  SharedMap map_ = std::make_shared<Guarded<KvMap, kv_map_rank>>();
+  SharedMap map_ = std::make_shared<Guarded<KvMap, index_map_lock.rank>>();
 };
 
 }  // namespace

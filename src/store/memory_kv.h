@@ -11,9 +11,6 @@
 
 namespace cairn::store {
 
-// The rank of the lock around a map; nothing else is locked inside it.
-inline constexpr unsigned kv_map_rank = 22;
-
 // An ordered map and how much there is in it.
 class KvMap {
  public:

@@ -19,6 +19,7 @@
 #include "store/group_cache.h"
 #include "store/index_port.h"
 #include "store/kv.h"
+#include "store/locks.h"
 #include "store/log.h"
 #include "store/object_format.h"
 
@@ -132,15 +133,13 @@ class ObjectStore {
   Permits pending_;
   StoreStatus status_;
   Mailbox* home_mailbox_ = nullptr;
-  static constexpr unsigned index_rank = 19;
-  Guarded<std::shared_ptr<OpenIndex>, index_rank> index_;
+  Guarded<std::shared_ptr<OpenIndex>, index_in_use_lock.rank> index_;
   std::atomic<std::uint64_t> index_number_{0};
   std::unique_ptr<ObjectHome> home_;
-  static constexpr unsigned ports_rank = 18;
   struct PortList {
     std::vector<std::pair<StorePort*, Mailbox*>> ports;
   };
-  using Ports = Guarded<PortList, ports_rank>;
+  using Ports = Guarded<PortList, ports_lock.rank>;
   std::shared_ptr<Ports> ports_ = std::make_shared<Ports>();  // also of the mail that is under way to them
 };
 

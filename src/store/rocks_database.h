@@ -18,6 +18,7 @@
 #include "runtime/guarded.h"
 #include "store/key_filter.h"
 #include "store/kv.h"
+#include "store/locks.h"
 #include "store/recent_changes.h"
 #include "store/rocks_kv.h"
 
@@ -78,8 +79,6 @@ class RocksDatabase {
   Result<> close();
 
  private:
-  static constexpr unsigned state_rank = 23;
-  static constexpr unsigned recent_rank = 26;
   // Rows beside blocks: keys are spread evenly, so that a hot key is alone in its block, and a block is forty
   // times the row.
   struct Caches {
@@ -114,9 +113,9 @@ class RocksDatabase {
   rocksdb::DB* here_;
   Caches caches_;
   std::uint64_t recent_bytes_;
-  Guarded<State, state_rank> state_;
+  Guarded<State, index_files_lock.rank> state_;
   Condition left_;
-  Guarded<Recent, recent_rank> recent_;
+  Guarded<Recent, index_recent_lock.rank> recent_;
   Condition handed_;
   std::atomic<bool> met_full_{false};  // RocksDB has met a full disk
 };

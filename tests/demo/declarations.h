@@ -7,6 +7,7 @@
 #include "runtime/topology.h"
 #include "serve/service.h"
 #include "serve/shared_rows.h"
+#include "serve/sizes.h"
 
 namespace cairn::demo {
 
@@ -18,26 +19,6 @@ struct Keys {
   config::Key<std::string> files;
   config::Key<std::string> root_keys;
 };
-
-inline Keys declare_keys(config::Schema& schema, bool alone = true) {
-  Keys keys;
-  config::ServerDefaults defaults;
-  defaults.alone = alone;
-  defaults.bind = alone ? "127.0.0.1:7499" : "127.0.0.1:0";
-  defaults.work_queue = work_capacity;
-  keys.server = config::declare_server_keys(schema, defaults);
-  keys.files = schema.add<std::string>({.name = "demo.files",
-                                        .default_value = "",
-                                        .doc = "Directory whose files `/file/{name}` serves; empty: none.",
-                                        .reload = config::Reload::restart});
-  keys.root_keys =
-      schema.add<std::string>({.name = "demo.root_keys",
-                               .default_value = "",
-                               .doc = "The file of root keys whose capabilities `/guarded` asks for; empty: "
-                                      "it asks for none.",
-                               .reload = config::Reload::restart});
-  return keys;
-}
 
 inline constexpr serve::SharedRows shared{.workers = "8 per shard", .work = work_capacity};
 inline constexpr auto tasks = serve::shared_tasks(shared);
@@ -57,7 +38,29 @@ inline constexpr ServiceDeclaration declaration{
     .tasks = tasks,
     .queues = queues,
     .locks = locks,
+    .lanes = lane_declarations,
     .writers = writers,
 };
+
+inline Keys declare_keys(config::Schema& schema, bool alone = true) {
+  Keys keys;
+  config::ServerDefaults defaults;
+  defaults.alone = alone;
+  defaults.bind = alone ? "127.0.0.1:7499" : "127.0.0.1:0";
+  defaults.queues = serve::queue_sizes(declaration);
+  defaults.pools = serve::pool_sizes();
+  keys.server = config::declare_server_keys(schema, defaults);
+  keys.files = schema.add<std::string>({.name = "demo.files",
+                                        .default_value = "",
+                                        .doc = "Directory whose files `/file/{name}` serves; empty: none.",
+                                        .reload = config::Reload::restart});
+  keys.root_keys =
+      schema.add<std::string>({.name = "demo.root_keys",
+                               .default_value = "",
+                               .doc = "The file of root keys whose capabilities `/guarded` asks for; empty: "
+                                      "it asks for none.",
+                               .reload = config::Reload::restart});
+  return keys;
+}
 
 }  // namespace cairn::demo

@@ -165,7 +165,7 @@ int pair_verb(const Arguments& a) {
   config::Schema process, below, above;
   serve::HostOptions options = host_options(a);
   options.process_schema = &process;
-  options.process_keys = config::declare_process_keys(process);
+  options.process_keys = config::declare_process_keys(process, serve::pool_sizes());
   const demo::Keys below_keys = demo::declare_keys(below, false);
   const demo::Keys above_keys = demo::declare_keys(above, false);
   return serve::run_host({hosted("below", below, below_keys), hosted("above", above, above_keys)}, options);

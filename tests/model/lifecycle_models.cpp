@@ -22,6 +22,8 @@ struct Service {
   bool late_start;  // another task is started at any moment
 };
 
+constexpr TaskDeclaration tasks[] = {{"task", "model", "some", Criticality::essential, "", ""}};
+
 // Tasks that throw and are restarted; a stop at any moment; a joiner.
 class RestartShutdown : public Model {
  public:
@@ -29,7 +31,7 @@ class RestartShutdown : public Model {
       : world_(world),
         service_(service),
         parent_(world.shard, world.scope.call()),
-        supervisor_(world.shard, service.by_parent ? parent_.call() : world.scope.call()) {
+        supervisor_(world.shard, tasks, service.by_parent ? parent_.call() : world.scope.call()) {
     for (int i = 0; i < service.tasks; ++i) CHECK(start());
     world.scope.spawn("stopper", stopper(world.scope.call()));
     world.scope.spawn("joiner", joiner(world.scope.call()));
@@ -51,7 +53,7 @@ class RestartShutdown : public Model {
 
  private:
   Result<> start() {
-    return supervisor_.start({"task", "model"}, [this, thrown = 0](Call call) mutable {
+    return supervisor_.start("task", [this, thrown = 0](Call call) mutable {
       world_.expect(!stopped_, "restart_after_stop", "a task was started after the stop");
       world_.expect(!joined_, "restart_after_stop", "a task was started after the join");
       return body(call, thrown++ < service_.throws);

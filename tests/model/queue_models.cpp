@@ -209,6 +209,84 @@ class SendDeadline : public Model {
   Ledger ledger_;
 };
 
+// Two senders into a queue that drops its oldest item, a receiver that comes when it likes, a close at any
+// moment.
+class DropsOldest : public Model {
+ public:
+  DropsOldest(World& world, std::size_t capacity)
+      : world_(world), queue_(world.shard, capacity, OverflowPolicy::drop_oldest) {
+    world.scope.spawn("tries", tries(world.scope.call()));
+    world.scope.spawn("sends", sends(world.scope.call()));
+    world.scope.spawn("receiver", receiver(world.scope.call()));
+    world.scope.spawn("closer", close());
+  }
+  void after_step() override {
+    world_.expect(queue_.depth() <= queue_.capacity(), "bound", "queue over its capacity");
+    world_.expect(received_ + queue_.dropped() + queue_.depth() + on_its_way_ == sent_, "lost_item",
+                  "an item was neither received nor counted as dropped");
+  }
+  void at_end() override {
+    while (auto item = queue_.try_recv()) take(*item);
+    world_.expect(received_ + queue_.dropped() == sent_, "lost_item",
+                  "an item was neither received nor counted as dropped");
+    world_.expect(newest_ == last_sent_, "lost_item", "the newest item was dropped");
+  }
+  std::string state() const override {
+    return fmt::format("sent={} received={} dropped={}", sent_, received_, queue_.dropped());
+  }
+
+ private:
+  Task<> tries(Call call) {
+    for (int i = 0; i < 3; ++i) {
+      note_sent(queue_.try_send(Ledger::item(0, i)), Ledger::item(0, i));
+      co_await yield(call);
+    }
+  }
+  Task<> sends(Call call) {
+    for (int i = 0; i < 3; ++i) {
+      auto sending = queue_.send(call, Ledger::item(1, i));
+      world_.expect(sending.await_ready(), "wait", "a sender waits although the oldest could give way");
+      note_sent(sending.await_resume(), Ledger::item(1, i));
+      co_await yield(call);
+    }
+  }
+  void note_sent(const Result<>& sent, int item) {
+    if (!sent) return world_.expect(queue_.closed(), "refused", "an item was refused before the close");
+    ++sent_;
+    last_sent_ = item;
+    // A receiver that waits has it already, and has not run yet.
+    if (waiting_) ++on_its_way_;
+    waiting_ = false;
+  }
+  Task<> receiver(Call call) {
+    for (;;) {
+      waiting_ = queue_.depth() == 0;
+      auto item = co_await queue_.recv(call);
+      waiting_ = false;
+      if (!item) break;
+      on_its_way_ = 0;
+      take(*item);
+      co_await yield(call);
+    }
+  }
+  void take(int item) {
+    ++received_;
+    newest_ = item;
+    world_.expect(order_.follows(item), "order", "items of one sender overtook each other");
+  }
+  Task<> close() {
+    queue_.close();
+    co_return;
+  }
+
+  World& world_;
+  Mpsc<int> queue_;
+  Order order_;
+  std::uint64_t sent_ = 0, received_ = 0, on_its_way_ = 0;
+  int last_sent_ = -1, newest_ = -1;
+  bool waiting_ = false;
+};
+
 }  // namespace
 
 void add_queue_models(std::vector<ModelSpec>& to) {
@@ -224,6 +302,8 @@ void add_queue_models(std::vector<ModelSpec>& to) {
   to.push_back(spec<ProducersConsumers>("mpsc1_close_paced", Shape{1, 2, 2, false, true, true}));
   to.push_back(spec<ProducersConsumers>("mpsc2_close_cancel_paced", Shape{2, 1, 2, true, true, true}));
   to.push_back(spec<SendDeadline>("mpsc_send_deadline"));
+  to.push_back(spec<DropsOldest>("mpsc1_drops_oldest", 1u));
+  to.push_back(spec<DropsOldest>("mpsc2_drops_oldest", 2u));
 }
 
 }  // namespace cairn::model

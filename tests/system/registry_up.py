@@ -17,7 +17,9 @@ from storage_server import Connection, binary, cairn, free_port_base
 from storage_up import contents
 
 
-class Up(unittest.TestCase):
+class UpProcess(unittest.TestCase):
+    """A `cairn up` of its own for each test, with what it says."""
+
     def setUp(self):
         self.top = tempfile.mkdtemp(prefix="cairn-up-")
         self.addCleanup(shutil.rmtree, self.top, True)
@@ -74,6 +76,8 @@ class Up(unittest.TestCase):
             wire.poll(lambda: server.ask("/registry/checkpoint")[1].split(b"\n")[1:2] == [str(size).encode()], "a checkpoint covers the head")
             return verifier.verify_server(server, roots, key)
 
+
+class Up(UpProcess):
     def test_a_key_that_a_commit_revokes_opens_no_service_any_more(self):
         process = self.start("--set", "log.level=debug")
         self.await_version(1)

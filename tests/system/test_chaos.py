@@ -86,19 +86,35 @@ class StorageTasks(unittest.TestCase):
             # What a worker had taken when it failed is answered all the same; 504 is the deadline of what it had not.
             self.assertTrue(statuses <= {200, 201, 204, 404, 503, 504}, statuses)
 
-    def test_a_task_that_fails_too_often_makes_the_service_not_ready_until_the_next_start(self):
+    def fails_too_often(self, storage, chaos, task):
+        for count in range(1, TOO_OFTEN + 1):
+            self.assertEqual(storage.ask_openly("GET", "/readyz").json()["missing"], [])
+            chaos.fail("storage", task)
+            wire.poll(lambda: storage.metric(f'tasks_panicked_total{{kind="{task}"}}') == count, "it has failed")
+            if count < TOO_OFTEN:
+                wire.poll(lambda: storage.metric(f'tasks_spawned_total{{kind="{task}"}}') == count + 1, "it is back")
+        return wire.poll(lambda: (answer := storage.ask_openly("GET", "/readyz")).json()["missing"] and answer, "it is told")
+
+    def test_a_degrading_task_that_fails_too_often_degrades_the_service_until_the_next_start(self):
+        with contextlib.ExitStack() as stack:
+            chaos = Chaos(stack)
+            storage = stack.enter_context(Storage(environment=chaos.environment))
+            ready = self.fails_too_often(storage, chaos, "sweeper")
+            self.assertEqual(ready.status, 200)
+            self.assertEqual({name: ready.json()[name] for name in ("ready", "write_ready", "degraded", "missing")},
+                             {"ready": True, "write_ready": True, "degraded": True, "missing": ["background"]})
+            self.assertEqual(storage.metric('tasks_running{task="sweeper"}'), 0)
+            storage.post(b"still served")
+            storage.restart()
+            self.assertFalse(storage.ask_openly("GET", "/readyz").json()["degraded"])
+
+    def test_an_essential_task_that_fails_too_often_makes_the_service_not_ready_until_the_next_start(self):
         with contextlib.ExitStack() as stack:
             chaos = Chaos(stack)
             storage = stack.enter_context(Storage(environment=chaos.environment))
             address = storage.post(b"before")
-            for count in range(1, TOO_OFTEN + 1):
-                self.assertEqual(storage.ask_openly("GET", "/readyz").status, 200)
-                chaos.fail("storage", "sweeper")
-                wire.poll(lambda: storage.metric('tasks_panicked_total{kind="sweeper"}') == count, "it has failed")
-                if count < TOO_OFTEN:
-                    wire.poll(lambda: storage.metric('tasks_spawned_total{kind="sweeper"}') == count + 1, "it is back")
-            ready = wire.poll(lambda: (answer := storage.ask_openly("GET", "/readyz")).status == 503 and answer, "it is told")
-            self.assertIn("tasks", ready.json()["missing"])
+            ready = self.fails_too_often(storage, chaos, "committer")
+            self.assertEqual((ready.status, ready.json()["missing"]), (503, ["tasks"]))
             self.assertEqual(storage.ask_openly("GET", "/healthz").status, 200)
             self.assertEqual(storage.ask_openly("GET", f"/o/{address}").body, b"before")
             storage.restart()

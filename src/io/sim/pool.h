@@ -7,7 +7,6 @@
 #include <memory>
 #include <vector>
 
-#include "io/lanes.h"
 #include "io/sim/clockwork.h"
 #include "runtime/mailbox.h"
 #include "runtime/pool.h"
@@ -18,7 +17,7 @@ struct PoolFaults {
   Duration latency_min = Duration::micros(5);
   Duration latency_max = Duration::micros(100);
   std::uint32_t full = 0;  // per million: refuses although there is room
-  LaneSizes lanes = lane_sizes;
+  LaneSizes lanes = sizes_of(lane_declarations);
 };
 
 class SimPool;

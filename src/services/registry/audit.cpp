@@ -58,7 +58,7 @@ bool AuditTable::take_turn(const std::string& who, WallTime now) {
 }
 
 bool AuditTable::has_room() noexcept {
-  if (alone_.size() + counted_.size() < events_max) return true;
+  if (waiting() < capacity_) return true;
   ++dropped_;
   return false;
 }

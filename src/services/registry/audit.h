@@ -33,10 +33,12 @@ struct AuditEvent {
   friend bool operator==(const AuditEvent&, const AuditEvent&) = default;
 };
 
+inline constexpr std::size_t audit_capacity = 8192;
+
 // What was asked and is not in the ring yet.
 class AuditTable {
  public:
-  static constexpr std::size_t events_max = 8192;
+  explicit AuditTable(std::size_t capacity = audit_capacity) noexcept : capacity_(capacity) {}
   static constexpr std::size_t tokens_max = 1024;
   static constexpr unsigned alone_per_minute = 64;
 
@@ -49,12 +51,14 @@ class AuditTable {
   void note(AuditEvent event);
   // In the order of their times; of what is counted only seconds that are over, unless `all`.
   std::vector<AuditEvent> take(WallTime now, bool all);
+  std::size_t waiting() const noexcept { return alone_.size() + counted_.size(); }
   // Since it was asked last.
   std::uint64_t take_dropped() noexcept;
 
  private:
   bool has_room() noexcept;
 
+  std::size_t capacity_;
   std::vector<AuditEvent> alone_;
   using Kind = std::tuple<std::int64_t, std::string, std::string, std::string>;  // second, op, code, who
   std::map<Kind, std::uint64_t> counted_;

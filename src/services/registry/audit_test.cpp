@@ -77,9 +77,9 @@ TEST(AuditTable, tokens_beyond_those_it_can_tell_apart_are_counted) {
 // [AU-1]
 TEST(AuditTable, what_finds_no_room_is_counted_as_dropped) {
   AuditTable table;
-  for (std::size_t i = 0; i < AuditTable::events_max + 7; ++i) table.add(refusal("who"));
+  for (std::size_t i = 0; i < audit_capacity + 7; ++i) table.add(refusal("who"));
   table.count(refusal());
-  EXPECT_EQ(table.take(after(5000), true).size(), AuditTable::events_max);
+  EXPECT_EQ(table.take(after(5000), true).size(), audit_capacity);
   EXPECT_EQ(table.take_dropped(), 8u);
   EXPECT_EQ(table.take_dropped(), 0u);
 }

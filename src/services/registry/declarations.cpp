@@ -1,7 +1,9 @@
 #include "services/registry/declarations.h"
 
 #include "config/snapshot.h"
+#include "io/ram_disk.h"
 #include "serve/shared_rows.h"
+#include "serve/sizes.h"
 #include "services/registry/port.h"
 
 namespace cairn::registry {
@@ -22,8 +24,8 @@ constexpr TaskDeclaration own_tasks[] = {
      "carries the audit trail's events into their ring once a second, tells the bus", "supervisor"},
     {"publisher", "publisher", "one", Criticality::degrading, "tells the bus of every new version",
      "supervisor"},
-    {"gates", "observer", "one", Criticality::degrading, "opens and closes readiness as the log says",
-     "supervisor"},
+    {"gates", "observer", "one per shard", Criticality::degrading,
+     "opens and closes readiness as the log says, shows how full queues are", "supervisor"},
 };
 constexpr auto tasks = serve::join(serve::shared_tasks(shared), own_tasks);
 
@@ -64,7 +66,20 @@ constexpr QueueDeclaration own_queues[] = {
      {"committer"},
      {"publisher", "connection"},
      OverflowPolicy::drop_oldest,
-     "bus_lagged_total"},
+     "bus_lagged_total",
+     {},
+     true,
+     "bus.channel_bound"},
+    {"feed",
+     QueueKind::mpsc,
+     committed_capacity,
+     {"committer"},
+     {"connection", "publisher"},
+     OverflowPolicy::drop_oldest,
+     "bus_lagged_total",
+     {},
+     true,
+     "bus.channel_bound"},
     {"newest",
      QueueKind::watch,
      1,
@@ -74,7 +89,7 @@ constexpr QueueDeclaration own_queues[] = {
      ""},
     {"audit",
      QueueKind::mpsc,
-     AuditTable::events_max,
+     audit_capacity,
      {"connection", "worker", "committer"},
      {"auditor"},
      OverflowPolicy::refuse,
@@ -90,12 +105,7 @@ constexpr QueueDeclaration own_queues[] = {
 constexpr auto queues = serve::join(serve::shared_queues(shared), own_queues);
 
 constexpr LockDeclaration own_locks[] = {
-    {"ports", ports_rank, "the shards' ports, to tell them of a new head"},
-    {"ledger", ledger_rank, "head, versions, items, proposals and tree, for the time of a look or a step"},
-    {"feed", feed_rank, "heads on their way to one shard"},
-    {"audit", audit_rank, "events on their way into the ring; refusals of each token in this minute"},
-    {"ram-names", 24, "names of the disk in memory (amnesia)"},
-    {"ram-bytes", 25, "bytes of its files"},
+    ports_lock, ledger_lock, feed_lock, audit_lock, io::ram_names_lock, io::ram_bytes_lock,
 };
 constexpr auto locks = serve::join(serve::shared_locks, own_locks);
 
@@ -120,6 +130,7 @@ const ServiceDeclaration declaration{
     .tasks = tasks,
     .queues = queues,
     .locks = locks,
+    .lanes = lane_declarations,
     .writers = writers,
 };
 
@@ -130,7 +141,8 @@ Keys declare_keys(config::Schema& schema, const Defaults& where) {
   defaults.bind = where.bind;
   defaults.uds_path = where.uds_path;
   defaults.alone = where.alone;
-  defaults.work_queue = work_capacity;
+  defaults.queues = serve::queue_sizes(declaration);
+  defaults.pools = serve::pool_sizes();
   defaults.amnesia = true;
   keys.server = config::declare_server_keys(schema, defaults);
   keys.kind = schema.add<StorageKind>({.name = "storage.kind",

@@ -23,7 +23,8 @@ Home::Home(Registry& registry, io::Machine& machine, observe::Logger log)
       retention_(registry.options().retention),
       checkpoint_interval_(registry.options().checkpoint_interval),
       errands_(machine.shard, machine.mailbox, {queue_is_full, "the registry is closed"}),
-      retention_commands_(std::make_unique<Mpsc<std::uint64_t>>(machine.shard, retention_capacity)) {
+      retention_commands_(
+          std::make_unique<Mpsc<std::uint64_t>>(machine.shard, registry.options().queues.retention)) {
   const RegistryOptions& options = registry.options();
   verifier_.name = format_address(crypto::hash_object(as_bytes(options.genesis.payload)));
   verifier_.key = options.log_key->public_key();

@@ -67,6 +67,7 @@ class Home final : public store::Replay {
   Task<bool> look_for_room(Call call);
 
   ErrandHome<Mutation>& errands() noexcept { return errands_; }
+  std::size_t retention_commands() const noexcept { return retention_commands_->depth(); }
   io::Machine& machine() noexcept { return machine_; }
   void set_retention(const Retention& retention) noexcept { retention_ = retention; }
   void set_checkpoint_interval(Duration interval) noexcept { checkpoint_interval_ = interval; }

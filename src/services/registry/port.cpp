@@ -45,6 +45,10 @@ Port::~Port() {
 
 // --- heads
 
+std::size_t Port::coming() const {
+  return feed_->state.with([](const Feed::State& state) { return state.heads.size(); });
+}
+
 void Port::push(const Head& head, Mailbox& to) {
   const bool post = feed_->state.with([&](Feed::State& state) {
     // Whoever reads them sees the gap.

@@ -49,6 +49,8 @@ class Port {
   // Heads since it was made, in order. A slow receiver misses some and is told; those that a busy shard
   // missed are a gap in their versions.
   Broadcast<Head>& committed() noexcept { return committed_; }
+  // Heads on their way to this shard.
+  std::size_t coming() const;
   // Waits until the head is past `version`. Cancel: clean.
   Task<Result<Head>> wait_past(Call call, std::uint64_t version);
 
@@ -88,7 +90,7 @@ class Port {
       std::vector<std::uint32_t> gone;  // segments
       std::shared_ptr<Feed> posted;     // itself
     };
-    Guarded<State, feed_rank> state;
+    Guarded<State, feed_lock.rank> state;
   };
   void forget_version(std::uint64_t version) noexcept;
   void push(const Head& head, Mailbox& to);

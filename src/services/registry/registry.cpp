@@ -10,7 +10,12 @@ constexpr Duration slow_memory = Duration::seconds(5);
 
 }  // namespace
 
-Registry::Registry(RegistryOptions options) : options_(std::move(options)) {}
+Registry::Registry(RegistryOptions options)
+    : options_(std::move(options)),
+      audit_(options_.queues.audit),
+      proposals_(options_.queues.proposals),
+      approvals_(options_.queues.approvals),
+      commits_(options_.queues.commits) {}
 // Its port takes itself off the list, which must still be there.
 Registry::~Registry() { home_.reset(); }
 
@@ -37,10 +42,12 @@ bool Registry::writable(Instant now) const noexcept {
          now - Instant{status_.append_ended} > slow_memory;
 }
 
-std::uint64_t Registry::queue_depth(std::string_view queue) const noexcept {
+std::uint64_t Registry::queue_depth(std::string_view queue) noexcept {
   if (queue == "proposals") return proposals_.taken();
   if (queue == "approvals") return approvals_.taken();
   if (queue == "chores") return chores_.taken();
+  if (queue == "audit") return audit_.with([](const AuditTable& table) { return table.waiting(); });
+  if (queue == "retention_cmd") return home_->retention_commands();
   return commits_.taken();
 }
 

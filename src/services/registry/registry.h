@@ -12,6 +12,7 @@
 #include "format/signed_commit.h"
 #include "io/machine.h"
 #include "observe/log.h"
+#include "runtime/declaration.h"
 #include "runtime/guarded.h"
 #include "runtime/permits.h"
 #include "services/registry/audit.h"
@@ -28,10 +29,13 @@ inline constexpr std::size_t retention_capacity = 8;
 // What those are told who find a queue full.
 inline constexpr char queue_is_full[] = "too many changes wait for the disk";
 inline constexpr std::size_t committed_capacity = 1024;  // unless bus.channel_bound says otherwise
-inline constexpr unsigned ledger_rank = 19;
-inline constexpr unsigned ports_rank = 18;
-inline constexpr unsigned feed_rank = 20;
-inline constexpr unsigned audit_rank = 21;
+
+inline constexpr LockDeclaration ports_lock{"ports", 18, "the shards' ports, to tell them of a new head"};
+inline constexpr LockDeclaration ledger_lock{
+    "ledger", 19, "head, versions, items, proposals and tree, for the time of a look or a step"};
+inline constexpr LockDeclaration feed_lock{"feed", 20, "heads on their way to one shard"};
+inline constexpr LockDeclaration audit_lock{
+    "audit", 21, "events on their way into the ring; refusals of each token in this minute"};
 
 struct Retention {
   enum class Policy : std::uint8_t { none, by_age, by_count, by_size };
@@ -39,6 +43,13 @@ struct Retention {
   Duration max_age = Duration::seconds(30 * 24 * 3600);
   std::uint64_t max_count = 10000;
   std::uint64_t target_bytes = std::uint64_t{1} << 30;
+};
+
+// Of the queues that have a key of their own.
+struct QueueSizes {
+  std::uint64_t proposals = queue_capacity, approvals = queue_capacity, commits = queue_capacity;
+  std::size_t audit = audit_capacity;
+  std::size_t retention = retention_capacity;
 };
 
 struct RegistryOptions {
@@ -53,6 +64,7 @@ struct RegistryOptions {
   Duration proposals_ttl = Duration::seconds(24 * 3600);
   std::uint64_t proposals_max = 1024;
   std::size_t channel_bound = committed_capacity;  // heads kept for a slow subscriber
+  QueueSizes queues;
   AuditRing audit;
   format::Genesis genesis;
   std::shared_ptr<const crypto::Ed25519Key> log_key;
@@ -95,6 +107,8 @@ class Registry {
   Task<Result<>> open(Call call, io::Machine& machine, observe::Logger log);
   Home& home() noexcept { return *home_; }
   Task<Result<>> close(Call call);
+  // How many wait in a declared queue of its own.
+  std::uint64_t queue_depth(std::string_view queue) noexcept;
 
   // --- on each shard, after open
   std::unique_ptr<Port> make_port(io::Machine& machine);
@@ -102,12 +116,11 @@ class Registry {
   // --- from any thread
   const RegistryOptions& options() const noexcept { return options_; }
   Status& status() noexcept { return status_; }
-  Guarded<Ledger, ledger_rank>& ledger() noexcept { return ledger_; }
-  Guarded<AuditTable, audit_rank>& audit() noexcept { return audit_; }
+  Guarded<Ledger, ledger_lock.rank>& ledger() noexcept { return ledger_; }
+  Guarded<AuditTable, audit_lock.rank>& audit() noexcept { return audit_; }
   // Whether changes are taken and will soon be durable.
   bool writable(Instant now) const noexcept;
   std::string segment_directory() const { return options_.directory + "/segments"; }
-  std::uint64_t queue_depth(std::string_view queue) const noexcept;
 
  private:
   friend class Home;
@@ -117,16 +130,16 @@ class Registry {
   void forget_segment(std::uint32_t segment);
 
   RegistryOptions options_;
-  Guarded<Ledger, ledger_rank> ledger_;
-  Guarded<AuditTable, audit_rank> audit_;
-  Permits proposals_{queue_capacity}, approvals_{queue_capacity}, commits_{queue_capacity};
+  Guarded<Ledger, ledger_lock.rank> ledger_;
+  Guarded<AuditTable, audit_lock.rank> audit_;
+  Permits proposals_, approvals_, commits_;
   Permits chores_{chores_capacity};
   Status status_;
   std::unique_ptr<Home> home_;
   struct PortList {
     std::vector<std::pair<Port*, Mailbox*>> ports;
   };
-  Guarded<PortList, ports_rank> ports_;
+  Guarded<PortList, ports_lock.rank> ports_;
 };
 
 }  // namespace cairn::registry

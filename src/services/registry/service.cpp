@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "serve/sizes.h"
 #include "services/registry/home.h"
 #include "services/registry/shard.h"
 
@@ -51,23 +52,22 @@ Task<Result<>> RegistryShard::start(Call call) {
   if (home) {
     Home& writer = shared_.registry->home();
     Supervisor& tasks = context_.tasks;
-    CO_TRY_VOID(tasks.start({"committer", "committer"}, [&writer](Call c) { return writer.commit_loop(c); }));
-    CO_TRY_VOID(tasks.start({"sweeper", "sweeper"}, [&writer](Call c) { return writer.sweep_loop(c); }));
-    CO_TRY_VOID(tasks.start({"checkpointer", "checkpointer"},
-                            [&writer](Call c) { return writer.checkpoint_loop(c); }));
-    CO_TRY_VOID(tasks.start({"pruner", "pruner"}, [&writer](Call c) { return writer.prune_loop(c); }));
-    CO_TRY_VOID(tasks.start({"verifier", "verifier"}, [&writer](Call c) { return writer.verify_loop(c); }));
-    CO_TRY_VOID(tasks.start({"auditor", "auditor"}, [this, &writer](Call c) {
+    CO_TRY_VOID(tasks.start("committer", [&writer](Call c) { return writer.commit_loop(c); }));
+    CO_TRY_VOID(tasks.start("sweeper", [&writer](Call c) { return writer.sweep_loop(c); }));
+    CO_TRY_VOID(tasks.start("checkpointer", [&writer](Call c) { return writer.checkpoint_loop(c); }));
+    CO_TRY_VOID(tasks.start("pruner", [&writer](Call c) { return writer.prune_loop(c); }));
+    CO_TRY_VOID(tasks.start("verifier", [&writer](Call c) { return writer.verify_loop(c); }));
+    CO_TRY_VOID(tasks.start("auditor", [this, &writer](Call c) {
       return writer.audit_loop(c, [this](std::uint64_t newest) {
         context_.bus.publish({serve::Event::Kind::registry_audited, newest});
       });
     }));
-    CO_TRY_VOID(tasks.start({"publisher", "publisher"}, [this](Call c) { return publish_loop(c); }));
-    CO_TRY_VOID(tasks.start({"gates", "observer"}, [this](Call c) { return watch_gates(c); }));
+    CO_TRY_VOID(tasks.start("publisher", [this](Call c) { return publish_loop(c); }));
     context_.health.set("store", true);
     context_.health.set("bus", true);
     context_.health.set("writes", shared_.registry->writable(machine_.shard.now()));
   }
+  CO_TRY_VOID(context_.tasks.start("gates", [this](Call c) { return watch_gates(c); }));
   co_return Result<>{};
 }
 
@@ -220,6 +220,14 @@ Options read_options(const config::Snapshot& snapshot, const Keys& keys, const s
   registry.retention.max_count = static_cast<std::uint64_t>(snapshot.get(keys.retention_count));
   registry.retention.target_bytes = snapshot.get(keys.retention_bytes).count;
   registry.channel_bound = static_cast<std::size_t>(snapshot.get(keys.channel_bound));
+  const auto capacity = [&](std::string_view queue) {
+    return static_cast<std::size_t>(serve::queue_capacity(declaration, snapshot, keys.server, queue));
+  };
+  registry.queues = {.proposals = capacity("proposals"),
+                     .approvals = capacity("approvals"),
+                     .commits = capacity("commits"),
+                     .audit = capacity("audit"),
+                     .retention = capacity("retention_cmd")};
   registry.proposals_ttl = snapshot.get(keys.proposals_ttl);
   registry.proposals_max = static_cast<std::uint64_t>(snapshot.get(keys.proposals_max));
   if (options.ram) registry.segment_size = std::min<std::uint64_t>(registry.segment_size, 16u << 20);

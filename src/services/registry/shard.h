@@ -90,6 +90,7 @@ class RegistryShard final : public serve::ServiceShard {
 
   // --- tasks.cpp
   Task<> watch_gates(Call call);
+  Task<> watch_home(Call call);
   Task<> publish_loop(Call call);
   Task<Result<>> tell_bus(Head head);
 

@@ -5,23 +5,31 @@
 
 namespace cairn::registry {
 
+// What readiness says of this registry, and how full its queues are.
 // Writes become unready before reads: a slow disk, a fenced log or a damaged version closes their gate only;
 // a disk that gives nothing back closes both. Nobody but its listeners needs the bus.
 Task<> RegistryShard::watch_gates(Call call) {
+  const bool home = machine_.shard.index() == 0;
   do {
-    Status& status = shared_.registry->status();
-    context_.health.set("store", co_await port_->can_read(call.within(Duration::seconds(1))));
-    context_.health.set("bus", publisher_.keeps_up(machine_.shard.now()));
-    context_.health.set("writes", shared_.registry->writable(machine_.shard.now()));
-    if (const Instant now = machine_.shard.now(); now - looked_for_room_ >= Duration::seconds(1)) {
-      looked_for_room_ = now;
-      (void)co_await shared_.registry->home().look_for_room(call.within(Duration::seconds(1)));
-    }
-    if (const auto at = status.checkpoint_at.load(); at != 0)
-      status.checkpoint_age = std::max<std::int64_t>(0, machine_.shard.wall().ms - at);
-    for (const char* queue : {"proposals", "approvals", "commits", "chores"})
-      context_.metrics.show_depth(queue, slot_, shared_.registry->queue_depth(queue));
+    context_.metrics.show_depth("feed", slot_, port_->coming());
+    context_.metrics.show_depth("committed", slot_, port_->committed().waiting());
+    if (home) co_await watch_home(call);
   } while (co_await sleep_for(call, Duration::millis(100)));
+}
+
+Task<> RegistryShard::watch_home(Call call) {
+  Status& status = shared_.registry->status();
+  context_.health.set("store", co_await port_->can_read(call.within(Duration::seconds(1))));
+  context_.health.set("bus", publisher_.keeps_up(machine_.shard.now()));
+  context_.health.set("writes", shared_.registry->writable(machine_.shard.now()));
+  if (const Instant now = machine_.shard.now(); now - looked_for_room_ >= Duration::seconds(1)) {
+    looked_for_room_ = now;
+    (void)co_await shared_.registry->home().look_for_room(call.within(Duration::seconds(1)));
+  }
+  if (const auto at = status.checkpoint_at.load(); at != 0)
+    status.checkpoint_age = std::max<std::int64_t>(0, machine_.shard.wall().ms - at);
+  for (const char* queue : {"proposals", "approvals", "commits", "chores", "audit", "retention_cmd"})
+    context_.metrics.show_depth(queue, slot_, shared_.registry->queue_depth(queue));
 }
 
 Task<> RegistryShard::publish_loop(Call call) {

@@ -1,7 +1,10 @@
 #include "services/storage/declarations.h"
 
 #include "config/snapshot.h"
+#include "io/ram_disk.h"
 #include "serve/shared_rows.h"
+#include "serve/sizes.h"
+#include "store/locks.h"
 #include "store/object_home.h"
 
 namespace cairn::storage {
@@ -39,15 +42,9 @@ constexpr QueueDeclaration own_queues[] = {
 constexpr auto queues = serve::join(serve::shared_queues(shared), own_queues);
 
 constexpr LockDeclaration own_locks[] = {
-    {"ports", 18, "the shards' ports of a store, to tell them of a segment that is gone"},
-    {"index-in-use", 19, "which index of a store is in use, to change it"},
-    {"cache-stripe", 20, "verified groups by address (striped)"},
-    {"cache-slots", 21, "free slots of the cache"},
-    {"index-map", 22, "the index, when it is kept in memory"},
-    {"index-files", 23, "the index's engine, while it is opened and closed"},
-    {"ram-names", 24, "names of the disk in memory (amnesia)"},
-    {"ram-bytes", 25, "bytes of its files"},
-    {"index-recent", 26, "changes of the index that its engine does not have yet"},
+    store::ports_lock,       store::index_in_use_lock, store::cache_stripe_lock,
+    store::cache_slots_lock, store::index_map_lock,    store::index_files_lock,
+    io::ram_names_lock,      io::ram_bytes_lock,       store::index_recent_lock,
 };
 constexpr auto locks = serve::join(serve::shared_locks, own_locks);
 
@@ -70,6 +67,7 @@ const ServiceDeclaration declaration{
     .tasks = tasks,
     .queues = queues,
     .locks = locks,
+    .lanes = lane_declarations,
     .writers = writers,
 };
 
@@ -80,7 +78,8 @@ Keys declare_keys(config::Schema& schema, const Defaults& where) {
   defaults.bind = where.bind;
   defaults.uds_path = where.uds_path;
   defaults.alone = where.alone;
-  defaults.work_queue = work_capacity;
+  defaults.queues = serve::queue_sizes(declaration);
+  defaults.pools = serve::pool_sizes();
   defaults.amnesia = true;
   keys.server = config::declare_server_keys(schema, defaults);
   keys.data_dirs = schema.add<std::vector<std::string>>(

@@ -5,6 +5,7 @@
 #include "io/memory.h"
 #include "runtime/pool.h"
 #include "runtime/wait.h"
+#include "serve/sizes.h"
 #include "services/storage/shard.h"
 #include "store/object_home.h"
 
@@ -58,6 +59,7 @@ Task<Result<>> StorageShard::start(Call call) {
     store::StoreOptions options;
     options.segment_size = asked.segment_size;
     options.reserve = asked.reserve;
+    options.pending_max = asked.changes_max;
     if (asked.amnesia) options.reserve = asked.cache_bytes / 32;
     options.spare_files = asked.amnesia ? 0 : asked.spare_files;
     options.fsync = asked.fsync && !asked.amnesia;
@@ -76,15 +78,15 @@ Task<Result<>> StorageShard::start(Call call) {
       }
       store::ObjectHome& home = store.home();
       Supervisor& tasks = context_.tasks;
-      CO_TRY_VOID(tasks.start({"committer", "committer"}, [&home](Call c) { return home.commit_loop(c); }));
-      CO_TRY_VOID(tasks.start({"compactor", "compactor"}, [&home](Call c) { return home.compact_loop(c); }));
-      CO_TRY_VOID(tasks.start({"scrubber", "scrubber"}, [&home](Call c) { return home.scrub_loop(c); }));
-      CO_TRY_VOID(tasks.start({"sweeper", "sweeper"}, [&home](Call c) { return home.sweep_loop(c); }));
-      CO_TRY_VOID(tasks.start({"indexer", "indexer"}, [&home](Call c) { return home.index_loop(c); }));
+      CO_TRY_VOID(tasks.start("committer", [&home](Call c) { return home.commit_loop(c); }));
+      CO_TRY_VOID(tasks.start("compactor", [&home](Call c) { return home.compact_loop(c); }));
+      CO_TRY_VOID(tasks.start("scrubber", [&home](Call c) { return home.scrub_loop(c); }));
+      CO_TRY_VOID(tasks.start("sweeper", [&home](Call c) { return home.sweep_loop(c); }));
+      CO_TRY_VOID(tasks.start("indexer", [&home](Call c) { return home.index_loop(c); }));
     }
-    CO_TRY_VOID(context_.tasks.start({"gates", "observer"}, [this](Call c) { return watch_gates(c); }));
+    CO_TRY_VOID(context_.tasks.start("gates", [this](Call c) { return watch_gates(c); }));
     if (shared_.cache->has_large_pages())
-      CO_TRY_VOID(context_.tasks.start({"pages", "preparer"}, [this](Call c) { return prepare_cache(c); }));
+      CO_TRY_VOID(context_.tasks.start("pages", [this](Call c) { return prepare_cache(c); }));
   }
   ports_ = std::make_unique<store::SetPort>(*shared_.stores, machine_);
   if (machine_.shard.index() == 0) {
@@ -221,6 +223,7 @@ Options read_options(const config::Snapshot& snapshot, const Keys& keys, const s
   options.scrub_rate = snapshot.get(keys.scrub_rate);
   options.scrub_interval = snapshot.get(keys.scrub_interval);
   options.uploads_ttl = snapshot.get(keys.uploads_ttl);
+  options.changes_max = serve::queue_capacity(declaration, snapshot, keys.server, "changes");
   return options;
 }
 

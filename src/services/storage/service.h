@@ -7,6 +7,7 @@
 #include "serve/service.h"
 #include "services/storage/declarations.h"
 #include "store/kv.h"
+#include "store/object_store.h"
 
 namespace cairn::storage {
 
@@ -20,8 +21,9 @@ struct Options {
   Duration scrub_interval = Duration::seconds(7 * 24 * 3600);
   Duration uploads_ttl = Duration::seconds(24 * 3600);
   std::uint64_t uploads_max = 4096;
-  std::uint64_t reserve = 8u << 20;  // kept free for what frees space, in each directory
-  std::uint64_t spare_files = 16;    // likewise; a start needs a few, and so does a merge of the index
+  std::uint64_t changes_max = store::changes_capacity;  // that wait for one data directory
+  std::uint64_t reserve = 8u << 20;                     // kept free for what frees space, in each directory
+  std::uint64_t spare_files = 16;  // likewise; a start needs a few, and so does a merge of the index
 };
 // Its table (routes.cpp): what it answers.
 std::span<const serve::RouteSpec> routes();
