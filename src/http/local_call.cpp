@@ -15,7 +15,13 @@ void LocalCall::Body::start(io::BodySource* from, std::optional<std::uint64_t> s
   reset(from == nullptr || size == 0);
 }
 
+void LocalCall::Body::let_go() noexcept {
+  source = nullptr;
+  piece = {};
+}
+
 Task<Result<Buffer>> LocalCall::Body::pull(Call call) {
+  if (source == nullptr) co_return fail(ErrorCode::malformed, "the body was let go", Side::client);
   if (piece.empty()) {
     std::optional<io::Piece> next = source->try_next();
     if (!next) {
@@ -71,10 +77,16 @@ LocalCall::LocalCall(Shard& shard, Slab& slab, Answerer& answerer, HeadLimits li
   exchange_.inside = true;
 }
 
-LocalCall::~LocalCall() { finish(false); }
+LocalCall::~LocalCall() { finish(is_read()); }
+
+void LocalCall::drop() noexcept {
+  finish(is_read());
+  failure_.reset();
+  exchange_.response.file.reset();
+}
 
 void LocalCall::start(Method method, std::string_view target, const io::PeerAddress& asker) {
-  finish(false);
+  drop();
   exchange_.clear();
   parser_.reset();
   method_ = method;
@@ -143,6 +155,7 @@ Task<Result<>> LocalCall::ask(Call call) {
         Error(ErrorCode::cancelled, "a call inside the process", Side::client, StopReason::client_gone));
   }
   state_ = State::answered;
+  body_.let_go();
   left_ = response.has_length() && sends_body() ? response.size() : 0;
   co_return Result<>{};
 }
@@ -152,6 +165,16 @@ Task<Result<>> LocalCall::ask(Call call) {
 bool LocalCall::sends_body() const noexcept {
   const int status = exchange_.response.status;
   return method_ != Method::head && status != 204 && status != 304;
+}
+
+bool LocalCall::is_read() const noexcept {
+  return state_ == State::answered && left_ == 0 && (!sends_body() || exchange_.response.has_length());
+}
+
+Error LocalCall::break_off(const Error& why) noexcept {
+  finish(false);
+  failure_ = why;
+  return why;
 }
 
 std::optional<std::uint64_t> LocalCall::length() const noexcept {
@@ -174,25 +197,21 @@ Task<Result<io::Piece>> LocalCall::pull(Call call) {
 Task<Result<io::Piece>> LocalCall::next(Call call) {
   Response& response = exchange_.response;
   io::Piece piece;
+  if (failure_) co_return fail(*failure_);
   if (state_ != State::answered) co_return piece;
   const bool sized = response.has_length();
   if (sends_body() && (!sized || left_ > 0)) {
     if (response.kind == Response::Body::stream) {
       auto pulled = co_await pull(call);
-      if (!pulled) {
-        finish(false);
-        co_return fail(pulled.error());
-      }
+      if (!pulled) co_return fail(break_off(pulled.error()));
       piece = std::move(*pulled);
     } else if (response.kind == Response::Body::file) {
       piece = io::Piece::range(*response.file, response.offset, response.count, std::move(response.hold));
     } else {
       piece = io::Piece::memory(as_bytes(response.whole()), std::move(response.hold));
     }
-    if (sized && (piece.empty() || piece.size() > left_)) {
-      finish(false);
-      co_return fail(ErrorCode::upstream, "an answer that is not as long as it says");
-    }
+    if (sized && (piece.empty() || piece.size() > left_))
+      co_return fail(break_off({ErrorCode::upstream, "an answer that is not as long as it says"}));
     if (sized) left_ -= piece.size();
   }
   if (piece.empty()) finish(true);

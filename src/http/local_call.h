@@ -3,12 +3,10 @@
 //   [LC-1] The head is read by the strict parser: an answerer sees no request here that a stranger could not
 //         have sent.
 //   [LC-2] Bodies pass in the blocks that they came in. What is not in a block of the slab (memory that
-//   somebody
-//         else owns, a file) is copied on its way in, and counted; on its way out nothing is.
+//         somebody else owns, a file) is copied on its way in, and counted; on its way out nothing is.
 //   [LC-3] A stop of the caller's call ends the waits of the handler, and those of a streamed answer.
 //   [LC-4] The answerer is told of the end exactly once: when the answer was read to its end, or at the
-//   latest
-//         when the call is dropped.
+//         latest when the call is dropped. It was complete if every byte was given out.
 // Used again for the next request, it allocates nothing.
 #pragma once
 
@@ -35,7 +33,8 @@ class LocalCall final : public PeerCall {
 
   void start(Method method, std::string_view target, const io::PeerAddress& asker) override;
   void add_field(std::string_view name, std::string_view value) noexcept override;
-  // A source that ends before its length, or has more, is `malformed` to the handler.
+  // A source that ends before its length, or has more, is `malformed` to the handler. What reads the body
+  // only while the answer is sent finds it gone.
   void set_body(io::BodySource& source, std::optional<std::uint64_t> length) noexcept override;
 
   // `cancelled`: the caller left. Cancel: partial — the handler has seen the request, and was stopped where
@@ -50,8 +49,8 @@ class LocalCall final : public PeerCall {
   // An error: the body ended before its length, or its source failed. Cancel: partial — the answerer is told
   // that the answer was not read to its end.
   Task<Result<io::Piece>> next(Call call) override;
-  bool done() const noexcept override { return state_ == State::idle; }
-  void drop() noexcept override { finish(false); }
+  bool done() const noexcept override { return !failure_ && (state_ == State::idle || is_read()); }
+  void drop() noexcept override;
 
   std::uint64_t copied() const noexcept { return body_.copied; }
 
@@ -61,6 +60,8 @@ class LocalCall final : public PeerCall {
   struct Body final : RequestBody {
     explicit Body(Slab& of) noexcept : slab(of) {}
     void start(io::BodySource* from, std::optional<std::uint64_t> size) noexcept;
+    // The caller's source may go.
+    void let_go() noexcept;
     Task<Result<Buffer>> pull(Call call) override;
     // A part of `piece` that was not in a block.
     Task<Result<Buffer>> copy(Call call);
@@ -79,6 +80,8 @@ class LocalCall final : public PeerCall {
   Result<> read_head();
   void answer_failure();
   bool sends_body() const noexcept;
+  bool is_read() const noexcept;
+  Error break_off(const Error& why) noexcept;
   Task<Result<io::Piece>> pull(Call call);
   void finish(bool complete) noexcept;
 
@@ -93,7 +96,8 @@ class LocalCall final : public PeerCall {
   std::optional<std::uint64_t> size_;
   RequestParser parser_;
   Body body_;
-  std::uint64_t left_ = 0;  // of an answer with a length
+  std::uint64_t left_ = 0;        // of an answer with a length
+  std::optional<Error> failure_;  // of the answer's body
   Exchange exchange_;
 };
 

@@ -37,6 +37,19 @@ io::Piece block(Slab& slab, std::string_view text) {
   return buffer;
 }
 
+// An answer that reads the request's body only while it is sent.
+class LateReader final : public io::BodySource {
+ public:
+  explicit LateReader(RequestBody& body) : body_(body) {}
+  Task<Result<io::Piece>> next(Call call) override {
+    CO_TRY(Buffer slice, co_await body_.next(call));
+    co_return io::Piece(std::move(slice));
+  }
+
+ private:
+  RequestBody& body_;
+};
+
 class Desk final : public Answerer {
  public:
   Next begin(Exchange& exchange) override {
@@ -47,7 +60,17 @@ class Desk final : public Answerer {
     const std::string_view path = exchange.request().path();
     if (path == "/throw") throw std::runtime_error("begin");
     if (path == "/spoiled") exchange.response.add_field("X", "a\r\nb");
+    trace = exchange.request().fields.get(FieldName::traceparent);
+    corr = exchange.request().fields.get(FieldName::x_corr_id);
     if (path == "/echo" || path == "/wait") return Next::handle;
+    if (path == "/file") {
+      exchange.response.answer_file("text/plain", file, 0, 4);
+      return Next::answered;
+    }
+    if (path == "/reads-late") {
+      exchange.response.answer_stream("text/plain", std::make_unique<LateReader>(exchange.body));
+      return Next::answered;
+    }
     if (path == "/stream" || path == "/short") {
       auto source = std::make_unique<Pieces>(std::move(to_send));
       source->waits = stream_waits;
@@ -87,6 +110,8 @@ class Desk final : public Answerer {
 
   int begun = 0;
   bool inside = false;
+  std::string trace, corr;  // as they came
+  std::shared_ptr<io::File> file;
   bool stream_waits = false;
   std::uint64_t sized = 0;
   std::vector<io::Piece> to_send;
@@ -329,6 +354,95 @@ TEST_F(LocalCallTest, who_is_dropped_unread_is_told_as_incomplete) {
       EXPECT_TRUE(co_await local.ask(call));
     }
     EXPECT_EQ(self->desk.finishes, (std::vector<bool>{false, false}));
+  });
+}
+
+// LC-4: a caller that was told the length need not look for the end behind it.
+TEST_F(LocalCallTest, who_has_read_every_byte_was_answered_completely) {
+  run([](Call call, LocalCallTest* self) -> Task<> {
+    LocalCall local(self->machine, self->desk);
+    self->desk.to_send.push_back(block(self->machine.slab, "all of it"));
+    self->desk.sized = 9;
+    for (const char* target : {"/text", "/stream"}) {
+      local.start(Method::get, target, {});
+      EXPECT_TRUE(co_await local.ask(call));
+      EXPECT_FALSE(local.done()) << target;
+      EXPECT_TRUE(co_await local.next(call));
+      EXPECT_TRUE(local.done()) << target;
+      local.drop();
+    }
+    local.start(Method::head, "/text", {});
+    EXPECT_TRUE(co_await local.ask(call));
+    EXPECT_TRUE(local.done());
+    local.drop();
+    EXPECT_EQ(self->desk.finishes, (std::vector<bool>{true, true, true}));
+  });
+}
+
+TEST_F(LocalCallTest, an_error_stays_one_and_is_no_end) {
+  run([](Call call, LocalCallTest* self) -> Task<> {
+    LocalCall local(self->machine, self->desk);
+    self->desk.to_send.push_back(block(self->machine.slab, "first"));
+    local.start(Method::get, "/short", {});
+    EXPECT_TRUE(co_await local.ask(call));
+    EXPECT_TRUE(co_await local.next(call));
+    for (int i = 0; i < 2; ++i) {
+      const auto piece = co_await local.next(call);
+      EXPECT_FALSE(piece) << "half of an answer would be taken for all of it";
+      EXPECT_TRUE(piece || piece.error().code == ErrorCode::upstream);
+    }
+    EXPECT_FALSE(local.done());
+    local.start(Method::get, "/one", {});
+    EXPECT_TRUE(co_await local.ask(call));
+    EXPECT_EQ(co_await read(call, &local), "/one");
+  });
+}
+
+TEST_F(LocalCallTest, the_callers_body_is_not_touched_once_it_is_answered) {
+  run([](Call call, LocalCallTest* self) -> Task<> {
+    LocalCall local(self->machine, self->desk);
+    {
+      std::vector<io::Piece> pieces;
+      pieces.push_back(block(self->machine.slab, "unread"));
+      Pieces source(std::move(pieces));
+      local.start(Method::post, "/reads-late", {});
+      local.set_body(source, std::nullopt);
+      EXPECT_TRUE(co_await local.ask(call));
+    }
+    const auto piece = co_await local.next(call);
+    EXPECT_FALSE(piece) << "a body that is gone is no end of one";
+  });
+}
+
+TEST_F(LocalCallTest, a_call_that_was_dropped_holds_no_file) {
+  run([](Call call, LocalCallTest* self) -> Task<> {
+    auto opened = co_await self->machine.disk.open(call, "file", io::OpenMode::create_new);
+    EXPECT_TRUE(opened);
+    if (!opened) co_return;
+    self->desk.file = std::move(*opened);
+    LocalCall local(self->machine, self->desk);
+    local.start(Method::get, "/file", {});
+    EXPECT_TRUE(co_await local.ask(call));
+    EXPECT_EQ(self->desk.file.use_count(), 2);
+    local.drop();
+    EXPECT_EQ(self->desk.file.use_count(), 1);
+    self->desk.file.reset();
+  });
+}
+
+TEST_F(LocalCallTest, the_correlation_id_and_the_trace_travel_on) {
+  run([](Call call, LocalCallTest* self) -> Task<> {
+    LocalCall local(self->machine, self->desk);
+    local.start(Method::get, "/one", {});
+    EXPECT_TRUE(co_await local.ask(call));
+    EXPECT_EQ(self->desk.trace + self->desk.corr, "") << "nobody asks";
+    const CallContext context{.corr_id = "somebody-1", .span = {{1, 2}, 3, 1}, .tenant = {}};
+    for (int i = 0; i < 2; ++i) {
+      local.start(Method::get, "/one", {});
+      EXPECT_TRUE(co_await local.ask(call.with_context(context)));
+      EXPECT_EQ(self->desk.trace, "00-00000000000000010000000000000002-0000000000000003-01");
+      EXPECT_EQ(self->desk.corr, "somebody-1");
+    }
   });
 }
 

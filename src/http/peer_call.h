@@ -24,7 +24,7 @@ class PeerCall {
   virtual void start(Method method, std::string_view target, const io::PeerAddress& asker) = 0;
   // Framing fields are not the caller's: with one of them, or with text that would break a head, ask() fails.
   virtual void add_field(std::string_view name, std::string_view value) = 0;
-  // It outlives the call. A source that ends before its length, or has more, spoils the request.
+  // It outlives ask(). A source that ends before its length, or has more, spoils the request.
   virtual void set_body(io::BodySource& source, std::optional<std::uint64_t> length) noexcept = 0;
 
   // --- what is answered
@@ -46,10 +46,10 @@ class PeerCall {
   }
   // The first one's value. Case does not matter.
   virtual std::optional<std::string_view> find_field(std::string_view name) const noexcept = 0;
-  // The next piece, empty at the end. Its memory stays until the next start(), or as long as its hold. An
-  // error is final. Cancel: partial — the rest of the answer is lost.
+  // The next piece, empty at the end. Its memory stays until the next step, or as long as its hold. An error
+  // is final, and told again. Cancel: partial — the rest of the answer is lost.
   virtual Task<Result<io::Piece>> next(Call call) = 0;
-  virtual bool done() const noexcept = 0;
+  virtual bool done() const noexcept = 0;  // every byte of it was given out
   // Lets go of whatever is not read yet. The pieces that were given out stay with their holds.
   virtual void drop() noexcept = 0;
 
