@@ -1,5 +1,7 @@
 #include "http/remote_call.h"
 
+#include <algorithm>
+
 #include "http/h1/framing.h"
 
 namespace cairn::http {
@@ -16,8 +18,9 @@ class Borrowed final : public io::BodySource {
   io::BodySource& source_;
 };
 
+// What LocalCall has no need of: the carrier has written it, or tells it in another way.
 bool is_carriers(FieldName name) noexcept {
-  return is_framing(name) || name == FieldName::content_length || name == FieldName::content_type;
+  return is_framing(name) || name == FieldName::content_type || name == FieldName::date;
 }
 
 }  // namespace
@@ -30,13 +33,29 @@ void RemoteCall::start(Method method, std::string_view target, const io::PeerAdd
   request_.target = target;
 }
 
+void RemoteCall::add_field(std::string_view name, std::string_view value) {
+  if (find_field_name(name) == FieldName::host)
+    request_.host = value;
+  else
+    request_.add_field(name, value);
+}
+
 void RemoteCall::set_body(io::BodySource& source, std::optional<std::uint64_t> length) noexcept {
   request_.set_source(std::make_unique<Borrowed>(source), length);
 }
 
 Task<Result<>> RemoteCall::ask(Call call) {
   add_context(*this, call);
-  auto answer = co_await attempt_with_retries(call, client_, request_, policy_);
+  RetryPolicy policy = policy_;
+  if (request_.kind == ClientRequest::Body::stream) policy.total = Instant::never() - Instant{};
+  const Call bounded = call.within(policy.total);
+  if (bounded.deadline() != Instant::never()) {
+    const Duration left = bounded.deadline() - client_.shard().now();
+    char digits[decimal_size_max];
+    const auto ms = static_cast<std::uint64_t>(std::max<std::int64_t>(0, left.to_millis()));
+    add_field(name_of(FieldName::x_deadline_ms), {digits, format_decimal_to(ms, digits)});
+  }
+  auto answer = co_await attempt_with_retries(bounded, client_, request_, policy);
   if (!answer) co_return fail(answer.error());
   answer_.emplace(std::move(*answer));
   co_return Result<>{};
@@ -50,11 +69,13 @@ std::optional<std::uint64_t> RemoteCall::length() const noexcept {
   if (!answer_) return std::nullopt;
   const ResponseHead& head = answer_->head();
   if (head.body == BodyKind::length || head.announced) return head.content_length;
-  return head.body == BodyKind::none ? std::optional<std::uint64_t>(0) : std::nullopt;
+  const bool none = head.body == BodyKind::none && request_.method != Method::head;
+  return none ? std::optional<std::uint64_t>(0) : std::nullopt;
 }
 
 std::optional<std::string_view> RemoteCall::find_field(std::string_view name) const noexcept {
-  return answer_ ? answer_->head().fields.find(name) : std::nullopt;
+  if (!answer_ || is_carriers(find_field_name(name))) return std::nullopt;
+  return answer_->head().fields.find(name);
 }
 
 void RemoteCall::visit_fields(VisitField visit, void* to) const {

@@ -1,7 +1,7 @@
 // RemoteCall: a request to a service of another process, over the pooled client.
 //
 // A request that may be repeated, and whose body was not begun, is sent again as the policy says while no
-// answer has come.
+// answer has come. A body comes as fast as whoever sends it does: with one the call alone bounds the time.
 #pragma once
 
 #include <memory>
@@ -19,7 +19,7 @@ class RemoteCall final : public PeerCall {
       : client_(client), endpoint_(std::move(endpoint)), policy_(policy) {}
 
   void start(Method method, std::string_view target, const io::PeerAddress& asker) override;
-  void add_field(std::string_view name, std::string_view value) override { request_.add_field(name, value); }
+  void add_field(std::string_view name, std::string_view value) override;
   void set_body(io::BodySource& source, std::optional<std::uint64_t> length) noexcept override;
 
   // As the client's errors are. A peer that cannot be reached has the side `upstream`.
