@@ -460,9 +460,8 @@ class Host {
   // NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the caller waits
   Task<bool> next_revocation(Call call, Broadcast<Event>::Receiver& receiver) {
     // The event tells of most at once; the look now and then finds what was missed, and tries again.
-    auto event = co_await receiver.recv(call.within(revocation_period));
-    while (event && event->kind != Event::Kind::registry_updated)
-      event = co_await receiver.recv(call.within(revocation_period));
+    const auto event =
+        co_await next_of(call.within(revocation_period), receiver, Event::Kind::registry_updated);
     co_return !call.stopped() && (event || event.error().code != ErrorCode::closed);
   }
   bool is_in_force(std::string_view id) const {

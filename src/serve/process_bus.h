@@ -9,9 +9,22 @@
 
 #include "runtime/broadcast.h"
 #include "runtime/mailbox.h"
+#include "runtime/task.h"
 #include "serve/events.h"
 
 namespace cairn::serve {
+
+// The next event of that kind. Others do not make the wait longer.
+// Errors: those of the receiver. Cancel: clean.
+// NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the caller waits
+inline Task<Result<Event>> next_of(Call call, Broadcast<Event>::Receiver& receiver, Event::Kind kind) {
+  for (;;) {
+    // What comes without a pause would never be waited for, and so outlast every deadline.
+    if (call.expired()) co_return fail(ErrorCode::timeout, "an event");
+    CO_TRY(const Event event, co_await receiver.recv(call));
+    if (event.kind == kind) co_return event;
+  }
+}
 
 class ProcessBus {
  public:

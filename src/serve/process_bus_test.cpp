@@ -52,6 +52,47 @@ TEST(ProcessBus, an_event_is_heard_by_every_service_on_every_shard) {
   world.stop();
 }
 
+// NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the test outlives it
+Task<> wait_for_update(Call call, ProcessBus& bus, Result<Event>& got, Instant& at) {
+  auto receiver = bus.events(0).subscribe();
+  got = co_await next_of(call.within(Duration::seconds(2)), receiver, Event::Kind::registry_updated);
+  at = current_shard()->now();
+}
+
+// Keys that are revoked are looked for at the latest then, whatever else happens.
+TEST(ProcessBus, who_waits_for_one_kind_of_event_waits_no_longer_for_the_others) {
+  io::sim::World world(1);
+  io::sim::Node& host = world.add_node("host");
+  io::Machine machine = host.machine();
+  ProcessBus bus;
+  bus.attach(machine.shard, machine.mailbox);
+  const auto publish = [&](Event::Kind kind) {
+    ShardScope here(host.shard());
+    bus.publish({kind, 1});
+  };
+  const auto wait = [&](Result<Event>& got, Instant& at) {
+    ShardScope here(host.shard());
+    host.scope().spawn("waiter", wait_for_update(host.scope().call(), bus, got, at));
+  };
+  Result<Event> got = fail(ErrorCode::internal, "not yet");
+  Instant at{};
+  const Instant begun = world.now();
+  wait(got, at);
+  for (int i = 0; i < 10; ++i) {
+    world.run_for(Duration::millis(500));
+    publish(Event::Kind::registry_audited);
+  }
+  EXPECT_TRUE(!got && got.error().code == ErrorCode::timeout);
+  EXPECT_EQ((at - begun).to_millis(), 2000);
+  wait(got, at);
+  world.run_for(Duration::millis(500));
+  publish(Event::Kind::registry_audited);
+  publish(Event::Kind::registry_updated);
+  world.run_for(Duration::millis(1));
+  EXPECT_TRUE(got && got->kind == Event::Kind::registry_updated);
+  world.stop();
+}
+
 TEST(ProcessBus, what_finds_a_full_mailbox_is_counted_as_lost_there) {
   io::sim::World world(1);
   io::sim::Node& host = world.add_node("host", 2);
