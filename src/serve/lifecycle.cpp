@@ -29,12 +29,14 @@ struct Lifecycle::Leg {
 
   // --- on this leg's shard
   void obey() {
-    results.clear();
-    auto ended = [this](DrainResult outcome) {
-      results.push_back(std::move(outcome));
-      if (--awaited == 0) home().post(the_report);
-    };
     awaited = step == Step::drain ? owner.nodes_.size() : 1;
+    results.assign(awaited, {});
+    const auto ended = [this](std::size_t number) {
+      return [this, number](DrainResult outcome) {
+        results[number] = std::move(outcome);
+        if (--awaited == 0) home().post(the_report);
+      };
+    };
     switch (step) {
       case Step::start:
         node->start_service(shard, [this](Result<> outcome) {
@@ -43,13 +45,14 @@ struct Lifecycle::Leg {
         });
         break;
       case Step::drain:
-        for (Node* each : owner.nodes_) each->drain(shard, deadline, ended);
+        for (std::size_t i = 0; i < owner.nodes_.size(); ++i)
+          owner.nodes_[i]->drain(shard, deadline, ended(i));
         break;
       case Step::stop:
-        node->stop_service(shard, deadline, ended);
+        node->stop_service(shard, deadline, ended(0));
         break;
       case Step::leave:
-        node->leave(shard, aborted, ended);
+        node->leave(shard, aborted, ended(0));
         break;
     }
   }
@@ -70,7 +73,7 @@ struct Lifecycle::Leg {
   Instant deadline{};
   bool aborted = false;  // something was, until now
   Result<> started;
-  std::vector<DrainResult> results;
+  std::vector<DrainResult> results;  // of a drain: of each service
   std::size_t awaited = 0;
 };
 

@@ -137,7 +137,12 @@ class Pair {
     add(below, 80);
     add(above, 81);
     lifecycle = std::make_unique<Lifecycle>(std::vector{nodes[0].get(), nodes[1].get()},
-                                            LifecycleEvents{.serving = [this] { serving = true; }});
+                                            LifecycleEvents{.serving = [this] { serving = true; },
+                                                            .drained =
+                                                                [this](unsigned, const auto& of) {
+                                                                  for (const DrainResult& each : of)
+                                                                    aborted.push_back(each.aborted);
+                                                                }});
     host.scope().spawn("life", live(host.scope().call()));
   }
   ~Pair() {
@@ -166,6 +171,7 @@ class Pair {
   std::vector<std::unique_ptr<Node>> nodes;
   std::unique_ptr<Lifecycle> lifecycle;
   bool serving = false;
+  std::vector<std::size_t> aborted;  // by the drain, of each service
   std::optional<LifecycleOutcome> outcome;
 
   // The status that a call from inside the process gets, by a task of shard 0.
@@ -253,6 +259,30 @@ TEST(Lifecycle, all_services_end_under_one_deadline) {
   ASSERT_TRUE(pair.world.run_until([&] { return pair.outcome.has_value(); }));
   EXPECT_LT(pair.world.now() - before, Duration::millis(1200));
   EXPECT_GE(pair.outcome->aborted, 2u);
+}
+
+TEST(Lifecycle, what_was_aborted_is_told_of_the_service_that_it_was_of) {
+  Pair pair(1);
+  ASSERT_TRUE(pair.world.run_until([&] { return pair.serving; }));
+  Guest below = pair.connect(80);
+  below.send(get("/job/4000"));
+  ASSERT_TRUE(below.until([&] { return pair.below.state.started == 1; }));
+  pair.end(Duration::millis(100));
+  ASSERT_TRUE(pair.world.run_until([&] { return pair.outcome.has_value(); }));
+  EXPECT_THAT(pair.aborted, ElementsAre(1, 0)) << "the other one has drained first";
+}
+
+// It has come in and waits for its turn when the end begins: it is answered as if there was none.
+TEST(Lifecycle, a_call_that_waits_for_its_turn_gets_it_while_the_callee_drains) {
+  Pair pair(1);
+  ASSERT_TRUE(pair.world.run_until([&] { return pair.serving; }));
+  Guest below = pair.connect(80);
+  below.send(get("/job/500"));
+  ASSERT_TRUE(below.until([&] { return pair.below.state.started == 1; }));
+  pair.end(Duration::seconds(3));
+  EXPECT_EQ(pair.call_below("/job/1"), 200) << "the one worker was busy";
+  EXPECT_EQ(pair.below.state.ended, 2);
+  EXPECT_EQ(below.answer().status, 200);
 }
 
 TEST(Lifecycle, what_was_started_is_stopped_when_a_later_service_cannot_start) {
