@@ -3,11 +3,41 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <atomic>
 
 #include "crypto/key_ring.h"
 #include "http/local_call.h"
 #include "serve/shared_rows.h"
 #include "services/storage/simulated_service.h"
+
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define CAIRN_SANITIZED
+#endif
+#endif
+
+namespace {
+std::atomic<std::uint64_t> allocations{0};
+void count_allocation() noexcept { allocations.fetch_add(1, std::memory_order_relaxed); }
+}  // namespace
+
+#ifdef CAIRN_SANITIZED
+extern "C" int __sanitizer_install_malloc_and_free_hooks(void (*taken)(const volatile void*, std::size_t),
+                                                         void (*given)(const volatile void*));
+#else
+extern "C" {
+void* __libc_malloc(std::size_t);
+void* __libc_realloc(void*, std::size_t);
+void* malloc(std::size_t size) noexcept {
+  count_allocation();
+  return __libc_malloc(size);
+}
+void* realloc(void* block, std::size_t size) noexcept {
+  count_allocation();
+  return __libc_realloc(block, size);
+}
+}
+#endif
 
 namespace cairn::storage {
 namespace {
@@ -15,10 +45,22 @@ namespace {
 using io::sim::Answer;
 using io::sim::Guest;
 using testing::HasSubstr;
+using testing::Not;
+
+std::uint64_t allocation_count() {
+#ifdef CAIRN_SANITIZED
+  static const int hooked = __sanitizer_install_malloc_and_free_hooks(
+      [](const volatile void*, std::size_t) { count_allocation(); }, [](const volatile void*) {});
+  EXPECT_NE(hooked, 0);
+#endif
+  return allocations.load(std::memory_order_relaxed);
+}
 
 struct RelayState {
   std::uint64_t copied = 0;  // of bodies, on their way in
   unsigned answered = 0;     // by the peer
+  serve::Peers* peers = nullptr;
+  Slab* slab = nullptr;
 };
 
 // What the peer answers, piece by piece, until its end.
@@ -52,7 +94,10 @@ class Sending final : public io::BodySource {
 // Passes everything below /through on to storage.
 class RelayShard final : public serve::ServiceShard {
  public:
-  RelayShard(RelayState& state, serve::ShardContext context) : state_(state), context_(context) {}
+  RelayShard(RelayState& state, serve::ShardContext context) : state_(state), context_(context) {
+    state_.peers = &context.peers;
+    state_.slab = &context.machine.slab;
+  }
   Task<Result<>> relay(Call call, serve::Request& request) {
     serve::Peer* storage = context_.peers.find("storage");
     if (storage == nullptr) co_return fail(ErrorCode::not_ready, "no storage");
@@ -147,6 +192,8 @@ class Relayed {
              std::string_view more = {}) {
     return connect().ask(request(method, "/through" + target, body, more));
   }
+  // Where the relay is.
+  io::sim::Node& home() { return other_ ? other_->home : storage_->host; }
   RelayState state;
 
  private:
@@ -257,6 +304,140 @@ TEST_P(StoragePeer, a_client_that_leaves_stops_what_was_asked_for_it) {
   guest.close();
   EXPECT_TRUE(relayed.world().run_until([&] { return relayed.storage().inflight() == 0; }));
   EXPECT_EQ(relayed.storage().ask(get(bytes)).status, 404);
+}
+
+TEST_P(StoragePeer, a_client_that_leaves_ends_its_answer) {
+  SimulatedService::Shape shape;
+  shape.settings = {{"limits.max_body_bytes", "8MiB"}};
+  Relayed relayed(GetParam(), std::move(shape));
+  const std::string bytes = sample(4'000'000);
+  ASSERT_EQ(relayed.storage().ask(put(bytes)).status, 201);
+  Guest guest = relayed.connect();
+  guest.reading = false;
+  guest.send(request("GET", "/through/o/" + address_of(bytes)));
+  relayed.world().run_for(Duration::millis(200));
+  EXPECT_EQ(relayed.storage().inflight(), 1) << "nobody takes it";
+  guest.close(true);
+  EXPECT_TRUE(relayed.world().run_until([&] { return relayed.storage().inflight() == 0; }));
+  EXPECT_THAT(relayed.storage().metrics(), HasSubstr(R"(method="GET",status="499"} 1)"));
+}
+
+// The second in which calls to peers are tried again is no bound of a body.
+TEST_P(StoragePeer, takes_a_body_as_slowly_as_a_stranger_may_send_it) {
+  Relayed relayed(GetParam());
+  const std::string bytes = sample(100'000);
+  const std::string text = request("PUT", "/through/o/" + address_of(bytes), bytes);
+  Guest guest = relayed.connect();
+  for (std::size_t at = 0; at < text.size(); at += 25'000) {
+    guest.send(text.substr(at, 25'000));
+    guest.run_for(Duration::millis(800));
+  }
+  EXPECT_EQ(guest.answer().status, 201);
+}
+
+TEST_P(StoragePeer, what_was_passed_on_to_the_last_byte_was_answered) {
+  Relayed relayed(GetParam());
+  const std::string bytes = sample(100'000), target = "/o/" + address_of(bytes);
+  ASSERT_EQ(relayed.ask("PUT", target, bytes).status, 201);
+  const Answer answer = relayed.ask("GET", target);
+  ASSERT_TRUE(answer.body == bytes);
+  const std::size_t date = answer.head.find("\r\nDate: ");
+  ASSERT_NE(date, std::string::npos);
+  EXPECT_EQ(answer.head.find("\r\nDate: ", date + 2), std::string::npos) << "the first hop's is enough";
+  EXPECT_THAT(relayed.storage().metrics(), HasSubstr(R"(method="GET",status="200"} 1)"));
+  EXPECT_THAT(relayed.storage().metrics(), Not(HasSubstr(R"(status="499")")));
+}
+
+// --- what it costs
+
+struct Cost {
+  int status = 0;
+  std::uint64_t bytes = 0;
+  std::uint64_t allocations = 0;  // by everybody, of the last round
+  bool done = false;
+};
+
+// In blocks of the slab, as a connection would have them.
+class Blocks final : public io::BodySource {
+ public:
+  Blocks(Slab& slab, std::string_view bytes) : slab_(slab), rest_(bytes) {}
+  std::optional<io::Piece> try_next() override {
+    const std::string_view part = rest_.substr(0, 60'000);
+    if (part.empty()) return io::Piece();
+    Buffer buffer = slab_.take(part.size());
+    std::ranges::copy(as_bytes(part), buffer.room().begin());
+    buffer.fill(part.size());
+    rest_.remove_prefix(part.size());
+    return io::Piece(std::move(buffer));
+  }
+  Task<Result<io::Piece>> next(Call) override { co_return io::Piece(); }
+
+ private:
+  Slab& slab_;
+  std::string_view rest_;
+};
+
+// The same request `rounds` times, by a task of the relay's shard.
+Task<> ask_rounds(Call call, RelayState* state, http::Method method, std::string target, std::string body,
+                  int rounds, Cost* cost) {
+  while (rounds-- > 0) {
+    Blocks blocks(*state->slab, body);
+    cost->bytes = 0;
+    const std::uint64_t before = allocation_count();
+    {
+      const serve::Peer::Handle peer = state->peers->find("storage")->call();
+      peer->start(method, target, {});
+      if (!body.empty()) peer->set_body(blocks, body.size());
+      if (!co_await peer->ask(call)) break;
+      cost->status = peer->status();
+      while (!peer->done()) {
+        const auto piece = co_await peer->next(call);
+        if (!piece) break;
+        cost->bytes += piece->size();
+      }
+    }
+    cost->allocations = allocation_count() - before;
+  }
+  cost->done = true;
+}
+
+Cost cost_of(Relayed& relayed, http::Method method, const std::string& target, const std::string& body,
+             int rounds) {
+  Cost cost;
+  io::sim::Node& home = relayed.home();
+  {
+    ShardScope here(home.shard());
+    home.scope().spawn("asker", ask_rounds(home.scope().call().within(Duration::seconds(60)), &relayed.state,
+                                           method, target, body, rounds, &cost));
+  }
+  EXPECT_TRUE(relayed.world().run_until([&] { return cost.done; }));
+  return cost;
+}
+
+// Of each way to be asked: something new is put, got for the first time, and then as often as it is hot.
+struct Costs {
+  explicit Costs(Where where) {
+    Relayed relayed(where);
+    const std::string large = sample(700'000), small = sample(5'000);
+    const std::string at_large = "/o/" + address_of(large), at_small = "/o/" + address_of(small);
+    EXPECT_EQ(cost_of(relayed, http::Method::put, at_small, small, 1).status, 201);
+    put = cost_of(relayed, http::Method::put, at_large, large, 1);
+    EXPECT_EQ(put.status, 201);
+    got = cost_of(relayed, http::Method::get, at_large, {}, 1);
+    EXPECT_EQ(got.bytes, large.size());
+    hot = cost_of(relayed, http::Method::get, at_small, {}, 20);
+    EXPECT_EQ(hot.bytes, small.size());
+  }
+  Cost put, got, hot;
+};
+
+TEST(StoragePeerCosts, no_more_allocations_inside_than_over_a_connection_and_none_for_what_is_hot) {
+  const Costs inside(Where::inside), outside(Where::outside);
+  EXPECT_LE(inside.put.allocations, outside.put.allocations);
+  EXPECT_LE(inside.got.allocations, outside.got.allocations);
+  EXPECT_GT(outside.got.allocations, 0u) << "they are counted";
+  // Where frames are not kept for the next request, there is one of ask() and one of next().
+  EXPECT_EQ(inside.hot.allocations, recycle_frames ? 0u : 2u);
 }
 
 TEST(StoragePeerInside, opens_no_connection_and_copies_no_body) {

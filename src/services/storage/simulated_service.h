@@ -85,6 +85,12 @@ class SimulatedService {
     return metrics.tasks_spawned.at(metrics.kind_index("connection")).value();
   }
 
+  std::string metrics() {
+    std::string text;
+    life_->node.registry().expose(text);
+    return text;
+  }
+
   // The process, or with it the power; then it is started again.
   void crash(io::sim::Crash how = io::sim::Crash::power) {
     life_ = nullptr;
