@@ -1,8 +1,7 @@
 // Turns: who of the tasks of a shard may run now, when more want to than should. A task asks for its turn,
 // runs in its own coroutine while it has it, and gives it back by dropping it.
-//   [TN-1] Over all shards together at most places.limit() tasks wait. One that leaves gives its place back
-//   at
-//          once.
+//   [TN-1] Over all shards together at most places.limit() tasks wait. One that leaves gives its place
+//         back at once.
 //   [TN-2] Whose time is up, or whose call was stopped, when its turn would come is passed over.
 //   [TN-3] At most as many turns are out as there are workers. A worker that dies takes its slot with it: who
 //          has a turn keeps it, and nobody gets another until there are fewer turns out than workers again.

@@ -5,11 +5,10 @@
 //         that Shares keeps for who has little.
 //   [AD-3] A Unix peer is of our own user or of one that uds.allow_uids names.
 //   [AD-4] A place kept for health is taken by a head that names a health route, never by silence.
-//   [AD-5] At the cap, who gives way is of the address that has the most; at the cap of an address, of this
-//   one.
-//   [AD-6] While another asks, an address has half of the requests in flight and of the rate (Shares). A peer
-//   of
-//         server.trusted is held to no share of one address.
+//   [AD-5] At the cap, who gives way is of the address that has the most; at the cap of an address, of
+//         this one.
+//   [AD-6] While another asks, an address has half of the requests in flight and of the rate (Shares). A
+//         peer of server.trusted is held to no share of one address.
 // Work is shard-local; what counts across shards is one atomic each, and per-address counts sit in striped
 // tables that are touched when a connection comes and goes, not per request.
 #pragma once

@@ -1,9 +1,8 @@
 // Shares: what one address may take of the process's rate and places while another asks, too.
 //   [SH-1] While another address has asked within `contest`, an address has half of the rate and half of the
 //          places; alone it has all of them. What it took before is not taken back.
-//   [SH-2] Who is within its half reaches an eighth beyond the whole: what a flood has filled up before is
-//   not
-//          in a newcomer's way. Over time the rate stays the rate.
+//   [SH-2] Who is within its half reaches an eighth beyond the whole: what a flood has filled up before
+//         is not in a newcomer's way. Over time the rate stays the rate.
 // Asked for every request, from every shard: no lock, and no memory but this. Addresses are hashed into
 // slots; the few that meet in one count as one address, and who meets whom is drawn anew at each start.
 //
