@@ -450,6 +450,42 @@ TEST(StoragePeerInside, opens_no_connection_and_copies_no_body) {
   EXPECT_EQ(relayed.storage().connections_ever(), 0u);
 }
 
+// Calls are under way, one with half of its body and one with half of its answer, when the process dies.
+TEST(StoragePeerInside, a_crash_leaves_no_call_behind) {
+  SimulatedService::Shape shape;
+  shape.settings = {{"limits.max_body_bytes", "8MiB"}};
+  Relayed relayed(Where::inside, std::move(shape));
+  const std::string bytes = sample(4'000'000), half = sample(200'000);
+  ASSERT_EQ(relayed.storage().ask(put(bytes)).status, 201);
+  Guest getting = relayed.connect(), putting = relayed.connect();
+  getting.reading = false;
+  getting.send(request("GET", "/through/o/" + address_of(bytes)));
+  const std::string text = request("PUT", "/through/o/" + address_of(half), half);
+  putting.send(text.substr(0, text.size() - 1000));
+  ASSERT_TRUE(relayed.world().run_until([&] { return relayed.storage().inflight() == 2; }));
+  relayed.storage().crash();
+  EXPECT_TRUE(relayed.ask("GET", "/o/" + address_of(bytes)).body == bytes);
+  EXPECT_EQ(relayed.ask("GET", "/o/" + address_of(half)).status, 404);
+}
+
+// The drain's deadline passes while a call is under way: the caller's connection is cut, and the callee with
+// it.
+TEST(StoragePeerInside, ends_with_a_caller_that_does_not_drain_in_time) {
+  Relayed relayed(Where::inside);
+  const std::string half = sample(200'000);
+  const std::string text = request("PUT", "/through/o/" + address_of(half), half);
+  Guest guest = relayed.connect();
+  guest.send(text.substr(0, text.size() - 1000));
+  ASSERT_TRUE(relayed.world().run_until([&] { return relayed.storage().inflight() == 1; }));
+  const Instant before = relayed.world().now();
+  relayed.storage().drain(Duration::millis(200));
+  ASSERT_TRUE(relayed.world().run_until([&] { return relayed.storage().outcome.has_value(); }));
+  EXPECT_EQ(relayed.storage().outcome->aborted, 1u);
+  EXPECT_TRUE(relayed.storage().outcome->still_alive.empty());
+  EXPECT_LT((relayed.world().now() - before).to_millis(), 200 + Drain::grace.to_millis());
+  EXPECT_EQ(relayed.storage().inflight(), 0);
+}
+
 // Its listeners close with everybody's, and it takes calls until the relay has ended.
 TEST(StoragePeerInside, is_there_for_a_caller_that_drains) {
   Relayed relayed(Where::inside);
