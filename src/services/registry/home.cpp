@@ -9,12 +9,6 @@
 #include "services/registry/port.h"
 
 namespace cairn::registry {
-namespace {
-
-// Of a snapshot, for the time of one look at the ledger.
-constexpr std::size_t entries_per_slice = 512;
-
-}  // namespace
 
 Home::Home(Registry& registry, io::Machine& machine, observe::Logger log)
     : registry_(registry),
@@ -78,88 +72,6 @@ Task<Result<>> Home::open(Call call) {
   co_return Result<>{};
 }
 
-// NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the caller's frame
-Task<Result<>> Home::open_log(Call call, bool with_snapshot, bool& again) {
-  again = false;
-  const RegistryOptions& asked = registry_.options();
-  store::LogOptions options;
-  options.directory = registry_.segment_directory();
-  options.segment_size = asked.segment_size;
-  options.fsync = asked.fsync;
-  options.reserve = asked.reserve;
-  options.ahead = asked.ahead;
-  replaying_.emplace();
-  damage_.clear();
-  store::LogPoint from;
-  if (with_snapshot) {
-    auto bytes = co_await read_file(call, machine_, asked.directory + "/state", snapshot_size_max);
-    if (bytes) {
-      if (auto decoded = Ledger::decode(as_bytes(*bytes))) {
-        replaying_ = std::move(decoded->first);
-        from = decoded->second;
-        if (!replaying_->empty())
-          witness_ = HeadMark{replaying_->head().version, replaying_->head().commit_b3};
-      } else {
-        log_.warn("the snapshot is damaged: the state is made anew from the log");
-      }
-    } else if (bytes.error().code != ErrorCode::not_found) {
-      co_return fail(bytes.error());
-    }
-  }
-  store::LogReport report;
-  auto log = co_await store::Log::open(call, machine_, options, from, *this, report);
-  if (!log) {
-    if (!report.problem.empty()) log_.error("the log was not opened", {{"why", report.problem}});
-    // With a snapshot the same records may not follow; without it they must.
-    again = with_snapshot && from.sequence > 0 && log.error().code == ErrorCode::integrity;
-    if (again) co_return Result<>{};
-    co_return fail(log.error());
-  }
-  for (const store::ForeignFile& one : (*log)->take_foreign())
-    log_.error(
-        "a file that is not of this log was set aside",
-        {{"path", one.path}, {"segment", one.segment}, {"header_segment", one.header_segment.value_or(0)}});
-  if (report.index != store::IndexFit::good) {
-    again = true;
-    co_return Result<>{};
-  }
-  replaying_->settle();
-  for (const store::Damage& damage : damage_) replaying_->mark_damage(damage);
-  snapshot_at_ = from.sequence;
-  if (report.records > 0 || report.cut_bytes > 0 || report.damaged > 0) {
-    ++registry_.status_.recoveries;
-    log_.info("log replayed",
-              {{"records", report.records}, {"damaged", report.damaged}, {"cut_bytes", report.cut_bytes}});
-  }
-  MaybeHead head;
-  if (!replaying_->empty()) head = HeadMark{replaying_->head().version, replaying_->head().commit_b3};
-  for (const auto& [version, why] : replaying_->bad())
-    log_.error("a version is damaged", {{"version", version}, {"why", why}});
-  for (const auto& [id, pending] : replaying_->pending())
-    if (!replaying_->is_whole(pending))
-      log_.error("a pending proposal is damaged: it cannot be committed",
-                 {{"proposal_id", format_ulid(id)}, {"version", pending.set.version}});
-  registry_.ledger().with([&](Ledger& ledger) { ledger = std::move(*replaying_); });
-  replaying_.reset();
-  backend_ = std::make_unique<EmbeddedBackend>(std::move(*log), head);
-  applied_ = backend_->log().end();
-  co_return Result<>{};
-}
-
-Task<Result<>> Home::on_record(Call, store::Entry entry) {
-  co_return replaying_->apply(entry.header.kind, as_bytes(entry.meta), entry.at);
-}
-
-Task<Result<>> Home::on_damage(Call, store::Damage damage) {
-  log_.error("the log has a damaged place", {{"segment", damage.segment},
-                                             {"from", damage.from},
-                                             {"to", damage.to},
-                                             {"first_sequence", damage.first_sequence},
-                                             {"last_sequence", damage.last_sequence}});
-  damage_.push_back(damage);
-  co_return Result<>{};
-}
-
 Task<Result<>> Home::import_genesis(Call call) {
   const format::Genesis& genesis = registry_.options().genesis;
   CO_TRY(format::DescriptorSet set, format::decode_descriptor_set(as_bytes(genesis.payload)));
@@ -197,130 +109,6 @@ Task<Result<>> Home::import_genesis(Call call) {
   });
 }
 
-// What was signed is known to others: a log that has lost it must not go on and sign something else.
-Task<Result<>> Home::heed_checkpoint(Call call) {
-  auto bytes = co_await read_file(call, machine_, registry_.options().directory + "/checkpoint",
-                                  crypto::note_size_max);
-  if (!bytes) co_return Result<>{};
-  const auto note = crypto::parse_note(*bytes);
-  if (!note || !crypto::is_signed_by(*note, verifier_)) co_return Result<>{};
-  const auto seen = crypto::parse_checkpoint(note->text);
-  if (!seen) co_return Result<>{};
-  struct Known {
-    std::uint64_t size = 0;
-    bool same = true;
-  };
-  const Known known = registry_.ledger().with([&](Ledger& ledger) {
-    const bool provable = seen->size <= ledger.provable();
-    return Known{ledger.size(), !provable || ledger.tree().root_at(seen->size) == seen->root};
-  });
-  if (known.size == 0 && seen->size > 0)
-    co_return fail(ErrorCode::integrity, "the log is gone, and its checkpoint is not: restore the segments");
-  if (known.size < seen->size) fence_rolled_back("the log has lost versions that its checkpoint covers");
-  if (known.size >= seen->size && !known.same) fence_rolled_back("the log does not fit its checkpoint");
-  co_return Result<>{};
-}
-
-// So is a snapshot: it was made of what was durable. One that is newer than the log knows what is lost.
-Result<> Home::heed_snapshot() {
-  if (!witness_) return {};
-  const HeadMark seen = *std::exchange(witness_, {});
-  struct Known {
-    std::uint64_t size = 0;
-    bool same = true;
-  };
-  const Known known = registry_.ledger().with([&](Ledger& ledger) {
-    const bool comparable = seen.version < ledger.size() && seen.version >= ledger.first_kept() &&
-                            !ledger.bad().contains(seen.version);
-    return Known{ledger.size(), !comparable || ledger.version(seen.version).commit_b3 == seen.commit_b3};
-  });
-  if (known.size == 0)
-    return fail(ErrorCode::integrity, "the log is gone, and its snapshot is not: restore the segments");
-  if (known.size <= seen.version) fence_rolled_back("the log has lost versions that its snapshot knows");
-  if (!known.same) fence_rolled_back("the log does not fit its snapshot");
-  return {};
-}
-
-// Leaf hashes that the log lost may be in the tiles; the last checkpoint says whether they are right.
-Task<Result<>> Home::heal_leaves(Call call) {
-  struct Broken {
-    std::set<std::uint64_t> leaves;
-    std::optional<SignedHead> checkpoint;
-    std::uint64_t size = 0;
-  };
-  const Broken broken = registry_.ledger().with(
-      [](Ledger& ledger) { return Broken{ledger.broken(), ledger.checkpoint(), ledger.size()}; });
-  if (broken.leaves.empty() || !broken.checkpoint) co_return Result<>{};
-  auto note = crypto::parse_note(broken.checkpoint->note);
-  if (!note || !crypto::is_signed_by(*note, verifier_)) co_return Result<>{};
-  auto signed_head = crypto::parse_checkpoint(note->text);
-  if (!signed_head) co_return Result<>{};
-  std::map<std::uint64_t, crypto::MerkleHash> found;
-  for (const std::uint64_t leaf : broken.leaves) {
-    const crypto::TilePlace place = crypto::tile_of(0, leaf);
-    crypto::TileId tile = place.tile;
-    tile.width = crypto::tile_width(0, tile.index, signed_head->size);
-    if (place.offset >= tile.width) continue;
-    auto bytes = co_await read_file(call, machine_,
-                                    registry_.options().directory + "/" + crypto::format_tile_path(tile),
-                                    crypto::tile_width_max * sizeof(crypto::MerkleHash));
-    if (!bytes || bytes->size() < (place.offset + 1) * sizeof(crypto::MerkleHash)) continue;
-    crypto::MerkleHash hash;
-    std::memcpy(hash.data(), bytes->data() + place.offset * sizeof hash, sizeof hash);
-    found.emplace(leaf, hash);
-  }
-  const bool healed = registry_.ledger().with(
-      [&](Ledger& ledger) { return ledger.heal(found, signed_head->size, signed_head->root); });
-  if (!healed) log_.error("the tree has leaves that are lost: nothing is proved beyond them");
-  co_return Result<>{};
-}
-
-// From HEAD back to the last checkpoint everything is read again before anybody is served.
-Task<Result<>> Home::validate_tail(Call call) {
-  struct Tail {
-    std::uint64_t from = 0, size = 0;
-    std::optional<SignedHead> checkpoint;
-    std::optional<crypto::MerkleHash> root;
-  };
-  const Tail tail = registry_.ledger().with([](Ledger& ledger) {
-    Tail out;
-    out.size = ledger.size();
-    out.checkpoint = ledger.checkpoint();
-    out.from = out.checkpoint ? out.checkpoint->size : ledger.first_kept();
-    out.from = std::max(out.from, ledger.first_kept());
-    if (out.checkpoint && out.checkpoint->size <= ledger.provable())
-      out.root = ledger.tree().root_at(out.checkpoint->size);
-    return out;
-  });
-  const auto bad = [&](std::uint64_t version, const char* why) {
-    log_.error("a version is damaged", {{"version", version}, {"why", why}});
-    registry_.ledger().with([&](Ledger& ledger) { ledger.mark_bad(version, why); });
-  };
-  if (tail.root) {
-    const auto note = crypto::parse_note(tail.checkpoint->note);
-    const auto signed_head =
-        note ? crypto::parse_checkpoint(note->text) : fail(ErrorCode::malformed, "no note");
-    if (!signed_head || !crypto::is_signed_by(*note, verifier_) ||
-        signed_head->size != tail.checkpoint->size || signed_head->root != *tail.root)
-      bad(tail.checkpoint->size - 1, "the last checkpoint does not fit the log");
-  }
-  Address prev;
-  for (std::uint64_t version = tail.from; version < tail.size; ++version) {
-    const bool known = registry_.ledger().with([&](Ledger& ledger) {
-      if (version > 0) prev = ledger.version(version - 1).commit_b3;
-      return ledger.bad().contains(version);
-    });
-    if (known) continue;
-    auto commit = co_await port_->read_commit(call, version);
-    if (!commit && commit.error().code != ErrorCode::integrity) co_return fail(commit.error());
-    const auto decoded =
-        commit ? format::decode_commit(as_bytes(*commit)) : Result<format::Commit>(fail(commit.error()));
-    if (!decoded || decoded->version != version || (version > 0 && decoded->prev != prev))
-      bad(version, "its commit does not follow the one before it");
-  }
-  co_return Result<>{};
-}
-
 Task<Result<>> Home::close(Call call) {
   registry_.status_.open = false;
   errands_.close();
@@ -332,43 +120,6 @@ Task<Result<>> Home::close(Call call) {
                 {{"why", written.error().context}});
   port_.reset();
   co_return co_await backend_->log().close(call);
-}
-
-Task<Result<>> Home::write_snapshot(Call call) {
-  const store::LogPoint point = applied_;
-  if (point.sequence == snapshot_at_) co_return Result<>{};
-  const bool begun = registry_.ledger().with([&](Ledger& ledger) { return ledger.begin_copy(point); });
-  if (!begun) co_return Result<>{};
-  SnapshotSeal seal;
-  const std::function<std::optional<std::string>()> next = [&] {
-    return seal.take(
-        registry_.ledger().with([](Ledger& ledger) { return ledger.copy_some(entries_per_slice); }));
-  };
-  const Result<> written =
-      co_await replace_file(call, machine_, registry_.options().directory + "/state", next);
-  registry_.ledger().with([](Ledger& ledger) { ledger.end_copy(); });
-  if (!written) co_return fail(written.error());
-  snapshot_at_ = point.sequence;
-  co_return Result<>{};
-}
-
-// Room is bytes and the right to make a file: a disk that is out of inodes has the first and not the second.
-Task<bool> Home::look_for_room(Call call) {
-  const RegistryOptions& options = registry_.options();
-  const auto room = co_await machine_.disk.free_space(call, options.directory);
-  if (!room) co_return !registry_.status_.full;
-  bool full = room->bytes < options.reserve / 8;
-  // Only where it is in doubt: a file for nothing every second would be too much.
-  if (!full && (registry_.status_.full || !looked_for_room_)) {
-    const std::string probe = options.directory + "/room";
-    const auto made = co_await machine_.disk.open(call, probe, io::OpenMode::create_new);
-    full = !made && made.error().code == ErrorCode::storage_full;
-    (void)co_await machine_.disk.unlink(call, probe);
-  }
-  looked_for_room_ = true;
-  if (registry_.status_.full.exchange(full) != full)
-    full ? log_.warn("the disk is full: changes are refused") : log_.info("there is room for changes again");
-  co_return !full;
 }
 
 void Home::publish_status() {
@@ -395,17 +146,6 @@ void Home::fence(const char* why) noexcept {
   log_.error("writes are fenced until the next start", {{"why", why}});
 }
 
-// Another start finds the same.
-void Home::fence_rolled_back(const char* why) noexcept {
-  registry_.status_.rolled_back = true;
-  if (registry_.status_.fenced.exchange(true)) return;
-  log_.error(
-      "writes are fenced, also after a restart, until the newer segments are back",
-      {{"why", why},
-       {"directory", registry_.options().directory},
-       {"hint", "restore segments/ and restart; or accept the loss: take checkpoint, tile/ and state away"}});
-}
-
 Ulid Home::new_id() noexcept {
   std::array<std::uint64_t, 2> random{};
   machine_.entropy.fill(std::as_writable_bytes(std::span(random)));
@@ -415,23 +155,6 @@ Ulid Home::new_id() noexcept {
 Task<Result<Outcome>> Home::submit(Call call, std::unique_ptr<Mutation> mutation) {
   mutation->who = "local";
   return port_->submit(call, std::move(mutation), registry_.chores_);
-}
-
-// Proposals whose time is over.
-Task<Result<>> Home::sweep_once(Call call) {
-  const WallTime now = now_wall();
-  const bool any = registry_.ledger().with([&](Ledger& ledger) {
-    return std::ranges::any_of(ledger.pending(), [&](const auto& one) { return one.second.expires <= now; });
-  });
-  if (!any) co_return Result<>{};
-  CO_TRY_VOID(co_await submit(call, std::make_unique<Mutation>(Mutation::Kind::expire)));
-  co_return Result<>{};
-}
-
-Task<> Home::sweep_loop(Call call) {
-  while (co_await sleep_for(call, Duration::seconds(10)))
-    if (auto swept = co_await sweep_once(call); !swept && !call.stopped())
-      log_.warn("expired proposals were not swept", {{"why", swept.error().context}});
 }
 
 }  // namespace cairn::registry
