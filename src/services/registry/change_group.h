@@ -1,16 +1,18 @@
-// Home::Group: the changes that are written together, as they are decided (planner.cpp) and written
-// (committer.cpp).
+// ChangeGroup: the changes that are written together, as the planner decides and the committer writes them.
 #pragma once
 
+#include <optional>
 #include <set>
+#include <string>
 #include <utility>
 #include <vector>
 
-#include "services/registry/home.h"
+#include "services/registry/backend.h"
+#include "services/registry/mutation.h"
 
 namespace cairn::registry {
 
-struct Home::Group {
+struct ChangeGroup {
   static constexpr std::size_t group_records_max = 512;
   static constexpr std::size_t group_bytes_max = 4u << 20;
 
@@ -35,7 +37,7 @@ struct Home::Group {
   std::optional<std::uint32_t> gone;  // segment
   bool closed = false;
 
-  explicit Group(std::size_t segment_size) : room(segment_size / 8) {}
+  explicit ChangeGroup(std::size_t segment_size) : room(segment_size / 8) {}
   // The log takes half a segment at once: an eighth of one, and the proposal that comes on top of it.
   std::size_t room;
 

@@ -1,54 +1,51 @@
-// The checkpointer: signs what is durable, after reading it back, and writes the tiles that prove it.
+#include "services/registry/checkpointer.h"
+
 #include <algorithm>
 
-#include "crypto/tile.h"
+#include "crypto/signed_note.h"
 #include "runtime/wait.h"
 #include "services/registry/files.h"
-#include "services/registry/home.h"
-#include "services/registry/port.h"
+#include "services/registry/recorded_time.h"
 
 namespace cairn::registry {
 namespace {
 
 // A burst of commits shares one checkpoint; the promise is a second.
 constexpr Duration settle_time = Duration::millis(700);
-// What a start after a crash would have to replay at most, about.
-constexpr std::uint64_t records_per_snapshot = 50'000;
 constexpr Duration retry_time = Duration::seconds(5);
 
 }  // namespace
 
-Task<> Home::checkpoint_loop(Call call) {
-  if (auto mended = co_await mend_files(call); !mended && !call.stopped())
+Task<> Checkpointer::run(Call call) {
+  if (auto mended = co_await with_.tiles.mend(call); !mended && !call.stopped())
     log_.warn("tiles were not looked at", {{"why", mended.error().context}});
   // The last one may be from before this start.
-  const Duration age =
-      Duration::millis(std::max<std::int64_t>(0, now_wall().ms - registry_.status_.checkpoint_at));
-  Instant next = machine_.shard.now() + std::max(Duration{}, checkpoint_interval_ - age);
+  const Duration age = Duration::millis(
+      std::max<std::int64_t>(0, recorded_time(machine_.shard).ms - registry_.status().checkpoint_at));
+  Instant next = machine_.shard.now() + std::max(Duration{}, interval_ - age);
   for (;;) {
     const bool covered = registry_.ledger().with(
         [](Ledger& ledger) { return ledger.checkpoint() && ledger.checkpoint()->size == ledger.size(); });
     const bool due = next <= machine_.shard.now();
     if (covered && !due) {
-      (void)co_await ListWait(call.by(next), committed_, "a commit");
+      (void)co_await with_.newest.next(call.by(next));
       if (call.stopped()) co_return;
       continue;
     }
     if (!co_await sleep_for(call, settle_time)) co_return;
-    auto signed_head = co_await checkpoint_once(call);
-    if (signed_head && backend_->log().end().sequence - snapshot_at_ > records_per_snapshot)
-      signed_head = co_await write_snapshot(call);
+    auto signed_head = co_await run_once(call);
+    if (signed_head && with_.snapshots.is_due()) signed_head = co_await with_.snapshots.write(call);
     if (call.stopped()) co_return;
-    next = machine_.shard.now() + checkpoint_interval_;
+    next = machine_.shard.now() + interval_;
     if (signed_head) continue;
     // Nothing more is committed until there is room for it again.
-    if (signed_head.error().code == ErrorCode::storage_full) registry_.status_.full = true;
+    if (signed_head.error().code == ErrorCode::storage_full) registry_.status().full = true;
     log_.warn("no checkpoint was made", {{"why", signed_head.error().context}});
     if (!co_await sleep_for(call, retry_time)) co_return;
   }
 }
 
-Task<Result<>> Home::checkpoint_once(Call call) {
+Task<Result<>> Checkpointer::run_once(Call call) {
   struct Wanted {
     std::uint64_t from = 0, size = 0, verified = 0;
     crypto::MerkleHash root{};
@@ -56,7 +53,7 @@ Task<Result<>> Home::checkpoint_once(Call call) {
     std::optional<SignedHead> last;
     crypto::MerkleHash last_root{};
   };
-  const bool fenced = registry_.status_.fenced;
+  const bool fenced = registry_.status().fenced;
   CO_TRY(Wanted wanted, registry_.ledger().with([fenced](Ledger& ledger) -> Result<Wanted> {
     if (fenced || !ledger.bad().empty() || ledger.provable() < ledger.size())
       return fail(ErrorCode::degraded, "nothing is signed over a damaged version");
@@ -81,30 +78,25 @@ Task<Result<>> Home::checkpoint_once(Call call) {
       co_return fail(ErrorCode::integrity, "the last checkpoint does not fit the log");
   }
   for (std::uint64_t version = wanted.from; version < wanted.size; ++version) {
-    CO_TRY(const std::string commit, co_await port_->read_commit(call, version));
+    CO_TRY(const std::string commit, co_await with_.port.read_commit(call, version));
     if (crypto::hash_leaf(as_bytes(commit)) != wanted.leaves[version - wanted.from])
       co_return fail(ErrorCode::integrity, "a commit was not read back as it was written");
   }
   crypto::Checkpoint checkpoint;
-  checkpoint.origin = verifier_.name;
+  checkpoint.origin = registry_.note_verifier().name;
   checkpoint.size = wanted.size;
   checkpoint.root = wanted.root;
-  std::string note =
-      crypto::sign_note(crypto::format_checkpoint(checkpoint), verifier_.name, *registry_.options().log_key);
+  std::string note = crypto::sign_note(crypto::format_checkpoint(checkpoint), checkpoint.origin,
+                                       *registry_.options().log_key);
   auto mutation = std::make_unique<Mutation>(Mutation::Kind::checkpoint);
   mutation->checkpoint.note = note;
   mutation->checkpoint.size = wanted.size;
-  mutation->checkpoint.verified = std::max(wanted.verified, deep_ ? deep_->size() : 0);
-  CO_TRY_VOID(co_await submit(call, std::move(mutation)));
-  CO_TRY_VOID(co_await write_tiles(call, wanted.size));
+  mutation->checkpoint.verified = std::max(wanted.verified, with_.verifier.verified());
+  CO_TRY_VOID(co_await with_.chores.ask(call, std::move(mutation)));
+  CO_TRY_VOID(co_await with_.tiles.write(call, wanted.size));
   CO_TRY_VOID(co_await replace_file(call, machine_, registry_.options().directory + "/checkpoint", note));
-  for (const std::string& path : std::exchange(narrower_, {}))
-    (void)co_await machine_.disk.unlink(call, path);
-  if (retention_.policy != Retention::Policy::none &&
-      !retention_commands_->try_send(std::uint64_t{wanted.size})) {
-    ++registry_.status_.prunes_skipped;
-    log_.warn("a round of retention is left out: one is waiting", {{"size", wanted.size}});
-  }
+  co_await with_.tiles.remove_narrower(call);
+  with_.pruner.offer(wanted.size);
   co_return Result<>{};
 }
 

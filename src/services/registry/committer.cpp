@@ -1,9 +1,6 @@
-// The committer: decides, one after the other, and writes what it decided in groups.
-#include <algorithm>
+#include "services/registry/committer.h"
 
-#include "services/registry/change_group.h"
-#include "services/registry/home.h"
-#include "services/registry/port.h"
+#include <algorithm>
 
 namespace cairn::registry {
 namespace {
@@ -41,15 +38,27 @@ AuditEvent event_of(const Mutation& mutation, WallTime at, ErrorCode code) {
 
 }  // namespace
 
-Task<> Home::commit_loop(Call call) {
+Committer::Committer(Registry& registry, io::Machine& machine, observe::Logger log, EmbeddedBackend& backend,
+                     DiskRoom& room, Newest& newest)
+    : registry_(registry),
+      machine_(machine),
+      log_(log),
+      backend_(backend),
+      room_(room),
+      newest_(newest),
+      planner_(registry.options(), machine),
+      errands_(machine.shard, machine.mailbox, {queue_is_full, "the registry is closed"}),
+      applied_(backend.log().end()) {}
+
+Task<> Committer::run(Call call) {
   // Stopped by its scope: whatever is asked for after that is refused by close().
   while (co_await errands_.arrived(call)) co_await commit_group(call.unbounded());
 }
 
-Task<> Home::commit_group(Call call) {
-  const bool full = registry_.status_.full && !co_await look_for_room(call);
-  Group group(registry_.options().segment_size);
-  const bool fenced = backend_->fenced() || registry_.status_.fenced;
+Task<> Committer::commit_group(Call call) {
+  const bool full = registry_.status().full && !co_await room_.look(call);
+  ChangeGroup group(registry_.options().segment_size);
+  const bool fenced = backend_.fenced() || registry_.status().fenced;
   registry_.ledger().with([&](Ledger& ledger) {
     for (Mutation* first = nullptr; !group.full() && (first = errands_.next()) != nullptr;) {
       Mutation& next = *first;
@@ -61,21 +70,22 @@ Task<> Home::commit_group(Call call) {
       if (chore && !group.members.empty()) break;
       errands_.take(next);
       const auto note = [&](ErrorCode code) {
-        registry_.audit().with([&](AuditTable& table) { table.note(event_of(next, now_wall(), code)); });
+        registry_.audit().with(
+            [&](AuditTable& table) { table.note(event_of(next, recorded_time(machine_.shard), code)); });
       };
       if (fenced) {
-        if (!chore) ++registry_.status_.refused, note(ErrorCode::degraded);
+        if (!chore) ++registry_.status().refused, note(ErrorCode::degraded);
         next.result =
             fail(ErrorCode::degraded,
-                 registry_.status_.rolled_back
+                 registry_.status().rolled_back
                      ? "the log has lost versions: writes are fenced until its segments are restored"
                      : "writes are fenced until the next start");
         group.answered.push_back(&next);
         continue;
       }
       // What could not be covered by a checkpoint is not begun. Chores may free room.
-      const Result<Planned> planned =
-          full && !chore ? fail(ErrorCode::storage_full, "the disk is full") : plan(ledger, next, group);
+      const Result<Planned> planned = full && !chore ? fail(ErrorCode::storage_full, "the disk is full")
+                                                     : planner_.plan(ledger, next, group);
       if (planned) {
         // It had been done before.
         if (*planned == Planned::answered && !chore) note(ErrorCode::ok);
@@ -88,11 +98,11 @@ Task<> Home::commit_group(Call call) {
       // Refused: noted like everything else, but for our own chores. What a full table or disk sheds, and
       // more than a token has turns for, takes no room of the log.
       const Error error = planned.error();
-      if (error.code == ErrorCode::chain_mismatch) ++registry_.status_.cas_failed;
-      if (!chore) ++registry_.status_.refused;
+      if (error.code == ErrorCode::chain_mismatch) ++registry_.status().cas_failed;
+      if (!chore) ++registry_.status().refused;
       const bool shed = error.code == ErrorCode::busy || error.code == ErrorCode::degraded ||
                         error.code == ErrorCode::storage_full;
-      AuditEvent event = event_of(next, now_wall(), error.code);
+      AuditEvent event = event_of(next, recorded_time(machine_.shard), error.code);
       const bool logged = !chore && !shed && registry_.audit().with([&](AuditTable& table) {
         return table.take_turn(next.who, event.at);
       });
@@ -115,21 +125,22 @@ Task<> Home::commit_group(Call call) {
   const Result<> written = co_await write_group(call, group);
   const std::optional<HeadMark> head =
       written && group.advance ? std::optional(group.advance->next) : std::nullopt;
-  for (const Group::Member& member : group.members) {
+  for (const ChangeGroup::Member& member : group.members) {
     const Mutation::Kind kind = member.mutation->kind;
     if (!member.refused && kind < Mutation::Kind::refuse) {
       const bool change = kind == Mutation::Kind::propose || kind == Mutation::Kind::approve;
       if (!written)
-        ++registry_.status_.refused;
+        ++registry_.status().refused;
       else
-        ++(change ? registry_.status_.accepted : registry_.status_.committed);
+        ++(change ? registry_.status().accepted : registry_.status().committed);
     }
     if (kind <= Mutation::Kind::refuse) {
       const ErrorCode code = member.refused ? member.refused->code
                              : written      ? ErrorCode::ok
                                             : written.error().code;
-      registry_.audit().with(
-          [&](AuditTable& table) { table.add(event_of(*member.mutation, now_wall(), code)); });
+      registry_.audit().with([&](AuditTable& table) {
+        table.add(event_of(*member.mutation, recorded_time(machine_.shard), code));
+      });
     }
     if (member.refused)
       errands_.refuse(*member.mutation, *member.refused);
@@ -138,27 +149,26 @@ Task<> Home::commit_group(Call call) {
     else
       errands_.refuse(*member.mutation, written.error());
   }
-  publish_status();
+  registry_.publish_status(backend_.log());
   if (!head) co_return;
-  last_commit_ = machine_.shard.now();
   registry_.announce(registry_.ledger().with([](Ledger& ledger) { return ledger.head(); }));
-  while (!committed_.empty()) wake(committed_.front());
+  newest_.tell(machine_.shard.now());
 }
 
 // NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the committer waits for it
-Task<Result<>> Home::write_group(Call call, Group& group) {
+Task<Result<>> Committer::write_group(Call call, ChangeGroup& group) {
   if (!group.records.empty()) {
-    Status& status = registry_.status_;
+    Status& status = registry_.status();
     const Instant begun = machine_.shard.now();
     status.append_since = begun.ns;
-    auto placed = group.advance ? co_await backend_->advance(call, group.advance->expected,
-                                                             group.advance->next, std::move(group.records))
-                                : co_await backend_->append(call, std::move(group.records));
+    auto placed = group.advance ? co_await backend_.advance(call, group.advance->expected,
+                                                            group.advance->next, std::move(group.records))
+                                : co_await backend_.append(call, std::move(group.records));
     status.append_took = (machine_.shard.now() - begun).ns;
     status.append_ended = machine_.shard.now().ns;
     status.append_since = 0;
     if (!placed) {
-      if (backend_->fenced()) fence(placed.error().context);
+      if (backend_.fenced()) fence(placed.error().context);
       if (placed.error().code == ErrorCode::storage_full) status.full = true;
       co_return fail(placed.error());
     }
@@ -170,17 +180,22 @@ Task<Result<>> Home::write_group(Call call, Group& group) {
       status.first_kept = ledger.first_kept();
       return {};
     });
-    applied_ = backend_->log().end();
+    applied_ = backend_.log().end();
     if (!applied) {
       fence("the ledger cannot follow the log");
       co_return fail(ErrorCode::degraded, "the ledger cannot follow the log");
     }
   }
   if (group.gone) {
-    CO_TRY_VOID(co_await backend_->log().remove_segment(call, *group.gone));
+    CO_TRY_VOID(co_await backend_.log().remove_segment(call, *group.gone));
     registry_.forget_segment(*group.gone);
   }
   co_return Result<>{};
+}
+
+void Committer::fence(const char* why) noexcept {
+  if (registry_.status().fenced.exchange(true)) return;
+  log_.error("writes are fenced until the next start", {{"why", why}});
 }
 
 }  // namespace cairn::registry

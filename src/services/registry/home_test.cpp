@@ -109,7 +109,7 @@ TEST(Home, a_full_disk_is_known_before_the_next_change_and_after_it_has_room_aga
   EXPECT_TRUE(place.registry->writable(place.world.now()));
   // Less is left than a checkpoint may want.
   place.disk().set_capacity(place.disk().used() + (1u << 20) - 4096);
-  EXPECT_FALSE(place.run(place.home().look_for_room(place.call())));
+  EXPECT_FALSE(place.run(place.home().room().look(place.call())));
   EXPECT_FALSE(place.registry->writable(place.world.now()));
   EXPECT_EQ(code_of(place.advance(place.with_regions({2}))), ErrorCode::storage_full);
   EXPECT_EQ(place.size(), 2u);

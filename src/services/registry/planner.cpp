@@ -1,7 +1,8 @@
-// Deciding one change after the other. Nothing is changed but the group.
+#include "services/registry/planner.h"
+
 #include <algorithm>
 
-#include "services/registry/change_group.h"
+#include "services/registry/recorded_time.h"
 
 namespace cairn::registry {
 namespace {
@@ -12,7 +13,7 @@ constexpr std::size_t leaves_per_record = 32768;
 
 }  // namespace
 
-Result<Home::Planned> Home::plan(Ledger& ledger, Mutation& mutation, Group& group) {
+Result<Planned> Planner::plan(const Ledger& ledger, Mutation& mutation, ChangeGroup& group) {
   switch (mutation.kind) {
     case Mutation::Kind::propose:
       return plan_propose(ledger, mutation, group);
@@ -28,10 +29,10 @@ Result<Home::Planned> Home::plan(Ledger& ledger, Mutation& mutation, Group& grou
   }
 }
 
-Result<Home::Planned> Home::plan_propose(Ledger& ledger, Mutation& mutation, Group& group) {
+Result<Planned> Planner::plan_propose(const Ledger& ledger, Mutation& mutation, ChangeGroup& group) {
   if (!ledger.bad().empty()) return fail(ErrorCode::degraded, "a version is damaged: nothing is added to it");
-  TRY_VOID(check_clock());
-  if (ledger.pending().size() + group.proposals >= registry_.options().proposals_max ||
+  TRY_VOID(check_clock(machine_.shard));
+  if (ledger.pending().size() + group.proposals >= options_.proposals_max ||
       ledger.pending_items() + group.proposal_items + mutation.items.size() > LedgerLimits{}.pending_items)
     return fail(ErrorCode::busy, "too many proposals are pending", Side::client);
   const Head head = ledger.head();
@@ -53,12 +54,11 @@ Result<Home::Planned> Home::plan_propose(Ledger& ledger, Mutation& mutation, Gro
   set.reason = draft.reason;
   outcome.payload = format::encode(set);
   constexpr std::size_t per_record = store::record_header_size + store::record_alignment + sizeof(Hash) + 8;
-  if (outcome.payload.size() + (mutation.items.size() + 8) * per_record >
-      registry_.options().segment_size / 8 * 3)
+  if (outcome.payload.size() + (mutation.items.size() + 8) * per_record > options_.segment_size / 8 * 3)
     return fail(ErrorCode::body_cap, "the proposal is larger than the log takes", Side::client);
   outcome.payload_b3 = crypto::hash_object(as_bytes(outcome.payload));
-  outcome.id = new_id();
-  outcome.expires = {now.ms + registry_.options().proposals_ttl.to_millis()};
+  outcome.id = new_id(machine_);
+  outcome.expires = {now.ms + options_.proposals_ttl.to_millis()};
   outcome.m = ledger.governance().m;
   outcome.n = ledger.governance().in_force();
 
@@ -89,8 +89,8 @@ Result<Home::Planned> Home::plan_propose(Ledger& ledger, Mutation& mutation, Gro
 }
 
 // Whether an approval counts, now and once.
-Result<> Home::check_signature(const Ledger& ledger, const Pending& pending, const Mutation& mutation,
-                               const Mutation::Signature& signature, const Group& group) const {
+Result<> Planner::check_signature(const Ledger& ledger, const Pending& pending, const Mutation& mutation,
+                                  const Mutation::Signature& signature, const ChangeGroup& group) const {
   const format::Approval& approval = signature.approval;
   const format::Governance& governance = ledger.governance();
   const format::Signer* signer = governance.find(approval.signer_id);
@@ -105,13 +105,13 @@ Result<> Home::check_signature(const Ledger& ledger, const Pending& pending, con
   return {};
 }
 
-void Home::add_approval(const Mutation& mutation, const format::Approval& approval, Group& group) {
+void Planner::add_approval(const Mutation& mutation, const format::Approval& approval, ChangeGroup& group) {
   group.approvals.emplace(mutation.id, approval.signer_id);
   group.touched.insert(mutation.id);
   group.add(RecordKind::approval, encode(ApprovalRecord{now_wall(), mutation.id, mutation.who, approval}));
 }
 
-Result<Home::Planned> Home::plan_approve(Ledger& ledger, Mutation& mutation, Group& group) {
+Result<Planned> Planner::plan_approve(const Ledger& ledger, Mutation& mutation, ChangeGroup& group) {
   const Pending* pending = ledger.find_pending(mutation.id);
   if (pending == nullptr) {
     if (ledger.find_committed(mutation.id))
@@ -135,7 +135,7 @@ Result<Home::Planned> Home::plan_approve(Ledger& ledger, Mutation& mutation, Gro
   return Planned::joined;
 }
 
-Result<Home::Planned> Home::plan_commit(Ledger& ledger, Mutation& mutation, Group& group) {
+Result<Planned> Planner::plan_commit(const Ledger& ledger, Mutation& mutation, ChangeGroup& group) {
   const bool supersede = mutation.kind == Mutation::Kind::supersede;
   if (const auto version = ledger.find_committed(mutation.id)) {
     // Of what was pruned nobody can tell.
@@ -164,7 +164,7 @@ Result<Home::Planned> Home::plan_commit(Ledger& ledger, Mutation& mutation, Grou
                 supersede ? "the proposal does not supersede anything"
                           : "the proposal supersedes a version: commit it with supersede",
                 Side::client);
-  TRY_VOID(check_clock());
+  TRY_VOID(check_clock(machine_.shard));
   const WallTime now{std::max(now_wall().ms, head.committed_at.ms)};
   // A clock that went back does not shorten the time that was given.
   if (pending->expires <= now_wall() || (pending->set.expiry && *pending->set.expiry <= now))
@@ -212,7 +212,7 @@ Result<Home::Planned> Home::plan_commit(Ledger& ledger, Mutation& mutation, Grou
   return Planned::joined;
 }
 
-Result<Home::Planned> Home::plan_chore(Ledger& ledger, Mutation& mutation, Group& group) {
+Result<Planned> Planner::plan_chore(const Ledger& ledger, Mutation& mutation, ChangeGroup& group) {
   mutation.result = Outcome{};
   group.closed = true;
   const WallTime now = now_wall();

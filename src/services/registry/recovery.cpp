@@ -1,17 +1,60 @@
-// What a start does before anybody is served: reads the log, and makes sure that it has not lost what others
-// know.
+#include "services/registry/recovery.h"
+
 #include <algorithm>
 #include <cstring>
 
 #include "crypto/tile.h"
 #include "services/registry/files.h"
-#include "services/registry/home.h"
 #include "services/registry/port.h"
+#include "services/registry/recorded_time.h"
 
 namespace cairn::registry {
 
+Recovery::Recovery(Registry& registry, io::Machine& machine, observe::Logger log)
+    : registry_(registry), machine_(machine), log_(log) {}
+Recovery::~Recovery() = default;
+
+Task<Result<std::unique_ptr<EmbeddedBackend>>> Recovery::run(Call call) {
+  const RegistryOptions& options = registry_.options();
+  const auto made = co_await machine_.disk.make_directory(call, options.directory);
+  if (!made && made.error().code != ErrorCode::conflict) co_return fail(made.error());
+  const std::size_t slash = options.directory.rfind('/');
+  const auto named = co_await machine_.disk.sync_directory(
+      call, slash == std::string::npos ? "." : options.directory.substr(0, slash + 1));
+  // One that was there may have been made by somebody else, in a place we may not read.
+  if (made && !named) co_return fail(named.error());
+  bool again = false;
+  CO_TRY_VOID(co_await open_log(call, true, again));
+  if (again) {
+    log_.warn("the snapshot does not fit the log: the state is made anew");
+    CO_TRY_VOID(co_await open_log(call, false, again));
+    if (again) co_return fail(ErrorCode::integrity, "the log cannot be replayed");
+  }
+  port_ = registry_.make_port(machine_);
+  CO_TRY_VOID(co_await heed_checkpoint(call));
+  CO_TRY_VOID(heed_snapshot());
+  // One that is version 0 already was checked when it was taken in.
+  const Address payload_b3 = crypto::hash_object(as_bytes(options.genesis.payload));
+  const Address commit_b3 = format::commit_b3(as_bytes(options.genesis.commit));
+  bool fresh = false;
+  const bool checked = registry_.ledger().with([&](Ledger& ledger) {
+    fresh = ledger.empty();
+    return !fresh && ledger.first_kept() == 0 && !ledger.bad().contains(0) &&
+           ledger.version(0).commit_b3 == commit_b3 && ledger.version(0).payload_b3 == payload_b3;
+  });
+  if (!checked) CO_TRY_VOID(format::check_genesis(options.genesis));
+  if (fresh) CO_TRY_VOID(co_await import_genesis(call));
+  const bool ours = registry_.ledger().with([&](Ledger& ledger) {
+    return ledger.first_kept() > 0 || ledger.bad().contains(0) || ledger.version(0).commit_b3 == commit_b3;
+  });
+  if (!ours) co_return fail(ErrorCode::integrity, "the log belongs to another genesis");
+  CO_TRY_VOID(co_await heal_leaves(call));
+  CO_TRY_VOID(co_await validate_tail(call));
+  co_return std::move(backend_);
+}
+
 // NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the caller's frame
-Task<Result<>> Home::open_log(Call call, bool with_snapshot, bool& again) {
+Task<Result<>> Recovery::open_log(Call call, bool with_snapshot, bool& again) {
   again = false;
   const RegistryOptions& asked = registry_.options();
   store::LogOptions options;
@@ -57,9 +100,9 @@ Task<Result<>> Home::open_log(Call call, bool with_snapshot, bool& again) {
   }
   replaying_->settle();
   for (const store::Damage& damage : damage_) replaying_->mark_damage(damage);
-  snapshot_at_ = from.sequence;
+  snapshot_end_ = from.sequence;
   if (report.records > 0 || report.cut_bytes > 0 || report.damaged > 0) {
-    ++registry_.status_.recoveries;
+    ++registry_.status().recoveries;
     log_.info("log replayed",
               {{"records", report.records}, {"damaged", report.damaged}, {"cut_bytes", report.cut_bytes}});
   }
@@ -74,15 +117,14 @@ Task<Result<>> Home::open_log(Call call, bool with_snapshot, bool& again) {
   registry_.ledger().with([&](Ledger& ledger) { ledger = std::move(*replaying_); });
   replaying_.reset();
   backend_ = std::make_unique<EmbeddedBackend>(std::move(*log), head);
-  applied_ = backend_->log().end();
   co_return Result<>{};
 }
 
-Task<Result<>> Home::on_record(Call, store::Entry entry) {
+Task<Result<>> Recovery::on_record(Call, store::Entry entry) {
   co_return replaying_->apply(entry.header.kind, as_bytes(entry.meta), entry.at);
 }
 
-Task<Result<>> Home::on_damage(Call, store::Damage damage) {
+Task<Result<>> Recovery::on_damage(Call, store::Damage damage) {
   log_.error("the log has a damaged place", {{"segment", damage.segment},
                                              {"from", damage.from},
                                              {"to", damage.to},
@@ -92,13 +134,49 @@ Task<Result<>> Home::on_damage(Call, store::Damage damage) {
   co_return Result<>{};
 }
 
+Task<Result<>> Recovery::import_genesis(Call call) {
+  const format::Genesis& genesis = registry_.options().genesis;
+  CO_TRY(format::DescriptorSet set, format::decode_descriptor_set(as_bytes(genesis.payload)));
+  CO_TRY_VOID(format::check_next_items(set.items));
+  ProposalRecord proposal;
+  proposal.id = new_id(machine_);
+  proposal.at = set.created_at;
+  proposal.who = "genesis";
+  proposal.payload_b3 = crypto::hash_object(as_bytes(genesis.payload));
+  std::vector<store::Record> batch;
+  std::set<Hash> seen;
+  const auto add = [&](RecordKind kind, std::string meta) {
+    store::Record record;
+    record.kind = static_cast<std::uint8_t>(kind);
+    record.meta = std::move(meta);
+    batch.push_back(std::move(record));
+  };
+  for (const std::string& item : set.items) {
+    const Hash hash = crypto::hash_object(as_bytes(item)).bytes;
+    proposal.list.runs.push_back({0, 0, hash});
+    if (seen.insert(hash).second) add(RecordKind::item, item);
+  }
+  proposal.set = std::move(set);
+  proposal.set.items.clear();
+  proposal.expires = proposal.at;
+  add(RecordKind::proposal, encode(proposal));
+  add(RecordKind::commit, encode(CommitRecord{proposal.at, proposal.id, "genesis", genesis.commit}));
+  const HeadMark next{0, format::commit_b3(as_bytes(genesis.commit))};
+  CO_TRY(const auto placed, co_await backend_->advance(call, std::nullopt, next, std::move(batch)));
+  co_return registry_.ledger().with([&](Ledger& ledger) -> Result<> {
+    for (const store::Entry& entry : placed)
+      TRY_VOID(ledger.apply(entry.header.kind, as_bytes(entry.meta), entry.at));
+    return {};
+  });
+}
+
 // What was signed is known to others: a log that has lost it must not go on and sign something else.
-Task<Result<>> Home::heed_checkpoint(Call call) {
+Task<Result<>> Recovery::heed_checkpoint(Call call) {
   auto bytes = co_await read_file(call, machine_, registry_.options().directory + "/checkpoint",
                                   crypto::note_size_max);
   if (!bytes) co_return Result<>{};
   const auto note = crypto::parse_note(*bytes);
-  if (!note || !crypto::is_signed_by(*note, verifier_)) co_return Result<>{};
+  if (!note || !crypto::is_signed_by(*note, registry_.note_verifier())) co_return Result<>{};
   const auto seen = crypto::parse_checkpoint(note->text);
   if (!seen) co_return Result<>{};
   struct Known {
@@ -117,7 +195,7 @@ Task<Result<>> Home::heed_checkpoint(Call call) {
 }
 
 // So is a snapshot: it was made of what was durable. One that is newer than the log knows what is lost.
-Result<> Home::heed_snapshot() {
+Result<> Recovery::heed_snapshot() {
   if (!witness_) return {};
   const HeadMark seen = *std::exchange(witness_, {});
   struct Known {
@@ -137,7 +215,7 @@ Result<> Home::heed_snapshot() {
 }
 
 // Leaf hashes that the log lost may be in the tiles; the last checkpoint says whether they are right.
-Task<Result<>> Home::heal_leaves(Call call) {
+Task<Result<>> Recovery::heal_leaves(Call call) {
   struct Broken {
     std::set<std::uint64_t> leaves;
     std::optional<SignedHead> checkpoint;
@@ -147,7 +225,7 @@ Task<Result<>> Home::heal_leaves(Call call) {
       [](Ledger& ledger) { return Broken{ledger.broken(), ledger.checkpoint(), ledger.size()}; });
   if (broken.leaves.empty() || !broken.checkpoint) co_return Result<>{};
   auto note = crypto::parse_note(broken.checkpoint->note);
-  if (!note || !crypto::is_signed_by(*note, verifier_)) co_return Result<>{};
+  if (!note || !crypto::is_signed_by(*note, registry_.note_verifier())) co_return Result<>{};
   auto signed_head = crypto::parse_checkpoint(note->text);
   if (!signed_head) co_return Result<>{};
   std::map<std::uint64_t, crypto::MerkleHash> found;
@@ -171,7 +249,7 @@ Task<Result<>> Home::heal_leaves(Call call) {
 }
 
 // From HEAD back to the last checkpoint everything is read again before anybody is served.
-Task<Result<>> Home::validate_tail(Call call) {
+Task<Result<>> Recovery::validate_tail(Call call) {
   struct Tail {
     std::uint64_t from = 0, size = 0;
     std::optional<SignedHead> checkpoint;
@@ -195,7 +273,7 @@ Task<Result<>> Home::validate_tail(Call call) {
     const auto note = crypto::parse_note(tail.checkpoint->note);
     const auto signed_head =
         note ? crypto::parse_checkpoint(note->text) : fail(ErrorCode::malformed, "no note");
-    if (!signed_head || !crypto::is_signed_by(*note, verifier_) ||
+    if (!signed_head || !crypto::is_signed_by(*note, registry_.note_verifier()) ||
         signed_head->size != tail.checkpoint->size || signed_head->root != *tail.root)
       bad(tail.checkpoint->size - 1, "the last checkpoint does not fit the log");
   }
@@ -217,9 +295,9 @@ Task<Result<>> Home::validate_tail(Call call) {
 }
 
 // Another start finds the same.
-void Home::fence_rolled_back(const char* why) noexcept {
-  registry_.status_.rolled_back = true;
-  if (registry_.status_.fenced.exchange(true)) return;
+void Recovery::fence_rolled_back(const char* why) noexcept {
+  registry_.status().rolled_back = true;
+  if (registry_.status().fenced.exchange(true)) return;
   log_.error(
       "writes are fenced, also after a restart, until the newer segments are back",
       {{"why", why},

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "crypto/ed25519.h"
+#include "crypto/signed_note.h"
 #include "format/signed_commit.h"
 #include "io/machine.h"
 #include "observe/log.h"
@@ -95,6 +96,11 @@ class Registry {
   Task<Result<>> open(Call call, io::Machine& machine, observe::Logger log);
   Home& home() noexcept { return *home_; }
   Task<Result<>> close(Call call);
+  // Tells every shard of a new head; waits for none.
+  void announce(const Head& head);
+  void forget_segment(std::uint32_t segment);
+  // The numbers of status(), as ledger and log are now.
+  void publish_status(const store::Log& log);
 
   // --- on each shard, after open
   std::unique_ptr<Port> make_port(io::Machine& machine);
@@ -107,16 +113,17 @@ class Registry {
   // Whether changes are taken and will soon be durable.
   bool writable(Instant now) const noexcept;
   std::string segment_directory() const { return options_.directory + "/segments"; }
+  std::string audit_path() const { return options_.directory + "/audit"; }
+  // Whom a checkpoint's reader must believe.
+  const crypto::NoteVerifier& note_verifier() const noexcept { return note_verifier_; }
   std::uint64_t queue_depth(std::string_view queue) const noexcept;
 
  private:
   friend class Home;
   friend class Port;
-  // Tells every shard of a new head; waits for none.
-  void announce(const Head& head);
-  void forget_segment(std::uint32_t segment);
 
   RegistryOptions options_;
+  crypto::NoteVerifier note_verifier_;
   Guarded<Ledger, ledger_rank> ledger_;
   Guarded<AuditTable, audit_rank> audit_;
   Permits proposals_{queue_capacity}, approvals_{queue_capacity}, commits_{queue_capacity};

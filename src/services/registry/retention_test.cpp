@@ -169,7 +169,7 @@ TEST(Retention, an_item_that_only_an_expired_proposal_had_is_written_again) {
 TEST(Retention, by_age) {
   Pruning place(Retention::Policy::by_age);
   place.options.retention.max_age = Duration::seconds(3600);
-  place.home().set_retention(place.options.retention);
+  place.home().pruner().set_retention(place.options.retention);
   place.grow(4);
   place.move_clock(Duration::seconds(7200));
   place.grow(2);
@@ -182,7 +182,7 @@ TEST(Retention, by_size) {
   Pruning place(Retention::Policy::by_size);
   Retention retention = place.options.retention;
   retention.target_bytes = 40u << 10;
-  place.home().set_retention(retention);
+  place.home().pruner().set_retention(retention);
   place.grow(20);
   ASSERT_TRUE(place.checkpoint());
   const std::uint64_t before = place.status().log_bytes;
@@ -210,7 +210,7 @@ TEST(Checkpoint, roots_are_signed_and_consistent) {
     ASSERT_TRUE(place.checkpoint());
     const auto note = crypto::parse_note(place.file("checkpoint"));
     ASSERT_TRUE(note);
-    EXPECT_TRUE(crypto::is_signed_by(*note, place.home().verifier()));
+    EXPECT_TRUE(crypto::is_signed_by(*note, place.registry->note_verifier()));
     const auto signed_head = crypto::parse_checkpoint(note->text);
     ASSERT_TRUE(signed_head);
     EXPECT_EQ(signed_head->size, place.size());
@@ -240,11 +240,11 @@ TEST(Checkpoint, the_verifiers_position_survives_a_restart) {
   SimulatedRegistry place(Founding(1, {1}, 4));
   ASSERT_TRUE(place.open());
   for (unsigned i = 0; i < 5; ++i) ASSERT_TRUE(place.advance(place.with_regions({i + 10})));
-  ASSERT_FALSE(*place.run(place.home().verify_some(place.call(), 4)));
+  ASSERT_FALSE(*place.run(place.home().verifier().verify_some(place.call(), 4)));
   ASSERT_TRUE(place.checkpoint());
   ASSERT_TRUE(place.crash());
   EXPECT_EQ(place.ledger([](Ledger& ledger) { return ledger.verified(); }), 4u);
-  ASSERT_FALSE(*place.run(place.home().verify_some(place.call(), 1)));
+  ASSERT_FALSE(*place.run(place.home().verifier().verify_some(place.call(), 1)));
   EXPECT_EQ(place.status().verified, 4u);
   ASSERT_TRUE(place.verify());
   EXPECT_EQ(place.status().verified, 6u);

@@ -1,30 +1,32 @@
-// The snapshot on disk, written while the ledger goes on.
+#include "services/registry/snapshot_writer.h"
+
 #include "services/registry/files.h"
-#include "services/registry/home.h"
 
 namespace cairn::registry {
 namespace {
 
 // Of a snapshot, for the time of one look at the ledger.
 constexpr std::size_t entries_per_slice = 512;
+// What a start after a crash would have to replay at most, about.
+constexpr std::uint64_t records_per_snapshot = 50'000;
 
 }  // namespace
 
-Task<Result<>> Home::write_snapshot(Call call) {
+bool SnapshotWriter::is_due() const noexcept { return applied_.sequence - written_ > records_per_snapshot; }
+
+Task<Result<>> SnapshotWriter::write(Call call) {
   const store::LogPoint point = applied_;
-  if (point.sequence == snapshot_at_) co_return Result<>{};
-  const bool begun = registry_.ledger().with([&](Ledger& ledger) { return ledger.begin_copy(point); });
+  if (point.sequence == written_) co_return Result<>{};
+  const bool begun = ledger_.with([&](Ledger& ledger) { return ledger.begin_copy(point); });
   if (!begun) co_return Result<>{};
   SnapshotSeal seal;
   const std::function<std::optional<std::string>()> next = [&] {
-    return seal.take(
-        registry_.ledger().with([](Ledger& ledger) { return ledger.copy_some(entries_per_slice); }));
+    return seal.take(ledger_.with([](Ledger& ledger) { return ledger.copy_some(entries_per_slice); }));
   };
-  const Result<> written =
-      co_await replace_file(call, machine_, registry_.options().directory + "/state", next);
-  registry_.ledger().with([](Ledger& ledger) { ledger.end_copy(); });
+  const Result<> written = co_await replace_file(call, machine_, directory_ + "/state", next);
+  ledger_.with([](Ledger& ledger) { ledger.end_copy(); });
   if (!written) co_return fail(written.error());
-  snapshot_at_ = point.sequence;
+  written_ = point.sequence;
   co_return Result<>{};
 }
 

@@ -15,7 +15,7 @@ Task<> RegistryShard::watch_gates(Call call) {
     context_.health.set("writes", shared_.registry->writable(machine_.shard.now()));
     if (const Instant now = machine_.shard.now(); now - looked_for_room_ >= Duration::seconds(1)) {
       looked_for_room_ = now;
-      (void)co_await shared_.registry->home().look_for_room(call.within(Duration::seconds(1)));
+      (void)co_await shared_.registry->home().room().look(call.within(Duration::seconds(1)));
     }
     if (const auto at = status.checkpoint_at.load(); at != 0)
       status.checkpoint_age = std::max<std::int64_t>(0, machine_.shard.wall().ms - at);

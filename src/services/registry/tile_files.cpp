@@ -1,21 +1,21 @@
-// The tiles and bundles that readers fetch, as files below the registry's directory.
+#include "services/registry/tile_files.h"
+
 #include <algorithm>
 
 #include "crypto/tile.h"
 #include "services/registry/files.h"
-#include "services/registry/home.h"
 #include "services/registry/port.h"
 
 namespace cairn::registry {
 
 // What a crash or somebody else did to the files for readers: they are compared with what is known, and
 // written anew where they differ.
-Task<Result<>> Home::mend_files(Call call) {
+Task<Result<>> TileFiles::mend(Call call) {
   const auto last = registry_.ledger().with([](Ledger& ledger) {
     const bool good = ledger.bad().empty() && ledger.provable() == ledger.size();
     return good ? ledger.checkpoint() : std::nullopt;
   });
-  if (!last || registry_.status_.fenced) co_return Result<>{};
+  if (!last || registry_.status().fenced) co_return Result<>{};
   const std::string& directory = registry_.options().directory;
   std::vector<crypto::TileId> tiles = crypto::tiles_for(last->size);
   for (std::uint64_t index = 0; index * crypto::tile_width_max < last->size; ++index) {
@@ -52,7 +52,7 @@ Task<Result<>> Home::mend_files(Call call) {
 }
 
 // The hashes of a tile.
-std::string Home::node_bytes(const crypto::TileId& tile) {
+std::string TileFiles::node_bytes(const crypto::TileId& tile) {
   return registry_.ledger().with([&](Ledger& ledger) {
     const auto nodes = ledger.tree().nodes(tile.level * crypto::tile_height,
                                            tile.index * crypto::tile_width_max, tile.width);
@@ -61,14 +61,15 @@ std::string Home::node_bytes(const crypto::TileId& tile) {
 }
 
 // Everything that a tree of `size` has and is not on disk yet. The file `checkpoint` says how far that is.
-Task<Result<>> Home::write_tiles(Call call, std::uint64_t size) {
+Task<Result<>> TileFiles::write(Call call, std::uint64_t size) {
   const std::string& directory = registry_.options().directory;
   if (!tiles_at_) {
     tiles_at_ = 0;
     if (auto bytes = co_await read_file(call, machine_, directory + "/checkpoint", crypto::note_size_max)) {
       const auto note = crypto::parse_note(*bytes);
       const auto there = note ? crypto::parse_checkpoint(note->text) : fail(ErrorCode::malformed, "no note");
-      if (there && there->size <= size && crypto::is_signed_by(*note, verifier_)) tiles_at_ = there->size;
+      if (there && there->size <= size && crypto::is_signed_by(*note, registry_.note_verifier()))
+        tiles_at_ = there->size;
     }
   }
   const std::uint64_t from = *tiles_at_;
@@ -89,7 +90,7 @@ Task<Result<>> Home::write_tiles(Call call, std::uint64_t size) {
 
 // The commits of a bundle. Those that were pruned meanwhile are in the narrower one that is on disk; empty:
 // they are lost with it.
-Task<Result<std::string>> Home::make_bundle(Call call, crypto::TileId tile, std::uint64_t before) {
+Task<Result<std::string>> TileFiles::make_bundle(Call call, crypto::TileId tile, std::uint64_t before) {
   std::string bundle;
   const std::uint64_t first = tile.index * crypto::tile_width_max;
   const std::uint64_t first_kept =
@@ -107,7 +108,7 @@ Task<Result<std::string>> Home::make_bundle(Call call, crypto::TileId tile, std:
   }
   for (std::uint64_t version = first; version < first + tile.width; ++version) {
     if (version >= first_kept) {
-      CO_TRY(const std::string commit, co_await port_->read_commit(call, version));
+      CO_TRY(const std::string commit, co_await port_.read_commit(call, version));
       crypto::append_entry(bundle, as_bytes(commit));
       continue;
     }
@@ -121,7 +122,8 @@ Task<Result<std::string>> Home::make_bundle(Call call, crypto::TileId tile, std:
   co_return bundle;
 }
 
-Task<Result<>> Home::write_tile(Call call, crypto::TileId tile, std::string bytes, std::uint64_t before) {
+Task<Result<>> TileFiles::write_tile(Call call, crypto::TileId tile, std::string bytes,
+                                     std::uint64_t before) {
   const std::string& directory = registry_.options().directory;
   const std::string path = directory + "/" + crypto::format_tile_path(tile);
   const std::string within = path.substr(0, path.rfind('/'));
@@ -136,6 +138,11 @@ Task<Result<>> Home::write_tile(Call call, crypto::TileId tile, std::string byte
   if (old.width > 0 && old.width < tile.width)
     narrower_.push_back(directory + "/" + crypto::format_tile_path(old));
   co_return Result<>{};
+}
+
+Task<> TileFiles::remove_narrower(Call call) {
+  for (const std::string& path : std::exchange(narrower_, {}))
+    (void)co_await machine_.disk.unlink(call, path);
 }
 
 }  // namespace cairn::registry
