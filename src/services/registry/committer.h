@@ -1,5 +1,5 @@
-// Committer: the only writer of the log, of the ledger and of HEAD. It decides, writes in groups, answers and
-// tells; the other tasks ask it like everybody else.
+// Committer: the only writer of the log, of the ledger and of HEAD. It decides, writes in groups
+// (store/group_commit.h), answers and tells; the other tasks ask it like everybody else.
 //
 //   [RH-1] Order of a change: decide → append → sync → ledger → answer → tell. What was answered or told
 //         survives any crash.
@@ -19,25 +19,29 @@
 
 namespace cairn::registry {
 
-class Committer {
+class Committer final : public store::GroupCommit<Mutation, ChangeGroup> {
  public:
   // All outlive it. The ledger has everything that is in the log.
   Committer(Registry& registry, io::Machine& machine, observe::Logger log, EmbeddedBackend& backend,
             DiskRoom& room, Newest& newest);
 
-  // The task, until its call is stopped.
-  Task<> run(Call call);
-  // Where changes are asked for.
-  ErrandHome<Mutation>& errands() noexcept { return errands_; }
   // The end of what the ledger has of the log.
   const store::LogPoint& applied() const noexcept { return applied_; }
-  // Precondition: its task has ended. What waits is refused.
-  void close() noexcept { errands_.close(); }
 
  private:
-  Task<> commit_group(Call call);
-  Task<Result<>> write_group(Call call, ChangeGroup& group);
+  Task<> begin(Call call, ChangeGroup& group) override;
+  std::optional<Error> closed(const Mutation& mutation) const override;
+  Task<Result<Planned>> plan(Call call, Mutation& mutation, ChangeGroup& group) override;
+  void refused(const Mutation& mutation, const Error& error) override;
+  Task<Result<std::vector<store::Entry>>> append(Call call, ChangeGroup& group) override;
+  Task<Result<>> apply(Call call, ChangeGroup& group, std::vector<store::Entry> placed) override;
+  Task<Result<>> finish(Call call, ChangeGroup& group) override;
+  void concluded(const ChangeGroup& group, const Result<>& written) override;
+  void told(const ChangeGroup& group, const Result<>& written) override;
+
+  Result<Planned> decide(const Ledger& ledger, Mutation& mutation, ChangeGroup& group);
   void fence(const char* why) noexcept;
+  WallTime now_wall() const noexcept { return recorded_time(machine_.shard); }
 
   Registry& registry_;
   io::Machine& machine_;
@@ -46,7 +50,6 @@ class Committer {
   DiskRoom& room_;
   Newest& newest_;
   Planner planner_;
-  ErrandHome<Mutation> errands_;
   store::LogPoint applied_;
 };
 

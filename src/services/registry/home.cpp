@@ -49,7 +49,7 @@ Home::~Home() {
 
 Task<Result<>> Home::close(Call call) {
   registry_.status().open = false;
-  committer_.close();
+  committer_.errands().close();
   (void)co_await auditor_.flush(call, true);
   if (!backend_->fenced() && !registry_.status().fenced)
     if (auto written = co_await snapshots_.write(call); !written)

@@ -7,10 +7,7 @@
 
 namespace cairn::registry {
 
-enum class Planned : std::uint8_t {
-  joined,   // it has a record in the group
-  answered  // there is nothing to write
-};
+using store::Planned;
 
 class Planner {
  public:
