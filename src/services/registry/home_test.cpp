@@ -473,7 +473,7 @@ TEST(ReplaceFile, what_comes_in_large_pieces_is_written_as_it_comes) {
   EXPECT_EQ(place.file("pieces"), expected);
 }
 
-// [RH-1] Killed anywhere between asking and answering: wholly there, or absent, and the chain verifies.
+// [RH-1] [BE-2] Killed anywhere between asking and answering: wholly there, or absent, and the chain verifies.
 TEST(Home, a_commit_that_a_crash_met_is_wholly_there_or_absent) {
   bool there = false, absent = false;
   for (std::uint32_t steps = 0; steps < 40; ++steps) {

@@ -75,6 +75,7 @@ TEST(Retention, only_what_a_checkpoint_covers_is_pruned) {
   EXPECT_EQ(place.status().first_kept, 9u);
 }
 
+// [RL-5]
 TEST(Retention, what_was_pruned_is_gone_but_proved) {
   Pruning place;
   place.grow(8);
