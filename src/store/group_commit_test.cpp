@@ -108,6 +108,7 @@ class GroupCommitTest : public testing::Test {
     driven.settle();
   }
   ~GroupCommitTest() override {
+    numbers.disk_error.reset();  // what is tried again comes to an end
     tasks.cancel(StopReason::draining);
     driven.run();
     numbers.errands().close();
