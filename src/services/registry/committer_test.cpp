@@ -1,5 +1,5 @@
 // What the committer accepts and refuses.
-#include "services/registry/home.h"
+#include "services/registry/committer.h"
 
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
@@ -29,27 +29,7 @@ std::vector<std::string> audits(SimulatedRegistry& place) {
   return codes;
 }
 
-TEST(Home, a_registry_that_is_dropped_unclosed_says_so) {
-  observe::Log log({.level = observe::Level::debug}, [] { return WallTime{}; });
-  SimulatedRegistry place;
-  place.log = observe::Logger(log, 0);
-  const auto told = [&] {
-    std::string text;
-    log.drain([&](std::string_view lines) {
-      text += lines;
-      return true;
-    });
-    return text.find("dropped unclosed") != text.npos;
-  };
-  ASSERT_TRUE(place.open());
-  place.stop();
-  EXPECT_TRUE(told());
-  ASSERT_TRUE(place.open());
-  ASSERT_TRUE(place.close());
-  EXPECT_FALSE(told());
-}
-
-TEST(Home, a_replayed_approval_is_a_duplicate) {
+TEST(Committer, a_replayed_approval_is_a_duplicate) {
   SimulatedRegistry place(Founding(2, {1, 2, 3}));
   ASSERT_TRUE(place.open());
   const auto proposed = place.propose(place.with_regions({1}));
@@ -68,7 +48,7 @@ TEST(Home, a_replayed_approval_is_a_duplicate) {
   EXPECT_EQ((first ? first : second)->approvals, 2u);
 }
 
-TEST(Home, a_signature_over_other_bytes_or_by_another_key_is_invalid) {
+TEST(Committer, a_signature_over_other_bytes_or_by_another_key_is_invalid) {
   SimulatedRegistry place(Founding(1, {1, 2}));
   ASSERT_TRUE(place.open());
   const auto proposed = place.propose(place.with_regions({1}));
@@ -85,62 +65,8 @@ TEST(Home, a_signature_over_other_bytes_or_by_another_key_is_invalid) {
   EXPECT_EQ(code_of(place.commit(proposed->id)), ErrorCode::quorum_failed);
 }
 
-TEST(Home, a_genesis_with_a_key_that_verifies_nothing_begins_no_registry) {
-  Founding founding(1, {1});
-  format::DescriptorSet set = format::decode_descriptor_set(as_bytes(founding.genesis.payload)).value();
-  std::string neutral(format::approving_key_size, '\0');
-  neutral[0] = 1;
-  set.items = {
-      format::encode_signer_set(
-          1, std::vector{format::sample_signer(1),
-                         format::Signer{"z", std::nullopt, std::string(format::approving_algo), neutral}})
-          .value()};
-  founding.genesis = {format::encode(set), format::encode(format::SampleRegistry::commit_of(set, {1}))};
-  ASSERT_TRUE(format::check_genesis(founding.genesis));
-  SimulatedRegistry place(founding);
-  EXPECT_EQ(code_of(place.open()), ErrorCode::malformed);
-}
-
-TEST(Home, a_full_disk_is_known_before_the_next_change_and_after_it_has_room_again) {
-  SimulatedRegistry place;
-  place.options.reserve = 8u << 20;
-  ASSERT_TRUE(place.open());
-  ASSERT_TRUE(place.advance(place.with_regions({1})));
-  EXPECT_TRUE(place.registry->writable(place.world.now()));
-  // Less is left than a checkpoint may want.
-  place.disk().set_capacity(place.disk().used() + (1u << 20) - 4096);
-  EXPECT_FALSE(place.run(place.home().room().look(place.call())));
-  EXPECT_FALSE(place.registry->writable(place.world.now()));
-  EXPECT_EQ(code_of(place.advance(place.with_regions({2}))), ErrorCode::storage_full);
-  EXPECT_EQ(place.size(), 2u);
-  EXPECT_TRUE(place.read(1));
-  // Started full: it serves reads, and says so.
-  ASSERT_TRUE(place.close());
-  ASSERT_TRUE(place.open());
-  EXPECT_FALSE(place.registry->writable(place.world.now()));
-  EXPECT_TRUE(place.read(1));
-  place.disk().set_capacity(place.disk().used() + (64u << 20));
-  EXPECT_TRUE(place.advance(place.with_regions({3})));
-  EXPECT_TRUE(place.registry->writable(place.world.now()));
-}
-
-TEST(Home, a_disk_that_makes_no_files_is_full) {
-  SimulatedRegistry place;
-  ASSERT_TRUE(place.open());
-  const auto proposed = place.propose(place.with_regions({1}));
-  ASSERT_TRUE(proposed && place.approve(*proposed, 1));
-  // As the checkpointer leaves it when it cannot write what covers the last commit.
-  place.status().full = true;
-  place.disk().fail_call(io::sim::DiskCall::open, 1, io::sim::DiskFailure::full, true);
-  EXPECT_EQ(code_of(place.commit(proposed->id)), ErrorCode::storage_full);
-  EXPECT_EQ(place.size(), 1u);
-  EXPECT_EQ(place.status().refused, 1u);
-  place.disk().heal();
-  EXPECT_TRUE(place.commit(proposed->id));
-}
-
 // [RH-2]
-TEST(Home, of_two_commits_that_race_one_wins) {
+TEST(Committer, of_two_commits_that_race_one_wins) {
   for (std::uint64_t seed = 1; seed < 20; ++seed) {
     SimulatedRegistry place(Founding(1, {1}), seed);
     ASSERT_TRUE(place.open());
@@ -157,7 +83,7 @@ TEST(Home, of_two_commits_that_race_one_wins) {
 }
 
 // [RH-1]
-TEST(Home, a_head_is_told_when_it_is_durable_and_not_before) {
+TEST(Committer, a_head_is_told_when_it_is_durable_and_not_before) {
   SimulatedRegistry place;
   ASSERT_TRUE(place.open());
   const auto proposed = place.propose(place.with_regions({1}));
@@ -175,7 +101,7 @@ TEST(Home, a_head_is_told_when_it_is_durable_and_not_before) {
 }
 
 // An approval and the commit that counts on it may be asked for together.
-TEST(Home, a_commit_waits_for_the_approvals_that_were_asked_for_before_it) {
+TEST(Committer, a_commit_waits_for_the_approvals_that_were_asked_for_before_it) {
   SimulatedRegistry place;
   ASSERT_TRUE(place.open());
   const auto proposed = place.propose(place.with_regions({1}));
@@ -191,28 +117,8 @@ TEST(Home, a_commit_waits_for_the_approvals_that_were_asked_for_before_it) {
   EXPECT_TRUE(place.wait(committing));
 }
 
-// [BE-1]
-TEST(EmbeddedBackend, it_advances_only_from_the_head_that_is_named) {
-  store::SimulatedLog log;
-  ASSERT_TRUE(log.open());
-  EmbeddedBackend backend(std::move(log.log), std::nullopt);
-  const auto advance = [&](MaybeHead from, std::uint64_t to) {
-    std::vector<store::Record> batch;
-    batch.push_back(store::TestRecord{std::to_string(to), ""}.record());
-    return log.run(backend.advance(log.call(), from, HeadMark{to, {}}, std::move(batch)));
-  };
-  const std::uint64_t before = backend.log().end().sequence;
-  EXPECT_EQ(store::code_of(advance(HeadMark{0, {}}, 1)), ErrorCode::chain_mismatch);
-  EXPECT_EQ(backend.log().end().sequence, before);
-  ASSERT_TRUE(advance(std::nullopt, 0));
-  EXPECT_EQ(store::code_of(advance(std::nullopt, 0)), ErrorCode::chain_mismatch);
-  EXPECT_EQ(store::code_of(advance(HeadMark{0, Address{Hash{std::byte{1}}}}, 1)), ErrorCode::chain_mismatch);
-  ASSERT_TRUE(advance(HeadMark{0, {}}, 1));
-  EXPECT_EQ(backend.log().end().sequence, before + 2);
-}
-
 // [RL-2]
-TEST(Home, a_commit_that_is_repeated_is_answered_the_same_also_after_a_restart) {
+TEST(Committer, a_commit_that_is_repeated_is_answered_the_same_also_after_a_restart) {
   SimulatedRegistry place;
   ASSERT_TRUE(place.open());
   const auto proposed = place.propose(place.with_regions({1}));
@@ -234,7 +140,7 @@ TEST(Home, a_commit_that_is_repeated_is_answered_the_same_also_after_a_restart) 
 }
 
 // [RL-3]
-TEST(Home, a_commit_ends_every_other_proposal) {
+TEST(Committer, a_commit_ends_every_other_proposal) {
   SimulatedRegistry place;
   ASSERT_TRUE(place.open());
   const auto other = place.propose(place.with_regions({1}));
@@ -247,7 +153,7 @@ TEST(Home, a_commit_ends_every_other_proposal) {
   EXPECT_EQ(place.status().pending, 0u);
 }
 
-TEST(Home, signers_are_rotated_by_a_commit_and_only_then) {
+TEST(Committer, signers_are_rotated_by_a_commit_and_only_then) {
   SimulatedRegistry place(Founding(1, {1}));
   ASSERT_TRUE(place.open());
   auto items = place.with_regions({1});
@@ -266,7 +172,7 @@ TEST(Home, signers_are_rotated_by_a_commit_and_only_then) {
   EXPECT_TRUE(place.bad().empty());
 }
 
-TEST(Home, a_revoked_key_does_not_count) {
+TEST(Committer, a_revoked_key_does_not_count) {
   SimulatedRegistry place(Founding(1, {1, 2}));
   ASSERT_TRUE(place.open());
   auto items = place.with_regions({1});
@@ -283,7 +189,7 @@ TEST(Home, a_revoked_key_does_not_count) {
   EXPECT_TRUE(place.commit(next->id));
 }
 
-TEST(Home, a_superseding_version_names_the_head_and_is_committed_as_such) {
+TEST(Committer, a_superseding_version_names_the_head_and_is_committed_as_such) {
   SimulatedRegistry place;
   ASSERT_TRUE(place.open());
   ASSERT_TRUE(place.advance(place.with_regions({1})));
@@ -304,7 +210,7 @@ TEST(Home, a_superseding_version_names_the_head_and_is_committed_as_such) {
   EXPECT_TRUE((*place.read(1))->superseded);
 }
 
-TEST(Home, what_has_expired_is_not_committed) {
+TEST(Committer, what_has_expired_is_not_committed) {
   SimulatedRegistry place;
   ASSERT_TRUE(place.open());
   const auto slow = place.propose(place.with_regions({1}));
@@ -327,7 +233,7 @@ TEST(Home, what_has_expired_is_not_committed) {
   EXPECT_EQ(place.size(), 1u);
 }
 
-TEST(Home, one_proposal_too_many_is_busy_and_none_is_lost) {
+TEST(Committer, one_proposal_too_many_is_busy_and_none_is_lost) {
   SimulatedRegistry place;
   ASSERT_TRUE(place.open());
   std::vector<Outcome> all;
@@ -351,7 +257,7 @@ TEST(Home, one_proposal_too_many_is_busy_and_none_is_lost) {
   EXPECT_TRUE(place.propose(place.with_regions({5000})));
 }
 
-TEST(Home, time_of_commits_never_goes_back_and_a_clock_that_does_stops_nothing) {
+TEST(Committer, time_of_commits_never_goes_back_and_a_clock_that_does_stops_nothing) {
   SimulatedRegistry place;
   ASSERT_TRUE(place.open());
   place.move_clock(Duration::seconds(10 * 24 * 3600));
@@ -365,7 +271,7 @@ TEST(Home, time_of_commits_never_goes_back_and_a_clock_that_does_stops_nothing) 
   EXPECT_TRUE(place.bad().empty());
 }
 
-TEST(Home, a_clock_that_shows_no_year_signs_nothing_ends_nothing_and_is_read_again) {
+TEST(Committer, a_clock_that_shows_no_year_signs_nothing_ends_nothing_and_is_read_again) {
   SimulatedRegistry place;
   ASSERT_TRUE(place.open());
   ASSERT_TRUE(place.advance(place.with_regions({1})));
@@ -386,7 +292,7 @@ TEST(Home, a_clock_that_shows_no_year_signs_nothing_ends_nothing_and_is_read_aga
 }
 
 // [RH-3] No commit without its quorum, whoever approves in whatever order.
-RC_GTEST_PROP(Home, nothing_is_committed_without_a_quorum, ()) {
+RC_GTEST_PROP(Committer, nothing_is_committed_without_a_quorum, ()) {
   const unsigned n = *rc::gen::inRange(1u, 6u);
   const unsigned m = *rc::gen::inRange(1u, n + 1);
   std::vector<unsigned> signers;
@@ -415,7 +321,7 @@ RC_GTEST_PROP(Home, nothing_is_committed_without_a_quorum, ()) {
 }
 
 // [RH-4]
-TEST(Home, every_refusal_leaves_a_record) {
+TEST(Committer, every_refusal_leaves_a_record) {
   SimulatedRegistry place(Founding(2, {1, 2}));
   ASSERT_TRUE(place.open());
   const auto proposed = place.propose(place.with_regions({1}));
@@ -431,50 +337,9 @@ TEST(Home, every_refusal_leaves_a_record) {
 }
 
 // Between two pieces of a file others of the shard have their turns; the pieces are too small for a write.
-TEST(ReplaceFile, the_shard_is_left_between_two_pieces) {
-  SimulatedRegistry place;
-  ASSERT_TRUE(place.open());
-  constexpr unsigned pieces = 64;
-  unsigned asked = 0, turns = 0, turns_before_last = 0;
-  const auto other = [](unsigned* count) -> Task<> {
-    ++*count;
-    co_return;
-  };
-  const std::function<std::optional<std::string>()> next = [&]() -> std::optional<std::string> {
-    turns_before_last = turns;
-    if (asked == pieces) return std::nullopt;
-    place.node.scope().spawn("other", other(&turns));
-    return std::string(1, static_cast<char>('0' + asked++ % 10));
-  };
-  const auto writes = place.disk().calls(io::sim::DiskCall::write);
-  ASSERT_TRUE(place.run(replace_file(place.call(), place.machine(), "registry/pieces", next)));
-  EXPECT_EQ(place.disk().calls(io::sim::DiskCall::write), writes + 1);
-  // Whose turn it is, is drawn by lot.
-  EXPECT_GE(turns_before_last, pieces / 4);
-  EXPECT_EQ(place.file("pieces").size(), pieces);
-}
-
-TEST(ReplaceFile, what_comes_in_large_pieces_is_written_as_it_comes) {
-  SimulatedRegistry place;
-  ASSERT_TRUE(place.open());
-  unsigned asked = 0;
-  std::string expected;
-  const std::function<std::optional<std::string>()> next = [&]() -> std::optional<std::string> {
-    if (asked == 5) return std::nullopt;
-    ++asked;
-    const std::string piece((asked % 2 == 0 ? 1u << 20 : 10u) + asked, static_cast<char>('a' + asked));
-    expected += piece;
-    return piece;
-  };
-  ASSERT_TRUE(place.run(replace_file(place.call(), place.machine(), "registry/pieces", next)));
-  EXPECT_EQ(place.file("pieces"), expected);
-  place.kill();
-  place.disk().lose_unsynced();
-  EXPECT_EQ(place.file("pieces"), expected);
-}
-
-// [RH-1] [BE-2] Killed anywhere between asking and answering: wholly there, or absent, and the chain verifies.
-TEST(Home, a_commit_that_a_crash_met_is_wholly_there_or_absent) {
+// [RH-1] [BE-2] Killed anywhere between asking and answering: wholly there, or absent, and the chain
+// verifies.
+TEST(Committer, a_commit_that_a_crash_met_is_wholly_there_or_absent) {
   bool there = false, absent = false;
   for (std::uint32_t steps = 0; steps < 40; ++steps) {
     SimulatedRegistry place(Founding(1, {1}), steps + 1);
@@ -502,7 +367,7 @@ TEST(Home, a_commit_that_a_crash_met_is_wholly_there_or_absent) {
   EXPECT_TRUE(absent);
 }
 
-TEST(Home, a_slow_sync_makes_it_unwritable_and_the_next_fast_one_writable_again) {
+TEST(Committer, a_slow_sync_makes_it_unwritable_and_the_next_fast_one_writable_again) {
   SimulatedRegistry place;
   ASSERT_TRUE(place.open());
   const auto writable = [&] { return place.registry->writable(place.world.now()); };
@@ -519,7 +384,7 @@ TEST(Home, a_slow_sync_makes_it_unwritable_and_the_next_fast_one_writable_again)
   EXPECT_TRUE(writable());
 }
 
-TEST(Home, a_fenced_log_takes_nothing_and_is_read) {
+TEST(Committer, a_fenced_log_takes_nothing_and_is_read) {
   SimulatedRegistry place;
   ASSERT_TRUE(place.open());
   ASSERT_TRUE(place.advance(place.with_regions({1})));
@@ -533,7 +398,7 @@ TEST(Home, a_fenced_log_takes_nothing_and_is_read) {
   EXPECT_TRUE(place.advance(place.with_regions({4})));
 }
 
-TEST(Home, what_is_larger_than_the_log_takes_is_refused_and_a_burst_is_written_in_parts) {
+TEST(Committer, what_is_larger_than_the_log_takes_is_refused_and_a_burst_is_written_in_parts) {
   SimulatedRegistry place;
   place.options.segment_size = 16u << 10;
   ASSERT_TRUE(place.open());
@@ -547,14 +412,6 @@ TEST(Home, what_is_larger_than_the_log_takes_is_refused_and_a_burst_is_written_i
   for (auto& one : burst) EXPECT_TRUE(place.wait(one));
   ASSERT_TRUE(place.crash());
   EXPECT_EQ(place.status().pending, 100u);
-}
-
-TEST(Home, another_genesis_is_refused) {
-  SimulatedRegistry place;
-  ASSERT_TRUE(place.open());
-  place.stop();
-  place.options.genesis = Founding(1, {5}).genesis;
-  EXPECT_EQ(code_of(place.open()), ErrorCode::integrity);
 }
 
 }  // namespace
