@@ -1,4 +1,4 @@
-// What the registry's shard 0 does beside its log: readiness, and telling the bus.
+// Readiness.
 #include "runtime/wait.h"
 #include "services/registry/home.h"
 #include "services/registry/shard.h"
@@ -22,25 +22,6 @@ Task<> RegistryShard::watch_gates(Call call) {
     for (const char* queue : {"proposals", "approvals", "commits", "chores"})
       context_.metrics.show_depth(queue, slot_, shared_.registry->queue_depth(queue));
   } while (co_await sleep_for(call, Duration::millis(100)));
-}
-
-Task<> RegistryShard::publish_loop(Call call) {
-  Publish publish = shared_.publish;
-  if (!publish) publish = [this](Call, Head head) -> Task<Result<>> { return tell_bus(head); };
-  return publish_heads(
-      call, port_.get(), std::move(publish),
-      [this](std::uint64_t missed) { context_.metrics.count_lag("committed", "publisher", slot_, missed); },
-      &publisher_);
-}
-
-Task<Result<>> RegistryShard::tell_bus(Head head) {
-  context_.bus.publish({serve::Event::Kind::registry_updated, head.version, head.commit_b3});
-  co_return Result<>{};
-}
-
-// A revocation names a key by its id, whatever kind of key it is.
-std::vector<std::string> RegistryShard::revoked_keys() {
-  return shared_.registry->ledger().with([](Ledger& ledger) { return ledger.governance().revoked; });
 }
 
 }  // namespace cairn::registry

@@ -89,6 +89,25 @@ void RegistryShard::apply(const config::Snapshot& snapshot) {
   shared_.registry->home().checkpointer().set_interval(options.registry.checkpoint_interval);
 }
 
+Task<> RegistryShard::publish_loop(Call call) {
+  Publish publish = shared_.publish;
+  if (!publish) publish = [this](Call, Head head) -> Task<Result<>> { return tell_bus(head); };
+  return publish_heads(
+      call, port_.get(), std::move(publish),
+      [this](std::uint64_t missed) { context_.metrics.count_lag("committed", "publisher", slot_, missed); },
+      &publisher_);
+}
+
+Task<Result<>> RegistryShard::tell_bus(Head head) {
+  context_.bus.publish({serve::Event::Kind::registry_updated, head.version, head.commit_b3});
+  co_return Result<>{};
+}
+
+// A revocation names a key by its id, whatever kind of key it is.
+std::vector<std::string> RegistryShard::revoked_keys() {
+  return shared_.registry->ledger().with([](Ledger& ledger) { return ledger.governance().revoked; });
+}
+
 namespace {
 
 class RegistryService final : public serve::Service {

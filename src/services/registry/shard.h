@@ -90,8 +90,10 @@ class RegistryShard final : public serve::ServiceShard {
   std::unexpected<Error> not_asked(const serve::Request& request, const Error& error);
   void note_refusal(const serve::Request& request, ErrorCode code);
 
-  // --- tasks.cpp
+  // --- gates.cpp
   Task<> watch_gates(Call call);
+
+  // --- service.cpp
   Task<> publish_loop(Call call);
   Task<Result<>> tell_bus(Head head);
 
