@@ -141,6 +141,7 @@ TEST_F(ErrandTest, at_home_nothing_is_carried) {
   EXPECT_FALSE(home.mailbox.has_mail());
 }
 
+// [E-2]
 TEST_F(ErrandTest, withdrawn_before_home_came_to_it_is_never_begun) {
   for (Place* from : {&home, &away}) {
     Asked asked;
@@ -212,6 +213,7 @@ TEST_F(ErrandTest, one_whose_deadline_passed_is_never_begun) {
   EXPECT_EQ(later.answer, Result<int>(20));
 }
 
+// [E-4]
 TEST_F(ErrandTest, are_begun_in_the_order_they_came) {
   ASSERT_TRUE(leave(home, 1));
   ASSERT_TRUE(leave(away, 2));
@@ -264,6 +266,7 @@ TEST_F(ErrandTest, without_a_place_it_is_refused) {
   EXPECT_TRUE(leave(home, 6));
 }
 
+// [E-3]
 TEST_F(ErrandTest, a_closed_home_refuses_what_waits_and_what_comes) {
   Asked waits;
   Asked travels;

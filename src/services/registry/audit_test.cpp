@@ -160,7 +160,7 @@ class Trail : public SimulatedRegistry {
   void note(std::string code) {
     registry->audit().with([&](AuditTable& table) { table.add(refusal("who", std::move(code), wall())); });
   }
-  Result<> flush(bool all = true) { return run(home().flush_audit(call(), all)); }
+  Result<> flush(bool all = true) { return run(home().auditor().flush(call(), all)); }
   AuditPage page(std::optional<std::uint64_t> behind = std::nullopt, std::uint64_t limit = 1000) {
     return run(port().read_audit(call(), behind, limit)).value();
   }

@@ -1,9 +1,9 @@
-// The auditor: carries the trail's events into their ring. Nobody waits for it, and it syncs nothing.
+#include "services/registry/auditor.h"
+
 #include <algorithm>
 
 #include "runtime/wait.h"
-#include "services/registry/home.h"
-#include "services/registry/port.h"
+#include "services/registry/recorded_time.h"
 
 namespace cairn::registry {
 namespace {
@@ -12,27 +12,25 @@ constexpr Duration between_flushes = Duration::seconds(1);
 constexpr Duration patience = Duration::seconds(5);
 constexpr std::size_t slots_per_look = 256;
 
-std::string audit_path(const Registry& registry) { return registry.options().directory + "/audit"; }
-
 }  // namespace
 
-Task<> Home::audit_loop(Call call, std::function<void(std::uint64_t)> tell) {
+Task<> Auditor::run(Call call, std::function<void(std::uint64_t)> tell) {
   // Readers want to know what is there, also when nothing comes.
-  (void)co_await open_audit(call.within(patience));
-  std::uint64_t told = registry_.status_.audit_next;
+  (void)co_await open_ring(call.within(patience));
+  std::uint64_t told = registry_.status().audit_next;
   while (co_await sleep_for(call, between_flushes)) {
-    (void)co_await flush_audit(call, false);
-    const std::uint64_t next = registry_.status_.audit_next;
+    (void)co_await flush(call, false);
+    const std::uint64_t next = registry_.status().audit_next;
     if (std::exchange(told, next) < next) tell(next - 1);
   }
 }
 
 // Where the ring goes on: behind the highest sequence that is in its place.
-Task<Result<>> Home::open_audit(Call call) {
+Task<Result<>> Auditor::open_ring(Call call) {
   io::Disk& disk = machine_.disk.upkeep();
-  auto opened = co_await disk.open(call, audit_path(registry_), io::OpenMode::write);
+  auto opened = co_await disk.open(call, registry_.audit_path(), io::OpenMode::write);
   if (!opened && opened.error().code == ErrorCode::not_found)
-    opened = co_await disk.open(call, audit_path(registry_), io::OpenMode::create_new);
+    opened = co_await disk.open(call, registry_.audit_path(), io::OpenMode::create_new);
   if (!opened) co_return fail(opened.error());
   const std::shared_ptr<io::File> file = std::move(*opened);
   const AuditRing& ring = registry_.options().audit;
@@ -51,19 +49,19 @@ Task<Result<>> Home::open_audit(Call call) {
           slot && ring.place_of(slot->sequence) == first + i)
         last = std::max(last, slot->sequence);
   }
-  audit_file_ = file;
+  file_ = file;
   // What this process wrote counts, whatever is there of it.
-  Status& status = registry_.status_;
+  Status& status = registry_.status();
   status.audit_next = std::max(status.audit_next.load(), last + 1);
   co_return Result<>{};
 }
 
-// NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): flush_audit waits for it
-Task<Result<>> Home::write_audit(Call call, const std::vector<AuditEvent>& events) {
+// NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): flush waits for it
+Task<Result<>> Auditor::write_ring(Call call, const std::vector<AuditEvent>& events) {
   // One that was taken away is made anew.
-  if (!audit_file_ || !audit_file_->is_named()) CO_TRY_VOID(co_await open_audit(call));
-  const std::shared_ptr<io::File> file = audit_file_;
-  Status& status = registry_.status_;
+  if (!file_ || !file_->is_named()) CO_TRY_VOID(co_await open_ring(call));
+  const std::shared_ptr<io::File> file = file_;
+  Status& status = registry_.status();
   const AuditRing& ring = registry_.options().audit;
   for (std::size_t i = 0; i < events.size();) {
     const std::uint64_t next = status.audit_next, place = ring.place_of(next);
@@ -83,57 +81,30 @@ Task<Result<>> Home::write_audit(Call call, const std::vector<AuditEvent>& event
   co_return Result<>{};
 }
 
-Task<Result<>> Home::flush_audit(Call call, bool all) {
-  Status& status = registry_.status_;
+Task<Result<>> Auditor::flush(Call call, bool all) {
+  Status& status = registry_.status();
   struct Taken {
     std::vector<AuditEvent> events;
     std::uint64_t dropped = 0;
   };
-  const Taken taken = registry_.audit().with(
-      [&](AuditTable& table) { return Taken{table.take(now_wall(), all), table.take_dropped()}; });
+  const Taken taken = registry_.audit().with([&](AuditTable& table) {
+    return Taken{table.take(recorded_time(machine_.shard), all), table.take_dropped()};
+  });
   status.audit_dropped += taken.dropped;
   if (taken.events.empty()) co_return Result<>{};
   const std::uint64_t before = status.audit_next;
-  const Result<> written = co_await write_audit(call.within(patience), taken.events);
+  const Result<> written = co_await write_ring(call.within(patience), taken.events);
   if (!written) {
     // The first ones may be there.
     const std::uint64_t there = before == 0 ? 0 : status.audit_next - before;
     status.audit_dropped += taken.events.size() - std::min<std::uint64_t>(there, taken.events.size());
-    audit_file_.reset();
-    if (!call.stopped() && !std::exchange(audit_told_, true))
+    file_.reset();
+    if (!call.stopped() && !std::exchange(told_, true))
       log_.warn("the audit trail is not written: events are dropped", {{"why", written.error().context}});
-  } else if (std::exchange(audit_told_, false)) {
+  } else if (std::exchange(told_, false)) {
     log_.info("the audit trail is written again");
   }
   co_return written;
-}
-
-Task<Result<AuditPage>> Port::read_audit(Call call, std::optional<std::uint64_t> after, std::uint64_t limit) {
-  AuditPage page;
-  const std::uint64_t next = registry_.status().audit_next;
-  if (next <= 1) co_return page;
-  const AuditRing& ring = registry_.options().audit;
-  // Without a place to go on from: the newest.
-  const std::uint64_t wanted = after ? std::min(*after, next - 1) + 1 : next - std::min(next - 1, limit);
-  const std::uint64_t first = std::max(wanted, ring.oldest(next)), end = std::min(next, first + limit);
-  CO_TRY(auto opened, co_await machine_.disk.open(call, audit_path(registry_), io::OpenMode::read));
-  const std::shared_ptr<io::File> file = std::move(opened);
-  for (std::uint64_t at = first; at < end;) {
-    const std::uint64_t place = ring.place_of(at), count = std::min(end - at, ring.slots - place);
-    auto memory = std::make_shared<HeapBytes>(static_cast<std::size_t>(count * audit_slot_size));
-    CO_TRY(const std::size_t got,
-           co_await file->read_into(call, place * audit_slot_size, {memory->room(), memory}));
-    memory->fill(got);
-    const ByteView bytes = std::as_const(*memory).bytes();
-    // What is torn, or was overwritten meanwhile, is left out.
-    for (std::uint64_t i = 0; (i + 1) * audit_slot_size <= got; ++i)
-      if (auto slot = decode_slot(bytes.subspan(i * audit_slot_size, audit_slot_size));
-          slot && slot->sequence == at + i)
-        page.events.push_back(std::move(*slot));
-    at += count;
-  }
-  if (end < next) page.next = end - 1;
-  co_return page;
 }
 
 }  // namespace cairn::registry

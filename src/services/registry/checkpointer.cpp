@@ -1,54 +1,51 @@
-// The checkpointer: signs what is durable, after reading it back, and writes the tiles that prove it.
+#include "services/registry/checkpointer.h"
+
 #include <algorithm>
 
-#include "crypto/tile.h"
+#include "crypto/signed_note.h"
 #include "runtime/wait.h"
 #include "services/registry/files.h"
-#include "services/registry/home.h"
-#include "services/registry/port.h"
+#include "services/registry/recorded_time.h"
 
 namespace cairn::registry {
 namespace {
 
 // A burst of commits shares one checkpoint; the promise is a second.
 constexpr Duration settle_time = Duration::millis(700);
-// What a start after a crash would have to replay at most, about.
-constexpr std::uint64_t records_per_snapshot = 50'000;
 constexpr Duration retry_time = Duration::seconds(5);
 
 }  // namespace
 
-Task<> Home::checkpoint_loop(Call call) {
-  if (auto mended = co_await mend_files(call); !mended && !call.stopped())
+Task<> Checkpointer::run(Call call) {
+  if (auto mended = co_await with_.tiles.mend(call); !mended && !call.stopped())
     log_.warn("tiles were not looked at", {{"why", mended.error().context}});
   // The last one may be from before this start.
-  const Duration age =
-      Duration::millis(std::max<std::int64_t>(0, now_wall().ms - registry_.status_.checkpoint_at));
-  Instant next = machine_.shard.now() + std::max(Duration{}, checkpoint_interval_ - age);
+  const Duration age = Duration::millis(
+      std::max<std::int64_t>(0, recorded_time(machine_.shard).ms - registry_.status().checkpoint_at));
+  Instant next = machine_.shard.now() + std::max(Duration{}, interval_ - age);
   for (;;) {
     const bool covered = registry_.ledger().with(
         [](Ledger& ledger) { return ledger.checkpoint() && ledger.checkpoint()->size == ledger.size(); });
     const bool due = next <= machine_.shard.now();
     if (covered && !due) {
-      (void)co_await ListWait(call.by(next), committed_, "a commit");
+      (void)co_await with_.newest.next(call.by(next));
       if (call.stopped()) co_return;
       continue;
     }
     if (!co_await sleep_for(call, settle_time)) co_return;
-    auto signed_head = co_await checkpoint_once(call);
-    if (signed_head && backend_->log().end().sequence - snapshot_at_ > records_per_snapshot)
-      signed_head = co_await write_snapshot(call);
+    auto signed_head = co_await run_once(call);
+    if (signed_head && with_.snapshots.is_due()) signed_head = co_await with_.snapshots.write(call);
     if (call.stopped()) co_return;
-    next = machine_.shard.now() + checkpoint_interval_;
+    next = machine_.shard.now() + interval_;
     if (signed_head) continue;
     // Nothing more is committed until there is room for it again.
-    if (signed_head.error().code == ErrorCode::storage_full) registry_.status_.full = true;
+    if (signed_head.error().code == ErrorCode::storage_full) registry_.status().full = true;
     log_.warn("no checkpoint was made", {{"why", signed_head.error().context}});
     if (!co_await sleep_for(call, retry_time)) co_return;
   }
 }
 
-Task<Result<>> Home::checkpoint_once(Call call) {
+Task<Result<>> Checkpointer::run_once(Call call) {
   struct Wanted {
     std::uint64_t from = 0, size = 0, verified = 0;
     crypto::MerkleHash root{};
@@ -56,7 +53,7 @@ Task<Result<>> Home::checkpoint_once(Call call) {
     std::optional<SignedHead> last;
     crypto::MerkleHash last_root{};
   };
-  const bool fenced = registry_.status_.fenced;
+  const bool fenced = registry_.status().fenced;
   CO_TRY(Wanted wanted, registry_.ledger().with([fenced](Ledger& ledger) -> Result<Wanted> {
     if (fenced || !ledger.bad().empty() || ledger.provable() < ledger.size())
       return fail(ErrorCode::degraded, "nothing is signed over a damaged version");
@@ -81,160 +78,25 @@ Task<Result<>> Home::checkpoint_once(Call call) {
       co_return fail(ErrorCode::integrity, "the last checkpoint does not fit the log");
   }
   for (std::uint64_t version = wanted.from; version < wanted.size; ++version) {
-    CO_TRY(const std::string commit, co_await port_->read_commit(call, version));
+    CO_TRY(const std::string commit, co_await with_.port.read_commit(call, version));
     if (crypto::hash_leaf(as_bytes(commit)) != wanted.leaves[version - wanted.from])
       co_return fail(ErrorCode::integrity, "a commit was not read back as it was written");
   }
   crypto::Checkpoint checkpoint;
-  checkpoint.origin = verifier_.name;
+  checkpoint.origin = registry_.note_verifier().name;
   checkpoint.size = wanted.size;
   checkpoint.root = wanted.root;
-  std::string note =
-      crypto::sign_note(crypto::format_checkpoint(checkpoint), verifier_.name, *registry_.options().log_key);
+  std::string note = crypto::sign_note(crypto::format_checkpoint(checkpoint), checkpoint.origin,
+                                       *registry_.options().log_key);
   auto mutation = std::make_unique<Mutation>(Mutation::Kind::checkpoint);
   mutation->checkpoint.note = note;
   mutation->checkpoint.size = wanted.size;
-  mutation->checkpoint.verified = std::max(wanted.verified, deep_ ? deep_->size() : 0);
-  CO_TRY_VOID(co_await submit(call, std::move(mutation)));
-  CO_TRY_VOID(co_await write_tiles(call, wanted.size));
+  mutation->checkpoint.verified = std::max(wanted.verified, with_.verifier.verified());
+  CO_TRY_VOID(co_await with_.chores.ask(call, std::move(mutation)));
+  CO_TRY_VOID(co_await with_.tiles.write(call, wanted.size));
   CO_TRY_VOID(co_await replace_file(call, machine_, registry_.options().directory + "/checkpoint", note));
-  for (const std::string& path : std::exchange(narrower_, {}))
-    (void)co_await machine_.disk.unlink(call, path);
-  if (retention_.policy != Retention::Policy::none &&
-      !retention_commands_->try_send(std::uint64_t{wanted.size})) {
-    ++registry_.status_.prunes_skipped;
-    log_.warn("a round of retention is left out: one is waiting", {{"size", wanted.size}});
-  }
-  co_return Result<>{};
-}
-
-// What a crash or somebody else did to the files for readers: they are compared with what is known, and
-// written anew where they differ.
-Task<Result<>> Home::mend_files(Call call) {
-  const auto last = registry_.ledger().with([](Ledger& ledger) {
-    const bool good = ledger.bad().empty() && ledger.provable() == ledger.size();
-    return good ? ledger.checkpoint() : std::nullopt;
-  });
-  if (!last || registry_.status_.fenced) co_return Result<>{};
-  const std::string& directory = registry_.options().directory;
-  std::vector<crypto::TileId> tiles = crypto::tiles_for(last->size);
-  for (std::uint64_t index = 0; index * crypto::tile_width_max < last->size; ++index) {
-    crypto::TileId tile;
-    tile.entries = true;
-    tile.index = index;
-    tile.width = crypto::tile_width(0, index, last->size);
-    tiles.push_back(tile);
-  }
-  for (const crypto::TileId& tile : tiles) {
-    auto bytes = co_await read_file(call, machine_, directory + "/" + crypto::format_tile_path(tile),
-                                    crypto::tile_width_max * (crypto::entry_size_max + 2));
-    const bool right = bytes && registry_.ledger().with([&](Ledger& ledger) {
-      const std::uint64_t first = tile.index * crypto::tile_width_max;
-      const auto nodes =
-          ledger.tree().nodes(tile.entries ? 0 : tile.level * crypto::tile_height, first, tile.width);
-      if (!tile.entries) return *bytes == as_text(std::as_bytes(nodes));
-      const auto entries = crypto::parse_entries(as_bytes(*bytes), tile.width);
-      return entries && std::ranges::equal(*entries, nodes, {}, crypto::hash_leaf);
-    });
-    if (right) continue;
-    if (!tile.entries) {
-      CO_TRY_VOID(co_await write_tile(call, tile, node_bytes(tile), 0));
-      continue;
-    }
-    auto bundle = co_await make_bundle(call, tile, 0);
-    if (bundle && !bundle->empty()) CO_TRY_VOID(co_await write_tile(call, tile, std::move(*bundle), 0));
-  }
-  auto note = co_await read_file(call, machine_, directory + "/checkpoint", crypto::note_size_max);
-  if (!note || *note != last->note)
-    CO_TRY_VOID(co_await replace_file(call, machine_, directory + "/checkpoint", last->note));
-  tiles_at_ = last->size;
-  co_return Result<>{};
-}
-
-// The hashes of a tile.
-std::string Home::node_bytes(const crypto::TileId& tile) {
-  return registry_.ledger().with([&](Ledger& ledger) {
-    const auto nodes = ledger.tree().nodes(tile.level * crypto::tile_height,
-                                           tile.index * crypto::tile_width_max, tile.width);
-    return std::string(as_text(std::as_bytes(nodes)));
-  });
-}
-
-// Everything that a tree of `size` has and is not on disk yet. The file `checkpoint` says how far that is.
-Task<Result<>> Home::write_tiles(Call call, std::uint64_t size) {
-  const std::string& directory = registry_.options().directory;
-  if (!tiles_at_) {
-    tiles_at_ = 0;
-    if (auto bytes = co_await read_file(call, machine_, directory + "/checkpoint", crypto::note_size_max)) {
-      const auto note = crypto::parse_note(*bytes);
-      const auto there = note ? crypto::parse_checkpoint(note->text) : fail(ErrorCode::malformed, "no note");
-      if (there && there->size <= size && crypto::is_signed_by(*note, verifier_)) tiles_at_ = there->size;
-    }
-  }
-  const std::uint64_t from = *tiles_at_;
-  for (const crypto::TileId& tile : crypto::tiles_for(size, from)) {
-    CO_TRY_VOID(co_await write_tile(call, tile, node_bytes(tile), from));
-  }
-  for (std::uint64_t index = from / crypto::tile_width_max; index * crypto::tile_width_max < size; ++index) {
-    crypto::TileId tile;
-    tile.entries = true;
-    tile.index = index;
-    tile.width = crypto::tile_width(0, index, size);
-    CO_TRY(std::string bundle, co_await make_bundle(call, tile, from));
-    if (!bundle.empty()) CO_TRY_VOID(co_await write_tile(call, tile, std::move(bundle), from));
-  }
-  tiles_at_ = size;
-  co_return Result<>{};
-}
-
-// The commits of a bundle. Those that were pruned meanwhile are in the narrower one that is on disk; empty:
-// they are lost with it.
-Task<Result<std::string>> Home::make_bundle(Call call, crypto::TileId tile, std::uint64_t before) {
-  std::string bundle;
-  const std::uint64_t first = tile.index * crypto::tile_width_max;
-  const std::uint64_t first_kept =
-      registry_.ledger().with([](Ledger& ledger) { return ledger.first_kept(); });
-  crypto::TileId old = tile;
-  old.width = crypto::tile_width(0, tile.index, before);
-  std::string kept;
-  std::vector<ByteView> entries;
-  if (first < first_kept && old.width > 0) {
-    auto bytes = co_await read_file(call, machine_,
-                                    registry_.options().directory + "/" + crypto::format_tile_path(old),
-                                    crypto::tile_width_max * (crypto::entry_size_max + 2));
-    if (bytes) kept = std::move(*bytes);
-    if (auto parsed = crypto::parse_entries(as_bytes(kept), old.width)) entries = std::move(*parsed);
-  }
-  for (std::uint64_t version = first; version < first + tile.width; ++version) {
-    if (version >= first_kept) {
-      CO_TRY(const std::string commit, co_await port_->read_commit(call, version));
-      crypto::append_entry(bundle, as_bytes(commit));
-      continue;
-    }
-    const auto at = static_cast<std::size_t>(version - first);
-    const bool right = at < entries.size() && registry_.ledger().with([&](Ledger& ledger) {
-      return ledger.tree().leaf(version) == crypto::hash_leaf(entries[at]);
-    });
-    if (!right) co_return std::string();
-    crypto::append_entry(bundle, entries[at]);
-  }
-  co_return bundle;
-}
-
-Task<Result<>> Home::write_tile(Call call, crypto::TileId tile, std::string bytes, std::uint64_t before) {
-  const std::string& directory = registry_.options().directory;
-  const std::string path = directory + "/" + crypto::format_tile_path(tile);
-  const std::string within = path.substr(0, path.rfind('/'));
-  if (!durable_directories_.contains(within)) {
-    CO_TRY_VOID(co_await make_directories(call, machine_, directory, within));
-    durable_directories_.insert(within);
-  }
-  CO_TRY_VOID(co_await replace_file(call, machine_, path, std::move(bytes)));
-  // The narrower one that it replaces: the checkpoint on disk still speaks of it.
-  crypto::TileId old = tile;
-  old.width = crypto::tile_width(tile.level, tile.index, before);
-  if (old.width > 0 && old.width < tile.width)
-    narrower_.push_back(directory + "/" + crypto::format_tile_path(old));
+  co_await with_.tiles.remove_narrower(call);
+  with_.pruner.offer(wanted.size);
   co_return Result<>{};
 }
 

@@ -1,17 +1,9 @@
-// The committer: decides, one after the other, and writes what it decided in groups.
-#include <algorithm>
+#include "services/registry/committer.h"
 
-#include "services/registry/home.h"
-#include "services/registry/port.h"
+#include <algorithm>
 
 namespace cairn::registry {
 namespace {
-
-constexpr std::size_t group_records_max = 512;
-constexpr std::size_t group_bytes_max = 4u << 20;
-// How long a list may be referred to before one is written out again: retention cannot cut behind it.
-constexpr std::uint64_t base_age_max = 256;
-constexpr std::size_t leaves_per_record = 32768;
 
 std::string_view name_of(Mutation::Kind kind) {
   switch (kind) {
@@ -44,441 +36,154 @@ AuditEvent event_of(const Mutation& mutation, WallTime at, ErrorCode code) {
   return event;
 }
 
+// What becomes of a chore is nobody else's matter.
+bool is_chore(const Mutation& mutation) { return mutation.kind > Mutation::Kind::refuse; }
+
+// What a full table or disk sheds takes no room of the log.
+bool is_shed(const Error& error) {
+  return error.code == ErrorCode::busy || error.code == ErrorCode::degraded ||
+         error.code == ErrorCode::storage_full;
+}
+
 }  // namespace
 
-// What is written together.
-struct Home::Group {
-  struct Member {
-    Mutation* mutation;
-    std::optional<Error> refused;  // what it is answered, whatever becomes of the group
-  };
-  std::vector<Member> members;
-  std::vector<Mutation*> answered;  // without a record
-  std::vector<store::Record> records;
-  std::size_t bytes = 0;
-  std::set<Hash> items;                              // new with this group
-  std::set<std::pair<Ulid, std::string>> approvals;  // likewise
-  std::set<Ulid> touched;
-  std::size_t proposals = 0, proposal_items = 0;
-  struct Advance {
-    MaybeHead expected;
-    HeadMark next;
-    Mutation* mutation = nullptr;
-  };
-  std::optional<Advance> advance;
-  std::optional<std::uint32_t> gone;  // segment
-  bool closed = false;
+Committer::Committer(Registry& registry, io::Machine& machine, observe::Logger log, EmbeddedBackend& backend,
+                     DiskRoom& room, Newest& newest)
+    : GroupCommit(machine.shard, machine.mailbox, {queue_is_full, "the registry is closed"}),
+      registry_(registry),
+      machine_(machine),
+      log_(log),
+      backend_(backend),
+      room_(room),
+      newest_(newest),
+      planner_(registry.options(), machine),
+      applied_(backend.log().end()) {}
 
-  explicit Group(std::size_t segment_size) : room(segment_size / 8) {}
+// NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the group waits for it
+Task<> Committer::begin(Call call, ChangeGroup& group) {
   // The log takes half a segment at once: an eighth of one, and the proposal that comes on top of it.
-  std::size_t room;
-
-  bool full() const noexcept {
-    return closed || records.size() >= group_records_max || bytes >= std::min(group_bytes_max, room);
-  }
-  void add(RecordKind kind, std::string meta, std::uint64_t origin = 0) {
-    store::Record record;
-    record.kind = static_cast<std::uint8_t>(kind);
-    record.origin = origin;
-    bytes += store::record_header_size + store::record_alignment + meta.size();
-    record.meta = std::move(meta);
-    records.push_back(std::move(record));
-  }
-};
-
-Task<> Home::commit_loop(Call call) {
-  // Stopped by its scope: whatever is asked for after that is refused by close().
-  while (co_await errands_.arrived(call)) co_await commit_group(call.unbounded());
+  group.bytes_max = std::min<std::size_t>(group.bytes_max, registry_.options().segment_size / 8);
+  group.disk_full = registry_.status().full && !co_await room_.look(call);
 }
 
-Task<> Home::commit_group(Call call) {
-  const bool full = registry_.status_.full && !co_await look_for_room(call);
-  Group group(registry_.options().segment_size);
-  const bool fenced = backend_->fenced() || registry_.status_.fenced;
-  registry_.ledger().with([&](Ledger& ledger) {
-    for (Mutation* first = nullptr; !group.full() && (first = errands_.next()) != nullptr;) {
-      Mutation& next = *first;
-      const bool of_proposal = next.kind == Mutation::Kind::commit || next.kind == Mutation::Kind::supersede;
-      // What it counts on must be in the ledger first.
-      if (of_proposal && group.touched.contains(next.id)) break;
-      // What becomes of a chore is nobody else's matter.
-      const bool chore = next.kind > Mutation::Kind::refuse;
-      if (chore && !group.members.empty()) break;
-      errands_.take(next);
-      const auto note = [&](ErrorCode code) {
-        registry_.audit().with([&](AuditTable& table) { table.note(event_of(next, now_wall(), code)); });
-      };
-      if (fenced) {
-        if (!chore) ++registry_.status_.refused, note(ErrorCode::degraded);
-        next.result =
-            fail(ErrorCode::degraded,
-                 registry_.status_.rolled_back
-                     ? "the log has lost versions: writes are fenced until its segments are restored"
-                     : "writes are fenced until the next start");
-        group.answered.push_back(&next);
-        continue;
-      }
-      // What could not be covered by a checkpoint is not begun. Chores may free room.
-      const Result<Planned> planned =
-          full && !chore ? fail(ErrorCode::storage_full, "the disk is full") : plan(ledger, next, group);
-      if (planned) {
-        // It had been done before.
-        if (*planned == Planned::answered && !chore) note(ErrorCode::ok);
-        if (*planned == Planned::answered)
-          group.answered.push_back(&next);
-        else
-          group.members.push_back({&next, {}});
-        continue;
-      }
-      // Refused: noted like everything else, but for our own chores. What a full table or disk sheds, and
-      // more than a token has turns for, takes no room of the log.
-      const Error error = planned.error();
-      if (error.code == ErrorCode::chain_mismatch) ++registry_.status_.cas_failed;
-      if (!chore) ++registry_.status_.refused;
-      const bool shed = error.code == ErrorCode::busy || error.code == ErrorCode::degraded ||
-                        error.code == ErrorCode::storage_full;
-      AuditEvent event = event_of(next, now_wall(), error.code);
-      const bool logged = !chore && !shed && registry_.audit().with([&](AuditTable& table) {
-        return table.take_turn(next.who, event.at);
-      });
-      if (!logged) {
-        if (!chore)
-          registry_.audit().with([&](AuditTable& table) {
-            shed ? table.note(std::move(event)) : table.count(std::move(event));
-          });
-        next.result = fail(error);
-        group.answered.push_back(&next);
-        continue;
-      }
-      AuditRecord audit{event.at, event.id, event.op, event.who, event.code, event.hash};
-      group.add(RecordKind::audit, encode(audit));
-      group.members.push_back({&next, error});
-    }
-  });
-  for (Mutation* mutation : group.answered) errands_.answer(*mutation);
-  if (group.members.empty()) co_return;
-  const Result<> written = co_await write_group(call, group);
-  const std::optional<HeadMark> head =
-      written && group.advance ? std::optional(group.advance->next) : std::nullopt;
-  for (const Group::Member& member : group.members) {
-    const Mutation::Kind kind = member.mutation->kind;
-    if (!member.refused && kind < Mutation::Kind::refuse) {
-      const bool change = kind == Mutation::Kind::propose || kind == Mutation::Kind::approve;
-      if (!written)
-        ++registry_.status_.refused;
-      else
-        ++(change ? registry_.status_.accepted : registry_.status_.committed);
-    }
-    if (kind <= Mutation::Kind::refuse) {
-      const ErrorCode code = member.refused ? member.refused->code
-                             : written      ? ErrorCode::ok
-                                            : written.error().code;
+std::optional<Error> Committer::closed(const Mutation&) const {
+  if (!backend_.fenced() && !registry_.status().fenced) return std::nullopt;
+  return Error{ErrorCode::degraded,
+               registry_.status().rolled_back
+                   ? "the log has lost versions: writes are fenced until its segments are restored"
+                   : "writes are fenced until the next start"};
+}
+
+// NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the group waits for it
+Task<Result<Planned>> Committer::plan(Call, Mutation& mutation, ChangeGroup& group) {
+  const bool of_proposal =
+      mutation.kind == Mutation::Kind::commit || mutation.kind == Mutation::Kind::supersede;
+  // What it counts on must be in the ledger first.
+  if (of_proposal && group.touched.contains(mutation.id)) co_return Planned::deferred;
+  if (is_chore(mutation) && !group.members.empty()) co_return Planned::deferred;
+  co_return registry_.ledger().with([&](Ledger& ledger) { return decide(ledger, mutation, group); });
+}
+
+Result<Planned> Committer::decide(const Ledger& ledger, Mutation& mutation, ChangeGroup& group) {
+  const bool chore = is_chore(mutation);
+  // What could not be covered by a checkpoint is not begun. Chores may free room.
+  const Result<Planned> planned = group.disk_full && !chore
+                                      ? fail(ErrorCode::storage_full, "the disk is full")
+                                      : planner_.plan(ledger, mutation, group);
+  if (planned) {
+    // It had been done before.
+    if (*planned == Planned::answered && !chore)
       registry_.audit().with(
-          [&](AuditTable& table) { table.add(event_of(*member.mutation, now_wall(), code)); });
-    }
-    if (member.refused)
-      errands_.refuse(*member.mutation, *member.refused);
-    else if (written)
-      errands_.answer(*member.mutation);
-    else
-      errands_.refuse(*member.mutation, written.error());
+          [&](AuditTable& table) { table.note(event_of(mutation, now_wall(), ErrorCode::ok)); });
+    return planned;
   }
-  publish_status();
-  if (!head) co_return;
-  last_commit_ = machine_.shard.now();
-  registry_.announce(registry_.ledger().with([](Ledger& ledger) { return ledger.head(); }));
-  while (!committed_.empty()) wake(committed_.front());
+  const Error error = planned.error();
+  if (error.code == ErrorCode::chain_mismatch) ++registry_.status().cas_failed;
+  // Refused: noted in the log like everything else, but for our own chores, what is shed, and more than a
+  // token has turns for.
+  const AuditEvent event = event_of(mutation, now_wall(), error.code);
+  const bool logged = !chore && !is_shed(error) && registry_.audit().with([&](AuditTable& table) {
+    return table.take_turn(mutation.who, event.at);
+  });
+  if (!logged) return fail(error);
+  AuditRecord audit{event.at, event.id, event.op, event.who, event.code, event.hash};
+  group.add(RecordKind::audit, encode(audit));
+  mutation.result = fail(error);
+  return Planned::joined;
 }
 
-// NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the committer waits for it
-Task<Result<>> Home::write_group(Call call, Group& group) {
-  if (!group.records.empty()) {
-    Status& status = registry_.status_;
-    const Instant begun = machine_.shard.now();
-    status.append_since = begun.ns;
-    auto placed = group.advance ? co_await backend_->advance(call, group.advance->expected,
-                                                             group.advance->next, std::move(group.records))
-                                : co_await backend_->append(call, std::move(group.records));
-    status.append_took = (machine_.shard.now() - begun).ns;
-    status.append_ended = machine_.shard.now().ns;
-    status.append_since = 0;
-    if (!placed) {
-      if (backend_->fenced()) fence(placed.error().context);
-      if (placed.error().code == ErrorCode::storage_full) status.full = true;
-      co_return fail(placed.error());
-    }
-    const Result<> applied = registry_.ledger().with([&](Ledger& ledger) -> Result<> {
-      for (const store::Entry& entry : *placed)
-        TRY_VOID(ledger.apply(entry.header.kind, as_bytes(entry.meta), entry.at));
-      if (group.advance) group.advance->mutation->result->head = ledger.head();
-      status.versions.store(ledger.size(), std::memory_order_release);
-      status.first_kept = ledger.first_kept();
-      return {};
-    });
-    applied_ = backend_->log().end();
-    if (!applied) {
-      fence("the ledger cannot follow the log");
-      co_return fail(ErrorCode::degraded, "the ledger cannot follow the log");
-    }
-  }
-  if (group.gone) {
-    CO_TRY_VOID(co_await backend_->log().remove_segment(call, *group.gone));
-    registry_.forget_segment(*group.gone);
-  }
+void Committer::refused(const Mutation& mutation, const Error& error) {
+  if (is_chore(mutation)) return;
+  ++registry_.status().refused;
+  AuditEvent event = event_of(mutation, now_wall(), error.code);
+  registry_.audit().with([&](AuditTable& table) {
+    is_shed(error) ? table.note(std::move(event)) : table.count(std::move(event));
+  });
+}
+
+// NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the group waits for it
+Task<Result<std::vector<store::Entry>>> Committer::append(Call call, ChangeGroup& group) {
+  Status& status = registry_.status();
+  const Instant begun = machine_.shard.now();
+  status.append_since = begun.ns;
+  auto placed = group.advance ? co_await backend_.advance(call, group.advance->expected, group.advance->next,
+                                                          std::move(group.records))
+                              : co_await backend_.append(call, std::move(group.records));
+  status.append_took = (machine_.shard.now() - begun).ns;
+  status.append_ended = machine_.shard.now().ns;
+  status.append_since = 0;
+  if (!placed && backend_.fenced()) fence(placed.error().context);
+  if (!placed && placed.error().code == ErrorCode::storage_full) status.full = true;
+  co_return placed;
+}
+
+// NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the group waits for it
+Task<Result<>> Committer::apply(Call, ChangeGroup& group, std::vector<store::Entry> placed) {
+  Status& status = registry_.status();
+  const Result<> applied = registry_.ledger().with([&](Ledger& ledger) -> Result<> {
+    for (const store::Entry& entry : placed)
+      TRY_VOID(ledger.apply(entry.header.kind, as_bytes(entry.meta), entry.at));
+    if (group.advance) group.advance->mutation->result->head = ledger.head();
+    status.versions.store(ledger.size(), std::memory_order_release);
+    status.first_kept = ledger.first_kept();
+    return {};
+  });
+  applied_ = backend_.log().end();
+  if (applied) co_return Result<>{};
+  fence("the ledger cannot follow the log");
+  co_return fail(ErrorCode::degraded, "the ledger cannot follow the log");
+}
+
+// NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the group waits for it
+Task<Result<>> Committer::finish(Call call, ChangeGroup& group) {
+  if (!group.gone) co_return Result<>{};
+  CO_TRY_VOID(co_await backend_.log().remove_segment(call, *group.gone));
+  registry_.forget_segment(*group.gone);
   co_return Result<>{};
 }
 
-// --- deciding. Nothing is changed but the group.
-
-Result<Home::Planned> Home::plan(Ledger& ledger, Mutation& mutation, Group& group) {
-  switch (mutation.kind) {
-    case Mutation::Kind::propose:
-      return plan_propose(ledger, mutation, group);
-    case Mutation::Kind::approve:
-      return plan_approve(ledger, mutation, group);
-    case Mutation::Kind::commit:
-    case Mutation::Kind::supersede:
-      return plan_commit(ledger, mutation, group);
-    case Mutation::Kind::refuse:
-      return fail(mutation.error);
-    default:
-      return plan_chore(ledger, mutation, group);
+void Committer::concluded(const ChangeGroup& group, const Result<>&) {
+  Status& status = registry_.status();
+  for (const Mutation* member : group.members) {
+    if (is_chore(*member)) continue;
+    const bool done = member->result.has_value();
+    const bool change = member->kind == Mutation::Kind::propose || member->kind == Mutation::Kind::approve;
+    ++(!done ? status.refused : change ? status.accepted : status.committed);
+    const ErrorCode code = done ? ErrorCode::ok : member->result.error().code;
+    registry_.audit().with([&](AuditTable& table) { table.add(event_of(*member, now_wall(), code)); });
   }
 }
 
-Result<Home::Planned> Home::plan_propose(Ledger& ledger, Mutation& mutation, Group& group) {
-  if (!ledger.bad().empty()) return fail(ErrorCode::degraded, "a version is damaged: nothing is added to it");
-  TRY_VOID(check_clock());
-  if (ledger.pending().size() + group.proposals >= registry_.options().proposals_max ||
-      ledger.pending_items() + group.proposal_items + mutation.items.size() > LedgerLimits{}.pending_items)
-    return fail(ErrorCode::busy, "too many proposals are pending", Side::client);
-  const Head head = ledger.head();
-  format::ProposalDraft& draft = mutation.draft;
-  if (draft.supersede_of && *draft.supersede_of != head.version)
-    return fail(ErrorCode::conflict, "only the present head can be superseded", Side::client);
-  const WallTime now = now_wall();
-  if (draft.expiry && *draft.expiry <= now)
-    return fail(ErrorCode::malformed, "the expiry is in the past", Side::client);
-
-  Outcome outcome;
-  format::DescriptorSet& set = outcome.set;
-  set.version = head.version + 1;
-  set.prev = head.commit_b3;
-  set.items = std::move(draft.items);
-  set.created_at = now;
-  set.expiry = draft.expiry;
-  set.supersede_of = draft.supersede_of;
-  set.reason = draft.reason;
-  outcome.payload = format::encode(set);
-  constexpr std::size_t per_record = store::record_header_size + store::record_alignment + sizeof(Hash) + 8;
-  if (outcome.payload.size() + (mutation.items.size() + 8) * per_record >
-      registry_.options().segment_size / 8 * 3)
-    return fail(ErrorCode::body_cap, "the proposal is larger than the log takes", Side::client);
-  outcome.payload_b3 = crypto::hash_object(as_bytes(outcome.payload));
-  outcome.id = new_id();
-  outcome.expires = {now.ms + registry_.options().proposals_ttl.to_millis()};
-  outcome.m = ledger.governance().m;
-  outcome.n = ledger.governance().in_force();
-
-  for (std::size_t i = 0; i < mutation.items.size(); ++i) {
-    const Hash& hash = mutation.items[i];
-    const ItemEntry* known = ledger.find_item(hash);
-    if ((known == nullptr || known->place.meta_size == 0) && group.items.insert(hash).second)
-      group.add(RecordKind::item, set.items[i]);
-  }
-  ProposalRecord record;
-  record.id = outcome.id;
-  record.at = now;
-  record.who = mutation.who;
-  record.expires = outcome.expires;
-  record.payload_b3 = outcome.payload_b3;
-  if (set.version - ledger.base() < base_age_max)
-    record.list = compress(mutation.items, ledger.base(), ledger.base_items());
-  else
-    for (const Hash& hash : mutation.items) record.list.runs.push_back({0, 0, hash});
-  record.set = set;
-  record.set.items.clear();
-  set.items.clear();
-  group.add(RecordKind::proposal, encode(record));
-  ++group.proposals;
-  group.proposal_items += mutation.items.size();
-  mutation.result = std::move(outcome);
-  return Planned::joined;
+void Committer::told(const ChangeGroup& group, const Result<>& written) {
+  registry_.publish_status(backend_.log());
+  if (!written || !group.advance) return;
+  registry_.announce(registry_.ledger().with([](Ledger& ledger) { return ledger.head(); }));
+  newest_.tell(machine_.shard.now());
 }
 
-// Whether an approval counts, now and once.
-Result<> Home::check_signature(const Ledger& ledger, const Pending& pending, const Mutation& mutation,
-                               const Mutation::Signature& signature, const Group& group) const {
-  const format::Approval& approval = signature.approval;
-  const format::Governance& governance = ledger.governance();
-  const format::Signer* signer = governance.find(approval.signer_id);
-  if (signer == nullptr || signer->key != signature.signer_key || pending.payload_b3 != mutation.payload_b3)
-    return fail(ErrorCode::invalid_sig, "the signer is not in the signer set", Side::client);
-  if (governance.is_revoked(approval.signer_id))
-    return fail(ErrorCode::revoked_key, "the signer's key is revoked", Side::client);
-  const bool known = std::ranges::any_of(
-      pending.approvals, [&](const format::Approval& one) { return one.signer_id == approval.signer_id; });
-  if (known || group.approvals.contains({mutation.id, approval.signer_id}))
-    return fail(ErrorCode::duplicate_approval, "this signer has approved it already", Side::client);
-  return {};
-}
-
-void Home::add_approval(const Mutation& mutation, const format::Approval& approval, Group& group) {
-  group.approvals.emplace(mutation.id, approval.signer_id);
-  group.touched.insert(mutation.id);
-  group.add(RecordKind::approval, encode(ApprovalRecord{now_wall(), mutation.id, mutation.who, approval}));
-}
-
-Result<Home::Planned> Home::plan_approve(Ledger& ledger, Mutation& mutation, Group& group) {
-  const Pending* pending = ledger.find_pending(mutation.id);
-  if (pending == nullptr) {
-    if (ledger.find_committed(mutation.id))
-      return fail(ErrorCode::conflict, "the proposal was committed", Side::client);
-    if (ledger.find_ended(mutation.id) == Ended::stale)
-      return fail(ErrorCode::chain_mismatch, "another version was committed first", Side::client);
-    return fail(ErrorCode::not_found, "there is no such proposal", Side::client);
-  }
-  if (mutation.approvals.empty())
-    return fail(ErrorCode::not_found, "there was no such proposal", Side::client);
-  TRY_VOID(check_signature(ledger, *pending, mutation, mutation.approvals.front(), group));
-  const format::Governance& governance = ledger.governance();
-  add_approval(mutation, mutation.approvals.front().approval, group);
-  Outcome outcome;
-  outcome.id = mutation.id;
-  outcome.approvals = pending->approvals.size();
-  for (const auto& [id, signer_id] : group.approvals) outcome.approvals += id == mutation.id;
-  outcome.m = governance.m;
-  outcome.n = governance.in_force();
-  mutation.result = std::move(outcome);
-  return Planned::joined;
-}
-
-Result<Home::Planned> Home::plan_commit(Ledger& ledger, Mutation& mutation, Group& group) {
-  const bool supersede = mutation.kind == Mutation::Kind::supersede;
-  if (const auto version = ledger.find_committed(mutation.id)) {
-    // Of what was pruned nobody can tell.
-    const bool known = *version > 0 && *version - 1 >= ledger.first_kept();
-    if (supersede && known && !ledger.version(*version - 1).superseded)
-      return fail(ErrorCode::conflict, "the proposal does not supersede anything", Side::client);
-    Outcome outcome;
-    outcome.head = ledger.head_of(*version);
-    outcome.existed = true;
-    mutation.result = std::move(outcome);
-    return Planned::answered;
-  }
-  const Pending* pending = ledger.find_pending(mutation.id);
-  if (pending == nullptr) {
-    if (ledger.find_ended(mutation.id) == Ended::stale)
-      return fail(ErrorCode::chain_mismatch, "another version was committed first", Side::client);
-    return fail(ErrorCode::not_found, "there is no such proposal", Side::client);
-  }
-  if (mutation.approvals.empty()) mutation.payload_b3 = pending->payload_b3;
-  if (!ledger.bad().empty()) return fail(ErrorCode::degraded, "a version is damaged: nothing is added to it");
-  const Head head = ledger.head();
-  if (pending->set.prev != head.commit_b3 || pending->set.version != head.version + 1)
-    return fail(ErrorCode::chain_mismatch, "another version was committed first", Side::client);
-  if (supersede != pending->set.supersede_of.has_value())
-    return fail(ErrorCode::conflict,
-                supersede ? "the proposal does not supersede anything"
-                          : "the proposal supersedes a version: commit it with supersede",
-                Side::client);
-  TRY_VOID(check_clock());
-  const WallTime now{std::max(now_wall().ms, head.committed_at.ms)};
-  // A clock that went back does not shorten the time that was given.
-  if (pending->expires <= now_wall() || (pending->set.expiry && *pending->set.expiry <= now))
-    return fail(ErrorCode::conflict, "the proposal's time is over", Side::client);
-
-  // A version that nobody could read would be the last one.
-  if (!ledger.is_whole(*pending))
-    return fail(ErrorCode::integrity, "a part of the proposal is lost from the log");
-
-  std::vector<format::Approval> approvals = pending->approvals;
-  std::set<std::string_view> fresh;
-  for (const Mutation::Signature& signature : mutation.approvals) {
-    TRY_VOID(check_signature(ledger, *pending, mutation, signature, group));
-    if (!fresh.insert(signature.approval.signer_id).second)
-      return fail(ErrorCode::duplicate_approval, "this signer approves it twice", Side::client);
-    approvals.push_back(signature.approval);
-  }
-  // Those of keys that were revoked meanwhile do not count.
-  const format::Governance& governance = ledger.governance();
-  format::Commit commit;
-  bool revoked = false;
-  for (const format::Approval& approval : approvals) {
-    const format::Signer* signer = governance.find(approval.signer_id);
-    if (governance.is_revoked(approval.signer_id))
-      revoked = true;
-    else if (signer != nullptr && signer->can_approve())
-      commit.approvals.push_back(approval);
-  }
-  if (governance.m == 0 || commit.approvals.size() < governance.m)
-    return fail(revoked ? ErrorCode::revoked_key : ErrorCode::quorum_failed,
-                revoked ? "an approval is by a revoked key" : "not enough signers have approved it",
-                Side::client);
-  commit.version = pending->set.version;
-  commit.payload_b3 = pending->payload_b3;
-  commit.prev = pending->set.prev;
-  commit.committed_at = now;
-  const std::string encoded = format::encode(std::move(commit));
-  for (const Mutation::Signature& signature : mutation.approvals)
-    add_approval(mutation, signature.approval, group);
-  group.add(RecordKind::commit, encode(CommitRecord{now, mutation.id, mutation.who, encoded}));
-  group.advance = {HeadMark{head.version, head.commit_b3},
-                   HeadMark{head.version + 1, format::commit_b3(as_bytes(encoded))}, &mutation};
-  group.closed = true;
-  mutation.result = Outcome{};
-  return Planned::joined;
-}
-
-Result<Home::Planned> Home::plan_chore(Ledger& ledger, Mutation& mutation, Group& group) {
-  mutation.result = Outcome{};
-  group.closed = true;
-  const WallTime now = now_wall();
-  switch (mutation.kind) {
-    case Mutation::Kind::expire: {
-      ExpiredRecord record;
-      record.at = now;
-      for (const auto& [id, pending] : ledger.pending())
-        if (pending.expires <= now && !group.touched.contains(id)) record.ids.push_back(id);
-      if (record.ids.empty()) return Planned::answered;
-      group.add(RecordKind::expired, encode(record));
-      return Planned::joined;
-    }
-    case Mutation::Kind::checkpoint:
-      if (mutation.checkpoint.size > ledger.provable() || !ledger.bad().empty())
-        return fail(ErrorCode::degraded, "nothing is signed over a damaged version");
-      mutation.checkpoint.at = now;
-      group.add(RecordKind::checkpoint, encode(mutation.checkpoint));
-      return Planned::joined;
-    case Mutation::Kind::prune: {
-      // Only what a durable checkpoint covers, and never the head.
-      const std::uint64_t covered = ledger.checkpoint() ? ledger.checkpoint()->size : 0;
-      if (mutation.below <= ledger.first_kept()) return Planned::answered;
-      if (mutation.below >= ledger.size() || mutation.below > covered || mutation.below > ledger.provable())
-        return fail(ErrorCode::invalid, "no checkpoint covers it");
-      for (std::uint64_t first = ledger.first_kept(); first < mutation.below; first += leaves_per_record) {
-        PrunedRecord record;
-        record.at = now;
-        record.first = first;
-        record.below = std::min(mutation.below, first + leaves_per_record);
-        const auto leaves = ledger.tree().nodes(0, first, record.below - first);
-        record.leaves.assign(leaves.begin(), leaves.end());
-        // The last one says that they are all there.
-        if (record.below == mutation.below) record.governors = mutation.governors;
-        group.add(RecordKind::pruned, encode(record));
-      }
-      return Planned::joined;
-    }
-    case Mutation::Kind::relocate:
-      for (store::Entry& entry : mutation.copies)
-        if (ledger.needs(entry.header.kind, as_bytes(entry.meta), entry.at))
-          group.add(static_cast<RecordKind>(entry.header.kind), std::move(entry.meta), entry.header.origin);
-      return group.records.empty() ? Planned::answered : Planned::joined;
-    default:
-      if (ledger.points_into(mutation.segment)) return fail(ErrorCode::conflict, "the segment is in use");
-      group.gone = mutation.segment;
-      return Planned::joined;
-  }
+void Committer::fence(const char* why) noexcept {
+  if (registry_.status().fenced.exchange(true)) return;
+  log_.error("writes are fenced until the next start", {{"why", why}});
 }
 
 }  // namespace cairn::registry

@@ -1,438 +1,62 @@
 #include "services/registry/home.h"
 
-#include <algorithm>
-
-#include "crypto/tile.h"
-#include "format/chain_verifier.h"
-#include "runtime/wait.h"
-#include "services/registry/files.h"
-#include "services/registry/port.h"
+#include "services/registry/recovery.h"
 
 namespace cairn::registry {
-namespace {
 
-// Of a snapshot, for the time of one look at the ledger.
-constexpr std::size_t entries_per_slice = 512;
-
-}  // namespace
-
-Home::Home(Registry& registry, io::Machine& machine, observe::Logger log)
-    : registry_(registry),
-      machine_(machine),
-      log_(log),
-      retention_(registry.options().retention),
-      checkpoint_interval_(registry.options().checkpoint_interval),
-      errands_(machine.shard, machine.mailbox, {queue_is_full, "the registry is closed"}),
-      retention_commands_(
-          std::make_unique<Mpsc<std::uint64_t>>(machine.shard, registry.options().queues.retention)) {
-  const RegistryOptions& options = registry.options();
-  verifier_.name = format_address(crypto::hash_object(as_bytes(options.genesis.payload)));
-  verifier_.key = options.log_key->public_key();
+Task<Result<std::unique_ptr<Home>>> Home::open(
+    Call call,
+    // NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): both outlive the home
+    Registry& registry, io::Machine& machine, observe::Logger log) {
+  Recovery recovery(registry, machine, log);
+  CO_TRY(auto backend, co_await recovery.run(call));
+  std::unique_ptr<Home> home(new Home(registry, machine, log, std::move(backend), recovery.snapshot_end()));
+  registry.publish_status(home->backend_->log());
+  (void)co_await home->room_.look(call);
+  registry.status().open = true;
+  co_return home;
 }
+
+Home::Home(Registry& registry, io::Machine& machine, observe::Logger log,
+           std::unique_ptr<EmbeddedBackend> backend, std::uint64_t snapshot_end)
+    : registry_(registry),
+      log_(log),
+      backend_(std::move(backend)),
+      port_(registry.make_port(machine)),
+      room_(machine, registry.options(), registry.status(), log),
+      committer_(registry, machine, log, *backend_, room_, newest_),
+      chores_(committer_.errands(), machine.mailbox, registry.chores_),
+      snapshots_(machine, registry.options().directory, registry.ledger(), committer_.applied(),
+                 snapshot_end),
+      verifier_(registry, machine, log, *port_, newest_),
+      pruner_(registry, machine, log, backend_->log(), *port_, chores_),
+      tiles_(registry, machine, *port_),
+      checkpointer_(registry, machine, log,
+                    {.port = *port_,
+                     .chores = chores_,
+                     .newest = newest_,
+                     .tiles = tiles_,
+                     .snapshots = snapshots_,
+                     .verifier = verifier_,
+                     .pruner = pruner_}),
+      proposal_expiry_(machine.shard, registry.ledger(), chores_, log),
+      auditor_(registry, machine, log) {}
 
 // Without close() nothing is lost that was answered: the next start only reads more of the log.
 Home::~Home() {
-  if (registry_.status_.open) log_.debug("dropped unclosed", {{"directory", registry_.options().directory}});
-}
-
-// --- opening
-
-Task<Result<>> Home::open(Call call) {
-  const RegistryOptions& options = registry_.options();
-  const auto made = co_await machine_.disk.make_directory(call, options.directory);
-  if (!made && made.error().code != ErrorCode::conflict) co_return fail(made.error());
-  const std::size_t slash = options.directory.rfind('/');
-  const auto named = co_await machine_.disk.sync_directory(
-      call, slash == std::string::npos ? "." : options.directory.substr(0, slash + 1));
-  // One that was there may have been made by somebody else, in a place we may not read.
-  if (made && !named) co_return fail(named.error());
-  bool again = false;
-  CO_TRY_VOID(co_await open_log(call, true, again));
-  if (again) {
-    log_.warn("the snapshot does not fit the log: the state is made anew");
-    CO_TRY_VOID(co_await open_log(call, false, again));
-    if (again) co_return fail(ErrorCode::integrity, "the log cannot be replayed");
-  }
-  port_ = registry_.make_port(machine_);
-  CO_TRY_VOID(co_await heed_checkpoint(call));
-  CO_TRY_VOID(heed_snapshot());
-  // One that is version 0 already was checked when it was taken in.
-  const Address payload_b3 = crypto::hash_object(as_bytes(options.genesis.payload));
-  const Address commit_b3 = format::commit_b3(as_bytes(options.genesis.commit));
-  bool fresh = false;
-  const bool checked = registry_.ledger().with([&](Ledger& ledger) {
-    fresh = ledger.empty();
-    return !fresh && ledger.first_kept() == 0 && !ledger.bad().contains(0) &&
-           ledger.version(0).commit_b3 == commit_b3 && ledger.version(0).payload_b3 == payload_b3;
-  });
-  if (!checked) CO_TRY_VOID(format::check_genesis(options.genesis));
-  if (fresh) CO_TRY_VOID(co_await import_genesis(call));
-  const bool ours = registry_.ledger().with([&](Ledger& ledger) {
-    return ledger.first_kept() > 0 || ledger.bad().contains(0) || ledger.version(0).commit_b3 == commit_b3;
-  });
-  if (!ours) co_return fail(ErrorCode::integrity, "the log belongs to another genesis");
-  CO_TRY_VOID(co_await heal_leaves(call));
-  CO_TRY_VOID(co_await validate_tail(call));
-  publish_status();
-  (void)co_await look_for_room(call);
-  registry_.status_.open = true;
-  co_return Result<>{};
-}
-
-// NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the caller's frame
-Task<Result<>> Home::open_log(Call call, bool with_snapshot, bool& again) {
-  again = false;
-  const RegistryOptions& asked = registry_.options();
-  store::LogOptions options;
-  options.directory = registry_.segment_directory();
-  options.segment_size = asked.segment_size;
-  options.fsync = asked.fsync;
-  options.reserve = asked.reserve;
-  options.ahead = asked.ahead;
-  replaying_.emplace();
-  damage_.clear();
-  store::LogPoint from;
-  if (with_snapshot) {
-    auto bytes = co_await read_file(call, machine_, asked.directory + "/state", snapshot_size_max);
-    if (bytes) {
-      if (auto decoded = Ledger::decode(as_bytes(*bytes))) {
-        replaying_ = std::move(decoded->first);
-        from = decoded->second;
-        if (!replaying_->empty())
-          witness_ = HeadMark{replaying_->head().version, replaying_->head().commit_b3};
-      } else {
-        log_.warn("the snapshot is damaged: the state is made anew from the log");
-      }
-    } else if (bytes.error().code != ErrorCode::not_found) {
-      co_return fail(bytes.error());
-    }
-  }
-  store::LogReport report;
-  auto log = co_await store::Log::open(call, machine_, options, from, *this, report);
-  if (!log) {
-    if (!report.problem.empty()) log_.error("the log was not opened", {{"why", report.problem}});
-    // With a snapshot the same records may not follow; without it they must.
-    again = with_snapshot && from.sequence > 0 && log.error().code == ErrorCode::integrity;
-    if (again) co_return Result<>{};
-    co_return fail(log.error());
-  }
-  for (const store::ForeignFile& one : (*log)->take_foreign())
-    log_.error(
-        "a file that is not of this log was set aside",
-        {{"path", one.path}, {"segment", one.segment}, {"header_segment", one.header_segment.value_or(0)}});
-  if (report.index != store::IndexFit::good) {
-    again = true;
-    co_return Result<>{};
-  }
-  replaying_->settle();
-  for (const store::Damage& damage : damage_) replaying_->mark_damage(damage);
-  snapshot_at_ = from.sequence;
-  if (report.records > 0 || report.cut_bytes > 0 || report.damaged > 0) {
-    ++registry_.status_.recoveries;
-    log_.info("log replayed",
-              {{"records", report.records}, {"damaged", report.damaged}, {"cut_bytes", report.cut_bytes}});
-  }
-  MaybeHead head;
-  if (!replaying_->empty()) head = HeadMark{replaying_->head().version, replaying_->head().commit_b3};
-  for (const auto& [version, why] : replaying_->bad())
-    log_.error("a version is damaged", {{"version", version}, {"why", why}});
-  for (const auto& [id, pending] : replaying_->pending())
-    if (!replaying_->is_whole(pending))
-      log_.error("a pending proposal is damaged: it cannot be committed",
-                 {{"proposal_id", format_ulid(id)}, {"version", pending.set.version}});
-  registry_.ledger().with([&](Ledger& ledger) { ledger = std::move(*replaying_); });
-  replaying_.reset();
-  backend_ = std::make_unique<EmbeddedBackend>(std::move(*log), head);
-  applied_ = backend_->log().end();
-  co_return Result<>{};
-}
-
-Task<Result<>> Home::on_record(Call, store::Entry entry) {
-  co_return replaying_->apply(entry.header.kind, as_bytes(entry.meta), entry.at);
-}
-
-Task<Result<>> Home::on_damage(Call, store::Damage damage) {
-  log_.error("the log has a damaged place", {{"segment", damage.segment},
-                                             {"from", damage.from},
-                                             {"to", damage.to},
-                                             {"first_sequence", damage.first_sequence},
-                                             {"last_sequence", damage.last_sequence}});
-  damage_.push_back(damage);
-  co_return Result<>{};
-}
-
-Task<Result<>> Home::import_genesis(Call call) {
-  const format::Genesis& genesis = registry_.options().genesis;
-  CO_TRY(format::DescriptorSet set, format::decode_descriptor_set(as_bytes(genesis.payload)));
-  CO_TRY_VOID(format::check_next_items(set.items));
-  ProposalRecord proposal;
-  proposal.id = new_id();
-  proposal.at = set.created_at;
-  proposal.who = "genesis";
-  proposal.payload_b3 = crypto::hash_object(as_bytes(genesis.payload));
-  std::vector<store::Record> batch;
-  std::set<Hash> seen;
-  const auto add = [&](RecordKind kind, std::string meta) {
-    store::Record record;
-    record.kind = static_cast<std::uint8_t>(kind);
-    record.meta = std::move(meta);
-    batch.push_back(std::move(record));
-  };
-  for (const std::string& item : set.items) {
-    const Hash hash = crypto::hash_object(as_bytes(item)).bytes;
-    proposal.list.runs.push_back({0, 0, hash});
-    if (seen.insert(hash).second) add(RecordKind::item, item);
-  }
-  proposal.set = std::move(set);
-  proposal.set.items.clear();
-  proposal.expires = proposal.at;
-  add(RecordKind::proposal, encode(proposal));
-  add(RecordKind::commit, encode(CommitRecord{proposal.at, proposal.id, "genesis", genesis.commit}));
-  const HeadMark next{0, format::commit_b3(as_bytes(genesis.commit))};
-  CO_TRY(const auto placed, co_await backend_->advance(call, std::nullopt, next, std::move(batch)));
-  applied_ = backend_->log().end();
-  co_return registry_.ledger().with([&](Ledger& ledger) -> Result<> {
-    for (const store::Entry& entry : placed)
-      TRY_VOID(ledger.apply(entry.header.kind, as_bytes(entry.meta), entry.at));
-    return {};
-  });
-}
-
-// What was signed is known to others: a log that has lost it must not go on and sign something else.
-Task<Result<>> Home::heed_checkpoint(Call call) {
-  auto bytes = co_await read_file(call, machine_, registry_.options().directory + "/checkpoint",
-                                  crypto::note_size_max);
-  if (!bytes) co_return Result<>{};
-  const auto note = crypto::parse_note(*bytes);
-  if (!note || !crypto::is_signed_by(*note, verifier_)) co_return Result<>{};
-  const auto seen = crypto::parse_checkpoint(note->text);
-  if (!seen) co_return Result<>{};
-  struct Known {
-    std::uint64_t size = 0;
-    bool same = true;
-  };
-  const Known known = registry_.ledger().with([&](Ledger& ledger) {
-    const bool provable = seen->size <= ledger.provable();
-    return Known{ledger.size(), !provable || ledger.tree().root_at(seen->size) == seen->root};
-  });
-  if (known.size == 0 && seen->size > 0)
-    co_return fail(ErrorCode::integrity, "the log is gone, and its checkpoint is not: restore the segments");
-  if (known.size < seen->size) fence_rolled_back("the log has lost versions that its checkpoint covers");
-  if (known.size >= seen->size && !known.same) fence_rolled_back("the log does not fit its checkpoint");
-  co_return Result<>{};
-}
-
-// So is a snapshot: it was made of what was durable. One that is newer than the log knows what is lost.
-Result<> Home::heed_snapshot() {
-  if (!witness_) return {};
-  const HeadMark seen = *std::exchange(witness_, {});
-  struct Known {
-    std::uint64_t size = 0;
-    bool same = true;
-  };
-  const Known known = registry_.ledger().with([&](Ledger& ledger) {
-    const bool comparable = seen.version < ledger.size() && seen.version >= ledger.first_kept() &&
-                            !ledger.bad().contains(seen.version);
-    return Known{ledger.size(), !comparable || ledger.version(seen.version).commit_b3 == seen.commit_b3};
-  });
-  if (known.size == 0)
-    return fail(ErrorCode::integrity, "the log is gone, and its snapshot is not: restore the segments");
-  if (known.size <= seen.version) fence_rolled_back("the log has lost versions that its snapshot knows");
-  if (!known.same) fence_rolled_back("the log does not fit its snapshot");
-  return {};
-}
-
-// Leaf hashes that the log lost may be in the tiles; the last checkpoint says whether they are right.
-Task<Result<>> Home::heal_leaves(Call call) {
-  struct Broken {
-    std::set<std::uint64_t> leaves;
-    std::optional<SignedHead> checkpoint;
-    std::uint64_t size = 0;
-  };
-  const Broken broken = registry_.ledger().with(
-      [](Ledger& ledger) { return Broken{ledger.broken(), ledger.checkpoint(), ledger.size()}; });
-  if (broken.leaves.empty() || !broken.checkpoint) co_return Result<>{};
-  auto note = crypto::parse_note(broken.checkpoint->note);
-  if (!note || !crypto::is_signed_by(*note, verifier_)) co_return Result<>{};
-  auto signed_head = crypto::parse_checkpoint(note->text);
-  if (!signed_head) co_return Result<>{};
-  std::map<std::uint64_t, crypto::MerkleHash> found;
-  for (const std::uint64_t leaf : broken.leaves) {
-    const crypto::TilePlace place = crypto::tile_of(0, leaf);
-    crypto::TileId tile = place.tile;
-    tile.width = crypto::tile_width(0, tile.index, signed_head->size);
-    if (place.offset >= tile.width) continue;
-    auto bytes = co_await read_file(call, machine_,
-                                    registry_.options().directory + "/" + crypto::format_tile_path(tile),
-                                    crypto::tile_width_max * sizeof(crypto::MerkleHash));
-    if (!bytes || bytes->size() < (place.offset + 1) * sizeof(crypto::MerkleHash)) continue;
-    crypto::MerkleHash hash;
-    std::memcpy(hash.data(), bytes->data() + place.offset * sizeof hash, sizeof hash);
-    found.emplace(leaf, hash);
-  }
-  const bool healed = registry_.ledger().with(
-      [&](Ledger& ledger) { return ledger.heal(found, signed_head->size, signed_head->root); });
-  if (!healed) log_.error("the tree has leaves that are lost: nothing is proved beyond them");
-  co_return Result<>{};
-}
-
-// From HEAD back to the last checkpoint everything is read again before anybody is served.
-Task<Result<>> Home::validate_tail(Call call) {
-  struct Tail {
-    std::uint64_t from = 0, size = 0;
-    std::optional<SignedHead> checkpoint;
-    std::optional<crypto::MerkleHash> root;
-  };
-  const Tail tail = registry_.ledger().with([](Ledger& ledger) {
-    Tail out;
-    out.size = ledger.size();
-    out.checkpoint = ledger.checkpoint();
-    out.from = out.checkpoint ? out.checkpoint->size : ledger.first_kept();
-    out.from = std::max(out.from, ledger.first_kept());
-    if (out.checkpoint && out.checkpoint->size <= ledger.provable())
-      out.root = ledger.tree().root_at(out.checkpoint->size);
-    return out;
-  });
-  const auto bad = [&](std::uint64_t version, const char* why) {
-    log_.error("a version is damaged", {{"version", version}, {"why", why}});
-    registry_.ledger().with([&](Ledger& ledger) { ledger.mark_bad(version, why); });
-  };
-  if (tail.root) {
-    const auto note = crypto::parse_note(tail.checkpoint->note);
-    const auto signed_head =
-        note ? crypto::parse_checkpoint(note->text) : fail(ErrorCode::malformed, "no note");
-    if (!signed_head || !crypto::is_signed_by(*note, verifier_) ||
-        signed_head->size != tail.checkpoint->size || signed_head->root != *tail.root)
-      bad(tail.checkpoint->size - 1, "the last checkpoint does not fit the log");
-  }
-  Address prev;
-  for (std::uint64_t version = tail.from; version < tail.size; ++version) {
-    const bool known = registry_.ledger().with([&](Ledger& ledger) {
-      if (version > 0) prev = ledger.version(version - 1).commit_b3;
-      return ledger.bad().contains(version);
-    });
-    if (known) continue;
-    auto commit = co_await port_->read_commit(call, version);
-    if (!commit && commit.error().code != ErrorCode::integrity) co_return fail(commit.error());
-    const auto decoded =
-        commit ? format::decode_commit(as_bytes(*commit)) : Result<format::Commit>(fail(commit.error()));
-    if (!decoded || decoded->version != version || (version > 0 && decoded->prev != prev))
-      bad(version, "its commit does not follow the one before it");
-  }
-  co_return Result<>{};
+  if (registry_.status().open) log_.debug("dropped unclosed", {{"directory", registry_.options().directory}});
 }
 
 Task<Result<>> Home::close(Call call) {
-  registry_.status_.open = false;
-  errands_.close();
-  if (!backend_) co_return Result<>{};
-  (void)co_await flush_audit(call, true);
-  if (!backend_->fenced() && !registry_.status_.fenced)
-    if (auto written = co_await write_snapshot(call); !written)
+  registry_.status().open = false;
+  committer_.errands().close();
+  (void)co_await auditor_.flush(call, true);
+  if (!backend_->fenced() && !registry_.status().fenced)
+    if (auto written = co_await snapshots_.write(call); !written)
       log_.warn("the snapshot was not written: the next start reads more of the log",
                 {{"why", written.error().context}});
   port_.reset();
   co_return co_await backend_->log().close(call);
-}
-
-Task<Result<>> Home::write_snapshot(Call call) {
-  const store::LogPoint point = applied_;
-  if (point.sequence == snapshot_at_) co_return Result<>{};
-  const bool begun = registry_.ledger().with([&](Ledger& ledger) { return ledger.begin_copy(point); });
-  if (!begun) co_return Result<>{};
-  SnapshotSeal seal;
-  const std::function<std::optional<std::string>()> next = [&] {
-    return seal.take(
-        registry_.ledger().with([](Ledger& ledger) { return ledger.copy_some(entries_per_slice); }));
-  };
-  const Result<> written =
-      co_await replace_file(call, machine_, registry_.options().directory + "/state", next);
-  registry_.ledger().with([](Ledger& ledger) { ledger.end_copy(); });
-  if (!written) co_return fail(written.error());
-  snapshot_at_ = point.sequence;
-  co_return Result<>{};
-}
-
-// Room is bytes and the right to make a file: a disk that is out of inodes has the first and not the second.
-Task<bool> Home::look_for_room(Call call) {
-  const RegistryOptions& options = registry_.options();
-  const auto room = co_await machine_.disk.free_space(call, options.directory);
-  if (!room) co_return !registry_.status_.full;
-  bool full = room->bytes < options.reserve / 8;
-  // Only where it is in doubt: a file for nothing every second would be too much.
-  if (!full && (registry_.status_.full || !looked_for_room_)) {
-    const std::string probe = options.directory + "/room";
-    const auto made = co_await machine_.disk.open(call, probe, io::OpenMode::create_new);
-    full = !made && made.error().code == ErrorCode::storage_full;
-    (void)co_await machine_.disk.unlink(call, probe);
-  }
-  looked_for_room_ = true;
-  if (registry_.status_.full.exchange(full) != full)
-    full ? log_.warn("the disk is full: changes are refused") : log_.info("there is room for changes again");
-  co_return !full;
-}
-
-void Home::publish_status() {
-  Status& status = registry_.status_;
-  registry_.ledger().with([&](Ledger& ledger) {
-    status.versions = ledger.size();
-    status.first_kept = ledger.first_kept();
-    status.pending = ledger.pending().size();
-    status.bad = ledger.bad().size();
-    status.verified = ledger.verified();
-    if (ledger.checkpoint()) {
-      status.checkpoint_at = ledger.checkpoint()->at.ms;
-      status.checkpoint_size = ledger.checkpoint()->size;
-    }
-  });
-  std::uint64_t bytes = 0, count = 0;
-  for (const store::SegmentInfo& segment : backend_->log().segments()) bytes += segment.size, ++count;
-  status.log_bytes = bytes;
-  status.segments = count;
-}
-
-void Home::fence(const char* why) noexcept {
-  if (registry_.status_.fenced.exchange(true)) return;
-  log_.error("writes are fenced until the next start", {{"why", why}});
-}
-
-// Another start finds the same.
-void Home::fence_rolled_back(const char* why) noexcept {
-  registry_.status_.rolled_back = true;
-  if (registry_.status_.fenced.exchange(true)) return;
-  log_.error(
-      "writes are fenced, also after a restart, until the newer segments are back",
-      {{"why", why},
-       {"directory", registry_.options().directory},
-       {"hint", "restore segments/ and restart; or accept the loss: take checkpoint, tile/ and state away"}});
-}
-
-Ulid Home::new_id() noexcept {
-  std::array<std::uint64_t, 2> random{};
-  machine_.entropy.fill(std::as_writable_bytes(std::span(random)));
-  return make_ulid(now_wall(), random[0], random[1]);
-}
-
-Task<Result<Outcome>> Home::submit(Call call, std::unique_ptr<Mutation> mutation) {
-  mutation->who = "local";
-  return port_->submit(call, std::move(mutation), registry_.chores_);
-}
-
-// Proposals whose time is over.
-Task<Result<>> Home::sweep_once(Call call) {
-  const WallTime now = now_wall();
-  const bool any = registry_.ledger().with([&](Ledger& ledger) {
-    return std::ranges::any_of(ledger.pending(), [&](const auto& one) { return one.second.expires <= now; });
-  });
-  if (!any) co_return Result<>{};
-  CO_TRY_VOID(co_await submit(call, std::make_unique<Mutation>(Mutation::Kind::expire)));
-  co_return Result<>{};
-}
-
-Task<> Home::sweep_loop(Call call) {
-  while (co_await sleep_for(call, Duration::seconds(10)))
-    if (auto swept = co_await sweep_once(call); !swept && !call.stopped())
-      log_.warn("expired proposals were not swept", {{"why", swept.error().context}});
 }
 
 }  // namespace cairn::registry

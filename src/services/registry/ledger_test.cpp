@@ -129,7 +129,7 @@ TEST(Ledger, a_copy_in_slices_is_of_the_moment_when_it_was_begun) {
     Retention retention;
     retention.policy = Retention::Policy::by_count;
     retention.max_count = 1;
-    place.home().set_retention(retention);
+    place.home().pruner().set_retention(retention);
     format::ProposalDraft draft = place.draft_of(place.with_regions({90}));
     draft.supersede_of = place.ledger([](Ledger& ledger) { return ledger.head().version; });
     draft.reason = "a mistake";

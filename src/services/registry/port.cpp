@@ -354,7 +354,7 @@ Task<Result<Outcome>> Port::commit(Call call, std::string who, Ulid id, bool sup
 }
 
 Task<Result<Outcome>> Port::submit(Call call, std::unique_ptr<Mutation> mutation, Permits& queue) {
-  return registry_.home_->errands().ask(call, std::move(mutation), machine_.mailbox, &queue);
+  return registry_.home_->committer().errands().ask(call, std::move(mutation), machine_.mailbox, &queue);
 }
 
 }  // namespace cairn::registry

@@ -142,15 +142,6 @@ Task<Result<>> RegistryShard::wait_for_head(Call call, Request& request) {
   co_return Result<>{};
 }
 
-Result<> RegistryShard::stream(Request& request) {
-  TRY(const auto last, http::read_last_event_id(request.fields()));
-  const auto lagged = [this](std::uint64_t missed) {
-    context_.metrics.count_lag("committed", "connection", slot_, missed);
-  };
-  http::answer_events(request.response, std::make_unique<HeadFeed>(*port_, event_, lagged, last));
-  return {};
-}
-
 // --- versions
 
 bool RegistryShard::try_version(Request& request) {

@@ -15,16 +15,17 @@ Registry::Registry(RegistryOptions options)
       audit_(options_.queues.audit),
       proposals_(options_.queues.proposals),
       approvals_(options_.queues.approvals),
-      commits_(options_.queues.commits) {}
+      commits_(options_.queues.commits) {
+  note_verifier_.name = format_address(crypto::hash_object(as_bytes(options_.genesis.payload)));
+  note_verifier_.key = options_.log_key->public_key();
+}
 // Its port takes itself off the list, which must still be there.
 Registry::~Registry() { home_.reset(); }
 
 // NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): outlives the registry
 Task<Result<>> Registry::open(Call call, io::Machine& machine, observe::Logger log) {
-  home_ = std::make_unique<Home>(*this, machine, log);
-  auto opened = co_await home_->open(call);
-  if (!opened) home_.reset();
-  co_return opened;
+  CO_TRY(home_, co_await Home::open(call, *this, machine, log));
+  co_return Result<>{};
 }
 
 Task<Result<>> Registry::close(Call call) { return home_->close(call); }
@@ -47,8 +48,26 @@ std::uint64_t Registry::queue_depth(std::string_view queue) noexcept {
   if (queue == "approvals") return approvals_.taken();
   if (queue == "chores") return chores_.taken();
   if (queue == "audit") return audit_.with([](const AuditTable& table) { return table.waiting(); });
-  if (queue == "retention_cmd") return home_->retention_commands();
+  if (queue == "retention_cmd") return home_->pruner().offers();
   return commits_.taken();
+}
+
+void Registry::publish_status(const store::Log& log) {
+  ledger_.with([&](Ledger& ledger) {
+    status_.versions = ledger.size();
+    status_.first_kept = ledger.first_kept();
+    status_.pending = ledger.pending().size();
+    status_.bad = ledger.bad().size();
+    status_.verified = ledger.verified();
+    if (ledger.checkpoint()) {
+      status_.checkpoint_at = ledger.checkpoint()->at.ms;
+      status_.checkpoint_size = ledger.checkpoint()->size;
+    }
+  });
+  std::uint64_t bytes = 0, count = 0;
+  for (const store::SegmentInfo& segment : log.segments()) bytes += segment.size, ++count;
+  status_.log_bytes = bytes;
+  status_.segments = count;
 }
 
 void Registry::announce(const Head& head) {

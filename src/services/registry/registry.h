@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "crypto/ed25519.h"
+#include "crypto/signed_note.h"
 #include "format/signed_commit.h"
 #include "io/machine.h"
 #include "observe/log.h"
@@ -109,6 +110,11 @@ class Registry {
   Task<Result<>> close(Call call);
   // How many wait in a declared queue of its own.
   std::uint64_t queue_depth(std::string_view queue) noexcept;
+  // Tells every shard of a new head; waits for none.
+  void announce(const Head& head);
+  void forget_segment(std::uint32_t segment);
+  // The numbers of status(), as ledger and log are now.
+  void publish_status(const store::Log& log);
 
   // --- on each shard, after open
   std::unique_ptr<Port> make_port(io::Machine& machine);
@@ -121,15 +127,16 @@ class Registry {
   // Whether changes are taken and will soon be durable.
   bool writable(Instant now) const noexcept;
   std::string segment_directory() const { return options_.directory + "/segments"; }
+  std::string audit_path() const { return options_.directory + "/audit"; }
+  // Whom a checkpoint's reader must believe.
+  const crypto::NoteVerifier& note_verifier() const noexcept { return note_verifier_; }
 
  private:
   friend class Home;
   friend class Port;
-  // Tells every shard of a new head; waits for none.
-  void announce(const Head& head);
-  void forget_segment(std::uint32_t segment);
 
   RegistryOptions options_;
+  crypto::NoteVerifier note_verifier_;
   Guarded<Ledger, ledger_lock.rank> ledger_;
   Guarded<AuditTable, audit_lock.rank> audit_;
   Permits proposals_, approvals_, commits_;

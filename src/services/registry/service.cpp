@@ -50,15 +50,15 @@ Task<Result<>> RegistryShard::start(Call call) {
   }
   port_ = shared_.registry->make_port(machine_);
   if (home) {
-    Home& writer = shared_.registry->home();
+    Home& tended = shared_.registry->home();
     Supervisor& tasks = context_.tasks;
-    CO_TRY_VOID(tasks.start("committer", [&writer](Call c) { return writer.commit_loop(c); }));
-    CO_TRY_VOID(tasks.start("sweeper", [&writer](Call c) { return writer.sweep_loop(c); }));
-    CO_TRY_VOID(tasks.start("checkpointer", [&writer](Call c) { return writer.checkpoint_loop(c); }));
-    CO_TRY_VOID(tasks.start("pruner", [&writer](Call c) { return writer.prune_loop(c); }));
-    CO_TRY_VOID(tasks.start("verifier", [&writer](Call c) { return writer.verify_loop(c); }));
-    CO_TRY_VOID(tasks.start("auditor", [this, &writer](Call c) {
-      return writer.audit_loop(c, [this](std::uint64_t newest) {
+    CO_TRY_VOID(tasks.start("committer", [&tended](Call c) { return tended.committer().run(c); }));
+    CO_TRY_VOID(tasks.start("sweeper", [&tended](Call c) { return tended.proposal_expiry().run(c); }));
+    CO_TRY_VOID(tasks.start("checkpointer", [&tended](Call c) { return tended.checkpointer().run(c); }));
+    CO_TRY_VOID(tasks.start("pruner", [&tended](Call c) { return tended.pruner().run(c); }));
+    CO_TRY_VOID(tasks.start("verifier", [&tended](Call c) { return tended.verifier().run(c); }));
+    CO_TRY_VOID(tasks.start("auditor", [this, &tended](Call c) {
+      return tended.auditor().run(c, [this](std::uint64_t newest) {
         context_.bus.publish({serve::Event::Kind::registry_audited, newest});
       });
     }));
@@ -82,8 +82,27 @@ void RegistryShard::apply(const config::Snapshot& snapshot) {
   // While it starts, or when it could not, there is no home to tell.
   if (machine_.shard.index() != 0 || !shared_.registry || !shared_.registry->status().open) return;
   const Options options = read_options(snapshot, shared_.keys, "");
-  shared_.registry->home().set_retention(options.registry.retention);
-  shared_.registry->home().set_checkpoint_interval(options.registry.checkpoint_interval);
+  shared_.registry->home().pruner().set_retention(options.registry.retention);
+  shared_.registry->home().checkpointer().set_interval(options.registry.checkpoint_interval);
+}
+
+Task<> RegistryShard::publish_loop(Call call) {
+  Publish publish = shared_.publish;
+  if (!publish) publish = [this](Call, Head head) -> Task<Result<>> { return tell_bus(head); };
+  return publish_heads(
+      call, port_.get(), std::move(publish),
+      [this](std::uint64_t missed) { context_.metrics.count_lag("committed", "publisher", slot_, missed); },
+      &publisher_);
+}
+
+Task<Result<>> RegistryShard::tell_bus(Head head) {
+  context_.bus.publish({serve::Event::Kind::registry_updated, head.version, head.commit_b3});
+  co_return Result<>{};
+}
+
+// A revocation names a key by its id, whatever kind of key it is.
+std::vector<std::string> RegistryShard::revoked_keys() {
+  return shared_.registry->ledger().with([](Ledger& ledger) { return ledger.governance().revoked; });
 }
 
 namespace {

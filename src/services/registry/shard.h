@@ -10,7 +10,7 @@
 #include "observe/metric.h"
 #include "serve/service.h"
 #include "serve/shares.h"
-#include "services/registry/head_feed.h"
+#include "services/registry/head_stream.h"
 #include "services/registry/service.h"
 #include "store/budget.h"
 
@@ -65,7 +65,6 @@ class RegistryShard final : public serve::ServiceShard {
   Result<> inclusion(serve::Request& request);
   Result<> consistency(serve::Request& request);
   Result<bool> try_tile(serve::Request& request);
-  Result<> stream(serve::Request& request);
   Task<Result<>> version(Call call, serve::Request& request);
   Task<Result<>> entries(Call call, serve::Request& request);
   Task<Result<>> proposals(Call call, serve::Request& request);
@@ -74,6 +73,9 @@ class RegistryShard final : public serve::ServiceShard {
   void answer_pruned(serve::Request& request);
   // A range of trees that can be proved, from the query.
   Result<std::uint64_t> tree_size(const http::Query& query, std::string_view name);
+
+  // --- head_stream.cpp
+  Result<> stream(serve::Request& request);
 
   // --- writes.cpp
   Task<Result<>> take_document(Call call, serve::Request& request, Incoming& incoming);
@@ -88,9 +90,11 @@ class RegistryShard final : public serve::ServiceShard {
   std::unexpected<Error> not_asked(const serve::Request& request, const Error& error);
   void note_refusal(const serve::Request& request, ErrorCode code);
 
-  // --- tasks.cpp
+  // --- gates.cpp
   Task<> watch_gates(Call call);
   Task<> watch_home(Call call);
+
+  // --- service.cpp
   Task<> publish_loop(Call call);
   Task<Result<>> tell_bus(Head head);
 

@@ -104,15 +104,15 @@ class SimulatedRegistry {
     for (unsigned i = 0; i < shards_; ++i) ports.push_back(registry->make_port(machines_[i]));
     operations_ = std::make_unique<Scope>(node.shard(), node.scope().call());
     tasks_ = std::make_unique<Scope>(node.shard(), node.scope().call());
-    if (with_committer) tasks_->spawn("commit", home().commit_loop(tasks_->call()));
+    if (with_committer) tasks_->spawn("commit", home().committer().run(tasks_->call()));
     return {};
   }
   // The other tasks of its home; tests that do without run single rounds.
   void start_tasks() {
-    tasks_->spawn("sweep", home().sweep_loop(tasks_->call()));
-    tasks_->spawn("checkpoint", home().checkpoint_loop(tasks_->call()));
-    tasks_->spawn("prune", home().prune_loop(tasks_->call()));
-    tasks_->spawn("verify", home().verify_loop(tasks_->call()));
+    tasks_->spawn("sweep", home().proposal_expiry().run(tasks_->call()));
+    tasks_->spawn("checkpoint", home().checkpointer().run(tasks_->call()));
+    tasks_->spawn("prune", home().pruner().run(tasks_->call()));
+    tasks_->spawn("verify", home().verifier().run(tasks_->call()));
   }
   // A process that is killed, now: what it was about to do is not done, the page cache stays. For one shard.
   void kill() {
@@ -224,14 +224,14 @@ class SimulatedRegistry {
   Result<ArtifactPtr> read(std::uint64_t version, unsigned shard = 0) {
     return run(port(shard).read_version(call(shard), version), shard);
   }
-  Result<> checkpoint() { return run(home().checkpoint_once(call())); }
-  Result<bool> prune() { return run(home().prune_once(call())); }
-  Result<> sweep() { return run(home().sweep_once(call())); }
-  Result<> snapshot() { return run(home().write_snapshot(call())); }
+  Result<> checkpoint() { return run(home().checkpointer().run_once(call())); }
+  Result<bool> prune() { return run(home().pruner().run_once(call())); }
+  Result<> sweep() { return run(home().proposal_expiry().run_once(call())); }
+  Result<> snapshot() { return run(home().snapshots().write(call())); }
   // To the head.
   Result<> verify() {
     for (;;) {
-      TRY(const bool done, run(home().verify_some(call(), 64)));
+      TRY(const bool done, run(home().verifier().verify_some(call(), 64)));
       if (done) return {};
     }
   }

@@ -1,9 +1,8 @@
-// The deep verifier: walks the whole chain again, in slices, as somebody would who trusts only its roots.
+#include "services/registry/verifier.h"
+
 #include <algorithm>
 
 #include "runtime/wait.h"
-#include "services/registry/home.h"
-#include "services/registry/port.h"
 
 namespace cairn::registry {
 namespace {
@@ -16,7 +15,7 @@ constexpr Duration between_passes = Duration::seconds(24 * 3600);
 
 }  // namespace
 
-Task<> Home::verify_loop(Call call) {
+Task<> Verifier::run(Call call) {
   Instant begun = machine_.shard.now();
   for (;;) {
     auto done = co_await verify_some(call, slice());
@@ -27,12 +26,12 @@ Task<> Home::verify_loop(Call call) {
       continue;
     }
     // Precisely: a short chain takes less than a turn.
-    registry_.status_.verify_took = (machine_.shard.precise_now() - begun).ns;
-    ++registry_.status_.verify_passes;
+    registry_.status().verify_took = (machine_.shard.precise_now() - begun).ns;
+    ++registry_.status().verify_passes;
     // New commits are taken up as they come; now and then all of it is looked at again.
     const Instant again = begun + between_passes;
     while (machine_.shard.now() < again) {
-      (void)co_await ListWait(call.by(again), committed_, "a commit");
+      (void)co_await newest_.next(call.by(again));
       if (call.stopped()) co_return;
       if (!co_await sleep_for(call, after_commit)) co_return;
       while (!co_await caught_up(call))
@@ -45,23 +44,24 @@ Task<> Home::verify_loop(Call call) {
 }
 
 // A signature takes as long as a small request: while there are commits, a slice is no longer than they are.
-std::uint64_t Home::slice() const noexcept {
-  const bool quiet = machine_.shard.now() - last_commit_ > after_commit;
+std::uint64_t Verifier::slice() const noexcept {
+  const bool quiet = machine_.shard.now() - newest_.last() > after_commit;
   return quiet ? versions_per_slice : versions_beside_commits;
 }
 
-Task<bool> Home::caught_up(Call call) {
+Task<bool> Verifier::caught_up(Call call) {
   const auto done = co_await verify_some(call, slice());
   co_return !done || *done || call.stopped();
 }
 
 // A verifier that goes on at a version, knowing what the ledger knows of those before it.
-Task<Result<std::unique_ptr<format::ChainVerifier>>> Home::resume_verifier(Call call, std::uint64_t version) {
+Task<Result<std::unique_ptr<format::ChainVerifier>>> Verifier::resume_verifier(Call call,
+                                                                               std::uint64_t version) {
   if (version == 0) {
     format::TrustRoots roots;
     roots.genesis_payload_b3 = crypto::hash_object(as_bytes(registry_.options().genesis.payload));
     roots.genesis_commit_b3 = format::commit_b3(as_bytes(registry_.options().genesis.commit));
-    roots.log_key = crypto::format_verifier_key(verifier_);
+    roots.log_key = crypto::format_verifier_key(registry_.note_verifier());
     co_return std::make_unique<format::ChainVerifier>(roots);
   }
   format::ChainVerifier::Start start;
@@ -74,11 +74,11 @@ Task<Result<std::unique_ptr<format::ChainVerifier>>> Home::resume_verifier(Call 
   });
   if (floor) {
     // The version before it is gone: its commit's hash is what the first kept one says.
-    CO_TRY(const std::string commit, co_await port_->read_commit(call, version));
+    CO_TRY(const std::string commit, co_await port_.read_commit(call, version));
     CO_TRY(const format::Commit decoded, format::decode_commit(as_bytes(commit)));
     start.prev = decoded.prev;
     if (auto governance = format::read_governance(governors)) start.governance = std::move(*governance);
-  } else if (auto before = co_await port_->load_version(call, version - 1)) {
+  } else if (auto before = co_await port_.load_version(call, version - 1)) {
     CO_TRY(const format::DescriptorSet set, format::decode_descriptor_set(as_bytes((*before)->payload)));
     CO_TRY(start.governance, format::read_governance(set.items));
     start.committed_at = (*before)->head.committed_at;
@@ -86,7 +86,7 @@ Task<Result<std::unique_ptr<format::ChainVerifier>>> Home::resume_verifier(Call 
   co_return std::make_unique<format::ChainVerifier>(std::move(start));
 }
 
-Task<Result<bool>> Home::verify_some(Call call, std::uint64_t most) {
+Task<Result<bool>> Verifier::verify_some(Call call, std::uint64_t most) {
   if (!deep_) {
     const std::uint64_t from = registry_.ledger().with([&](Ledger& ledger) {
       return std::min(std::max(deep_from_.value_or(ledger.verified()), ledger.first_kept()), ledger.size());
@@ -107,14 +107,14 @@ Task<Result<bool>> Home::verify_some(Call call, std::uint64_t most) {
       if (!out.end) out.root = ledger.tree().root_at(version + 1);
       return out;
     });
-    registry_.status_.verified = version;
+    registry_.status().verified = version;
     if (next.end) co_return true;
     if (next.pruned) {
       deep_.reset();
       co_return false;
     }
     Result<std::shared_ptr<Artifact>> artifact = fail(ErrorCode::integrity, "it was found damaged");
-    if (!next.bad) artifact = co_await port_->load_version(call, version);
+    if (!next.bad) artifact = co_await port_.load_version(call, version);
     if (!artifact && artifact.error().code != ErrorCode::integrity) co_return fail(artifact.error());
     std::string why;
     if (!artifact) {
@@ -127,8 +127,10 @@ Task<Result<bool>> Home::verify_some(Call call, std::uint64_t most) {
     if (why.empty()) continue;
     if (!next.bad) {
       log_.error("a version is damaged", {{"version", version}, {"why", why}});
-      registry_.ledger().with([&](Ledger& ledger) { ledger.mark_bad(version, why); });
-      publish_status();
+      registry_.status().bad = registry_.ledger().with([&](Ledger& ledger) {
+        ledger.mark_bad(version, why);
+        return ledger.bad().size();
+      });
     }
     // What comes after it may be good; its approvals cannot be judged without it.
     deep_.reset();

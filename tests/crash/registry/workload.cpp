@@ -173,7 +173,7 @@ std::optional<Finding> ChainWorkload::race() {
 // A snapshot that is written while the log goes on.
 std::optional<Finding> ChainWorkload::snapshot_meanwhile() {
   if (!place_->is_open()) return std::nullopt;
-  const auto written = place_->start(place_->home().write_snapshot(place_->call()));
+  const auto written = place_->start(place_->home().snapshots().write(place_->call()));
   if (auto finding = advance(false, false)) return finding;
   const Result<> done = place_->wait(written);
   if (!done && !tolerant) return Finding{"chores", fmt::format("snapshot: {}", done.error().context)};

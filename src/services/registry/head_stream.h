@@ -1,5 +1,5 @@
-// HeadFeed: heads as events of a stream. Whoever missed some is told so, and the newest is then enough to go
-// on from; whoever has seen a version that is not there any more is told that too.
+// HeadStream: heads as events of a stream. Whoever missed some is told so, and the newest is then enough to
+// go on from; whoever has seen a version that is not there any more is told that too.
 #pragma once
 
 #include <functional>
@@ -17,14 +17,14 @@ struct EventText {
   std::string text;
 };
 
-class HeadFeed final : public http::EventFeed {
+class HeadStream final : public http::EventFeed {
  public:
   // `last`: the version that was seen last; whoever comes for the first time is told where things stand.
   // `lagged` hears how many heads were not sent. Port and text outlive it.
-  HeadFeed(Port& port, EventText& text, std::function<void(std::uint64_t)> lagged,
-           std::optional<std::uint64_t> last);
+  HeadStream(Port& port, EventText& text, std::function<void(std::uint64_t)> lagged,
+             std::optional<std::uint64_t> last);
   // One that never reads is cut without having been told what it missed.
-  ~HeadFeed() override;
+  ~HeadStream() override;
 
   // Cancel: clean.
   Task<Result<More>> next(Call call, std::string& out) override;

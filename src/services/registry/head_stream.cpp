@@ -1,8 +1,9 @@
-#include "services/registry/head_feed.h"
+#include "services/registry/head_stream.h"
 
 #include <algorithm>
 
 #include "services/registry/render.h"
+#include "services/registry/shard.h"
 
 namespace cairn::registry {
 namespace {
@@ -12,21 +13,21 @@ constexpr std::size_t heads_at_once = 64;
 
 }  // namespace
 
-HeadFeed::HeadFeed(Port& port, EventText& text, std::function<void(std::uint64_t)> lagged,
-                   std::optional<std::uint64_t> last)
+HeadStream::HeadStream(Port& port, EventText& text, std::function<void(std::uint64_t)> lagged,
+                       std::optional<std::uint64_t> last)
     : port_(port), text_(text), lagged_(std::move(lagged)) {
   const std::uint64_t head = port_.head().version;
   if (last && *last > head) rolled_back_ = last;
   next_ = last ? std::min(*last, head) + 1 : head;
 }
 
-HeadFeed::~HeadFeed() {
+HeadStream::~HeadStream() {
   if (const std::uint64_t missed = port_.told_since(next_); missed > port_.registry().options().channel_bound)
     lagged_(missed);
 }
 
 // What the ledger knows from `next_` on; nothing when that is too much, or no longer there.
-std::vector<Head> HeadFeed::catch_up(std::uint64_t head) {
+std::vector<Head> HeadStream::catch_up(std::uint64_t head) {
   std::vector<Head> heads;
   port_.registry().ledger().with([&](Ledger& ledger) {
     if (head - next_ >= resume_max || next_ < ledger.first_kept()) return;
@@ -36,7 +37,7 @@ std::vector<Head> HeadFeed::catch_up(std::uint64_t head) {
 }
 
 // NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the stream's own
-Task<Result<http::EventFeed::More>> HeadFeed::next(Call call, std::string& out) {
+Task<Result<http::EventFeed::More>> HeadStream::next(Call call, std::string& out) {
   if (rolled_back_) {
     tell_rollback(out, *std::exchange(rolled_back_, {}));
     co_return More::yes;
@@ -70,7 +71,7 @@ Task<Result<http::EventFeed::More>> HeadFeed::next(Call call, std::string& out) 
 }
 
 // With what its reader needs to see whether it follows what was seen before.
-void HeadFeed::write(codec::JsonWriter& json, const Head& head) {
+void HeadStream::write(codec::JsonWriter& json, const Head& head) {
   Address prev;
   std::optional<crypto::MerkleHash> root;
   port_.registry().ledger().with([&](Ledger& ledger) {
@@ -81,7 +82,7 @@ void HeadFeed::write(codec::JsonWriter& json, const Head& head) {
 }
 
 // A thousand subscribers are told the same.
-void HeadFeed::tell(std::string& out, const Head& head) {
+void HeadStream::tell(std::string& out, const Head& head) {
   if (text_.text.empty() || text_.version != head.version) {
     std::string data;
     codec::JsonWriter json(data);
@@ -94,7 +95,7 @@ void HeadFeed::tell(std::string& out, const Head& head) {
   out += text_.text;
 }
 
-void HeadFeed::tell_lag(std::string& out, std::uint64_t missed) {
+void HeadStream::tell_lag(std::string& out, std::uint64_t missed) {
   const Head head = port_.told();
   std::string data;
   codec::JsonWriter json(data);
@@ -105,7 +106,7 @@ void HeadFeed::tell_lag(std::string& out, std::uint64_t missed) {
   next_ = head.version + 1;
 }
 
-void HeadFeed::tell_rollback(std::string& out, std::uint64_t last) {
+void HeadStream::tell_rollback(std::string& out, std::uint64_t last) {
   const Head head = port_.head();
   std::string data;
   codec::JsonWriter json(data);
@@ -114,6 +115,15 @@ void HeadFeed::tell_rollback(std::string& out, std::uint64_t last) {
   json.end_object().finish();
   http::append_event(out, "rollback", std::to_string(head.version), data);
   next_ = head.version + 1;
+}
+
+Result<> RegistryShard::stream(serve::Request& request) {
+  TRY(const auto last, http::read_last_event_id(request.fields()));
+  const auto lagged = [this](std::uint64_t missed) {
+    context_.metrics.count_lag("committed", "connection", slot_, missed);
+  };
+  http::answer_events(request.response, std::make_unique<HeadStream>(*port_, event_, lagged, last));
+  return {};
 }
 
 }  // namespace cairn::registry

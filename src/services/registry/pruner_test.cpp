@@ -1,4 +1,5 @@
-// Checkpoints, retention and the deep verifier.
+#include "services/registry/pruner.h"
+
 #include <gtest/gtest.h>
 
 #include "services/registry/simulated_registry.h"
@@ -60,7 +61,7 @@ class Pruning : public SimulatedRegistry {
   unsigned regions_ = 0;
 };
 
-TEST(Retention, only_what_a_checkpoint_covers_is_pruned) {
+TEST(Pruner, only_what_a_checkpoint_covers_is_pruned) {
   Pruning place;
   place.grow(6);
   EXPECT_FALSE(*place.prune());
@@ -75,7 +76,8 @@ TEST(Retention, only_what_a_checkpoint_covers_is_pruned) {
   EXPECT_EQ(place.status().first_kept, 9u);
 }
 
-TEST(Retention, what_was_pruned_is_gone_but_proved) {
+// [RL-5]
+TEST(Pruner, what_was_pruned_is_gone_but_proved) {
   Pruning place;
   place.grow(8);
   const std::uint64_t before = place.segments();
@@ -95,7 +97,7 @@ TEST(Retention, what_was_pruned_is_gone_but_proved) {
   }
 }
 
-TEST(Retention, a_state_made_anew_equals_the_one_that_was_kept_also_after_prunes) {
+TEST(Pruner, a_state_made_anew_equals_the_one_that_was_kept_also_after_prunes) {
   Pruning place;
   for (int round = 0; round < 3; ++round) {
     place.grow(5);
@@ -123,7 +125,7 @@ TEST(Retention, a_state_made_anew_equals_the_one_that_was_kept_also_after_prunes
   }
 }
 
-TEST(Retention, an_old_item_that_is_still_needed_is_carried_along) {
+TEST(Pruner, an_old_item_that_is_still_needed_is_carried_along) {
   Pruning place;
   place.grow(1);
   const std::string shared = sample_region(7);
@@ -144,7 +146,7 @@ TEST(Retention, an_old_item_that_is_still_needed_is_carried_along) {
 }
 
 // The log must not count on an item that its own replay would have forgotten.
-TEST(Retention, an_item_that_only_an_expired_proposal_had_is_written_again) {
+TEST(Pruner, an_item_that_only_an_expired_proposal_had_is_written_again) {
   Pruning place;
   std::vector<std::string> old{place.founding().items.front(), sample_region(7)};
   for (unsigned j = 0; j < 4; ++j) old.push_back(large_region(9000 + j));
@@ -166,10 +168,10 @@ TEST(Retention, an_item_that_only_an_expired_proposal_had_is_written_again) {
   EXPECT_TRUE(place.read(version));
 }
 
-TEST(Retention, by_age) {
+TEST(Pruner, by_age) {
   Pruning place(Retention::Policy::by_age);
   place.options.retention.max_age = Duration::seconds(3600);
-  place.home().set_retention(place.options.retention);
+  place.home().pruner().set_retention(place.options.retention);
   place.grow(4);
   place.move_clock(Duration::seconds(7200));
   place.grow(2);
@@ -178,11 +180,11 @@ TEST(Retention, by_age) {
   EXPECT_EQ(place.first_kept(), 5u);
 }
 
-TEST(Retention, by_size) {
+TEST(Pruner, by_size) {
   Pruning place(Retention::Policy::by_size);
   Retention retention = place.options.retention;
   retention.target_bytes = 40u << 10;
-  place.home().set_retention(retention);
+  place.home().pruner().set_retention(retention);
   place.grow(20);
   ASSERT_TRUE(place.checkpoint());
   const std::uint64_t before = place.status().log_bytes;
@@ -194,74 +196,12 @@ TEST(Retention, by_size) {
   EXPECT_TRUE(place.read(20));
 }
 
-TEST(Retention, none_keeps_everything) {
+TEST(Pruner, none_keeps_everything) {
   Pruning place(Retention::Policy::none);
   place.grow(8);
   ASSERT_TRUE(place.checkpoint());
   EXPECT_FALSE(*place.prune());
   EXPECT_EQ(place.first_kept(), 0u);
-}
-
-TEST(Checkpoint, roots_are_signed_and_consistent) {
-  SimulatedRegistry place(Founding(1, {1}, 4));
-  ASSERT_TRUE(place.open());
-  std::map<std::uint64_t, crypto::MerkleHash> roots;
-  for (unsigned i = 0; i < 5; ++i) {
-    ASSERT_TRUE(place.checkpoint());
-    const auto note = crypto::parse_note(place.file("checkpoint"));
-    ASSERT_TRUE(note);
-    EXPECT_TRUE(crypto::is_signed_by(*note, place.home().verifier()));
-    const auto signed_head = crypto::parse_checkpoint(note->text);
-    ASSERT_TRUE(signed_head);
-    EXPECT_EQ(signed_head->size, place.size());
-    roots[signed_head->size] = signed_head->root;
-    ASSERT_TRUE(place.advance(place.with_regions({i + 10})));
-  }
-  place.ledger([&](Ledger& ledger) {
-    for (const auto& [from, root] : roots)
-      EXPECT_TRUE(crypto::verify_consistency(from, ledger.size(),
-                                             ledger.tree().consistency_proof(from, ledger.size()), root,
-                                             ledger.tree().root()));
-  });
-}
-
-TEST(Checkpoint, the_tasks_sign_within_a_second_after_a_commit) {
-  SimulatedRegistry place;
-  ASSERT_TRUE(place.open());
-  place.start_tasks();
-  ASSERT_TRUE(
-      place.world.run_until([&] { return place.status().checkpoint_size == 1; }, Duration::seconds(1)));
-  ASSERT_TRUE(place.advance(place.with_regions({1})));
-  EXPECT_TRUE(
-      place.world.run_until([&] { return place.status().checkpoint_size == 2; }, Duration::seconds(1)));
-}
-
-TEST(Checkpoint, the_verifiers_position_survives_a_restart) {
-  SimulatedRegistry place(Founding(1, {1}, 4));
-  ASSERT_TRUE(place.open());
-  for (unsigned i = 0; i < 5; ++i) ASSERT_TRUE(place.advance(place.with_regions({i + 10})));
-  ASSERT_FALSE(*place.run(place.home().verify_some(place.call(), 4)));
-  ASSERT_TRUE(place.checkpoint());
-  ASSERT_TRUE(place.crash());
-  EXPECT_EQ(place.ledger([](Ledger& ledger) { return ledger.verified(); }), 4u);
-  ASSERT_FALSE(*place.run(place.home().verify_some(place.call(), 1)));
-  EXPECT_EQ(place.status().verified, 4u);
-  ASSERT_TRUE(place.verify());
-  EXPECT_EQ(place.status().verified, 6u);
-  EXPECT_TRUE(place.bad().empty());
-}
-
-TEST(Checkpoint, nothing_that_was_signed_changes_over_restarts) {
-  SimulatedRegistry place(Founding(1, {1}, 4));
-  ASSERT_TRUE(place.open());
-  for (unsigned i = 0; i < 4; ++i) {
-    ASSERT_TRUE(place.advance(place.with_regions({i + 10})));
-    ASSERT_TRUE(place.checkpoint());
-    const std::string note = place.file("checkpoint");
-    ASSERT_TRUE(place.crash());
-    ASSERT_TRUE(place.checkpoint());
-    EXPECT_EQ(place.file("checkpoint"), note);
-  }
 }
 
 }  // namespace

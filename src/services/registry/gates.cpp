@@ -1,11 +1,10 @@
-// What the registry's shard 0 does beside its log: readiness, and telling the bus.
+// Readiness, and how full the queues are.
 #include "runtime/wait.h"
 #include "services/registry/home.h"
 #include "services/registry/shard.h"
 
 namespace cairn::registry {
 
-// What readiness says of this registry, and how full its queues are.
 // Writes become unready before reads: a slow disk, a fenced log or a damaged version closes their gate only;
 // a disk that gives nothing back closes both. Nobody but its listeners needs the bus.
 Task<> RegistryShard::watch_gates(Call call) {
@@ -24,31 +23,12 @@ Task<> RegistryShard::watch_home(Call call) {
   context_.health.set("writes", shared_.registry->writable(machine_.shard.now()));
   if (const Instant now = machine_.shard.now(); now - looked_for_room_ >= Duration::seconds(1)) {
     looked_for_room_ = now;
-    (void)co_await shared_.registry->home().look_for_room(call.within(Duration::seconds(1)));
+    (void)co_await shared_.registry->home().room().look(call.within(Duration::seconds(1)));
   }
   if (const auto at = status.checkpoint_at.load(); at != 0)
     status.checkpoint_age = std::max<std::int64_t>(0, machine_.shard.wall().ms - at);
   for (const char* queue : {"proposals", "approvals", "commits", "chores", "audit", "retention_cmd"})
     context_.metrics.show_depth(queue, slot_, shared_.registry->queue_depth(queue));
-}
-
-Task<> RegistryShard::publish_loop(Call call) {
-  Publish publish = shared_.publish;
-  if (!publish) publish = [this](Call, Head head) -> Task<Result<>> { return tell_bus(head); };
-  return publish_heads(
-      call, port_.get(), std::move(publish),
-      [this](std::uint64_t missed) { context_.metrics.count_lag("committed", "publisher", slot_, missed); },
-      &publisher_);
-}
-
-Task<Result<>> RegistryShard::tell_bus(Head head) {
-  context_.bus.publish({serve::Event::Kind::registry_updated, head.version, head.commit_b3});
-  co_return Result<>{};
-}
-
-// A revocation names a key by its id, whatever kind of key it is.
-std::vector<std::string> RegistryShard::revoked_keys() {
-  return shared_.registry->ledger().with([](Ledger& ledger) { return ledger.governance().revoked; });
 }
 
 }  // namespace cairn::registry

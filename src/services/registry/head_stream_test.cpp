@@ -1,4 +1,4 @@
-#include "services/registry/head_feed.h"
+#include "services/registry/head_stream.h"
 
 #include <gtest/gtest.h>
 
@@ -34,7 +34,8 @@ struct Subscriber {
     port.reset();
   }
   void listen(std::optional<std::uint64_t> last = {}) {
-    feed = std::make_unique<HeadFeed>(*port, text, [this](std::uint64_t missed) { counted += missed; }, last);
+    feed =
+        std::make_unique<HeadStream>(*port, text, [this](std::uint64_t missed) { counted += missed; }, last);
     scope.spawn("subscriber", read(scope.call()));
   }
   Task<> read(Call call) {
@@ -70,12 +71,12 @@ struct Subscriber {
   Scope scope;
   std::unique_ptr<Port> port;
   EventText text;
-  std::unique_ptr<HeadFeed> feed;
+  std::unique_ptr<HeadStream> feed;
   std::vector<Told> told;
   std::uint64_t counted = 0;
 };
 
-TEST(HeadFeed, what_was_dropped_on_the_way_to_a_busy_shard_is_told_and_counted) {
+TEST(HeadStream, what_was_dropped_on_the_way_to_a_busy_shard_is_told_and_counted) {
   SimulatedRegistry place;
   place.options.channel_bound = 1;
   ASSERT_TRUE(place.open());
@@ -96,7 +97,7 @@ TEST(HeadFeed, what_was_dropped_on_the_way_to_a_busy_shard_is_told_and_counted) 
   EXPECT_EQ(far.told.size(), 3u);
 }
 
-TEST(HeadFeed, a_publisher_on_a_busy_shard_counts_what_never_came_to_it) {
+TEST(HeadStream, a_publisher_on_a_busy_shard_counts_what_never_came_to_it) {
   SimulatedRegistry place;
   place.options.channel_bound = 1;
   ASSERT_TRUE(place.open());
@@ -121,7 +122,7 @@ TEST(HeadFeed, a_publisher_on_a_busy_shard_counts_what_never_came_to_it) {
   EXPECT_EQ(missed, 3u);
 }
 
-TEST(HeadFeed, a_head_says_what_it_follows_and_what_the_tree_is_with_it) {
+TEST(HeadStream, a_head_says_what_it_follows_and_what_the_tree_is_with_it) {
   SimulatedRegistry place;
   ASSERT_TRUE(place.open());
   Subscriber far(place);
@@ -139,7 +140,7 @@ TEST(HeadFeed, a_head_says_what_it_follows_and_what_the_tree_is_with_it) {
   });
 }
 
-TEST(HeadFeed, whoever_has_seen_more_than_there_is_is_told_of_the_rollback) {
+TEST(HeadStream, whoever_has_seen_more_than_there_is_is_told_of_the_rollback) {
   SimulatedRegistry place;
   ASSERT_TRUE(place.open());
   ASSERT_TRUE(place.advance(place.with_regions({1})));

@@ -1,0 +1,39 @@
+// ChangeGroup: the changes that are written together, as the planner decides and the committer writes them.
+#pragma once
+
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "services/registry/backend.h"
+#include "services/registry/mutation.h"
+#include "store/group_commit.h"
+
+namespace cairn::registry {
+
+struct ChangeGroup : store::CommitGroup<Mutation> {
+  struct Advance {
+    MaybeHead expected;
+    HeadMark next;
+    Mutation* mutation = nullptr;
+  };
+
+  bool disk_full = false;                            // when it was begun
+  std::set<Hash> items;                              // new with this group
+  std::set<std::pair<Ulid, std::string>> approvals;  // likewise
+  std::set<Ulid> touched;
+  std::size_t proposals = 0, proposal_items = 0;
+  std::optional<Advance> advance;
+  std::optional<std::uint32_t> gone;  // segment
+
+  void add(RecordKind kind, std::string meta, std::uint64_t origin = 0) {
+    store::Record record;
+    record.kind = static_cast<std::uint8_t>(kind);
+    record.origin = origin;
+    record.meta = std::move(meta);
+    CommitGroup::add(std::move(record));
+  }
+};
+
+}  // namespace cairn::registry
