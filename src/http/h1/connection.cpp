@@ -329,17 +329,19 @@ bool Connection::skip_body() noexcept {
 }
 
 // The answer is out and our side is shut; reading on keeps the kernel from answering late bytes with a
-// reset that could overtake it.
+// reset that could overtake it. Over loopback each piece that is dropped lets the peer's kernel hand over the
+// next one at once, so the end of what is here to read would come only with the last byte of the body.
 Task<> Connection::linger(Call call) {
+  constexpr std::size_t piece = Slab::large;
   input_.reset();
   stream_->shutdown_send();
   const Call bounded = call.within(server_.options_.timeouts.linger);
   std::uint64_t left = server_.options_.linger_bytes;
   while (left > 0) {
-    const io::Io got =
-        stream_->try_discard(static_cast<std::size_t>(std::min<std::uint64_t>(left, 1u << 18)));
+    const io::Io got = stream_->try_discard(static_cast<std::size_t>(std::min<std::uint64_t>(left, piece)));
     if (got.status == io::IoStatus::done) {
       left -= got.count;
+      (void)co_await next_turn(bounded);
     } else if (got.status == io::IoStatus::would_block) {
       if (!co_await stream_->readable.wait(bounded)) break;
     } else {

@@ -14,6 +14,8 @@
 //   [HS-8] Connections without a place are bounded: so many unread ones, so many being told.
 //   [HS-9] Draining does not wait for who only attends: health-only doors with what came in by them, and
 //         connections that were idle when it began. They are told of health until leave().
+//   [HS-10] What is thrown away behind an early answer is one piece a turn of the loop: bodies that are
+//         refused hold up no request that has just arrived.
 #pragma once
 
 #include <array>

@@ -123,6 +123,7 @@ class Desk final : public Gate, public Answerer {
     exchange.response.answer_text("text/plain");
   }
   void finished(Exchange& exchange, bool whole) override {
+    finished_at = turns;
     complete.push_back(whole);
     if (exchange.request().path() == "/throw-at-the-end") throw std::runtime_error("finished");
   }
@@ -133,6 +134,7 @@ class Desk final : public Gate, public Answerer {
     return verdict;
   }
   void left(const io::PeerAddress&, Admission admission) override {
+    left_at = turns;
     if (admission != Admission::refused) --inside;
   }
   void doors_closed() override { ++doors; }
@@ -161,6 +163,7 @@ class Desk final : public Gate, public Answerer {
   std::vector<std::string> problems;
   int turns = 0;
   std::vector<int> admitted_at;
+  int finished_at = 0, left_at = 0;  // in turns: the last answer was sent, the last connection ended
   int inside = 0, doors = 0, slow_reads = 0, slow_writes = 0;
 
  private:
@@ -224,7 +227,19 @@ class ServerTest : public testing::Test {
     ShardScope here(host.shard());
     server.drain();
   }
+  // Another task of the host that is always ready: its turns, while `counting`.
+  void count_turns() {
+    struct Other {
+      static Task<> run(Call call, const bool* counting, int* turns) {
+        for (; *counting; ++*turns) co_await yield(call);
+      }
+    };
+    counting = true;
+    ShardScope here(host.shard());
+    host.scope().spawn("other", Other::run(host.scope().call(), &counting, &desk.turns));
+  }
 
+  bool counting = false;
   io::sim::World world{1};
   io::sim::Node& host = world.add_node("host");
   io::sim::Node& away = world.add_node("away");
@@ -670,6 +685,22 @@ TEST_F(ServerTest, what_follows_an_early_answer_is_discarded_up_to_two_mebibytes
   EXPECT_LE(taken, (std::size_t{2} << 20) + 200'000);
 }
 
+// HS-10
+TEST_F(ServerTest, what_follows_an_early_answer_leaves_a_turn_to_others_after_each_piece) {
+  constexpr std::size_t piece = Slab::large, body = 3 << 20;
+  world.network().faults.window = world.network().faults.send_buffer = 2 * body;
+  Guest guest = connect();
+  guest.send(post("/wait", std::string(body, 'x')));
+  ASSERT_TRUE(guest.until([&] { return desk.waiting(); }));
+  guest.run_for(Duration::seconds(1));  // all of it is here
+  ASSERT_EQ(guest.unsent(), 0u);
+  count_turns();
+  desk.open();
+  EXPECT_TRUE(world.run_until([&] { return server.connections() == 0; }, Duration::millis(1900)));
+  counting = false;
+  EXPECT_GE(desk.left_at - desk.finished_at, static_cast<int>(ServerOptions{}.linger_bytes / piece));
+}
+
 TEST_F(ServerTest, the_last_answer_arrives_although_more_requests_were_sent_behind_it) {
   Guest guest = connect();
   guest.send(get("/wait", "Connection: close\r\n"));
@@ -772,16 +803,7 @@ TEST_F(ServerTest, a_connection_whose_task_fails_is_closed_and_counted_and_drain
 
 TEST_F(ServerTest, many_that_connect_at_once_leave_a_turn_to_others) {
   world.network().faults.backlog = 1000;
-  bool stop = false;
-  struct Other {
-    static Task<> run(Call call, const bool* stop, int* turns) {
-      for (; !*stop; ++*turns) co_await yield(call);
-    }
-  };
-  {
-    ShardScope here(host.shard());
-    host.scope().spawn("other", Other::run(host.scope().call(), &stop, &desk.turns));
-  }
+  count_turns();
   // All have knocked before the listener looks.
   std::vector<std::unique_ptr<io::Stream>> guests(300);
   struct Dial {
@@ -798,7 +820,7 @@ TEST_F(ServerTest, many_that_connect_at_once_leave_a_turn_to_others) {
   }
   EXPECT_TRUE(
       world.run_until([&] { return desk.admitted_at.size() == guests.size(); }, Duration::seconds(1)));
-  stop = true;
+  counting = false;
   for (std::size_t i = 64; i < desk.admitted_at.size(); ++i)
     EXPECT_LT(desk.admitted_at[i - 64], desk.admitted_at[i]) << i;
   // The host may have admitted one whose connect has not returned yet.
