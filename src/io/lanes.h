@@ -5,7 +5,7 @@
 
 namespace cairn::io {
 
-// read, commit (and a thread for each log), index, upkeep, cpu, dns
+// read, commit, index, upkeep, cpu, dns; and a thread for each PoolSeat, if those are more
 inline constexpr LaneSizes lane_sizes{{{2, 256}, {1, 256}, {2, 256}, {2, 256}, {1, 64}, {1, 64}}};
 
 }  // namespace cairn::io

@@ -34,11 +34,11 @@
 
 namespace cairn {
 
-// read: what requests read. commit: the steps of committers on their logs, a thread for each of them
-// (PoolSeat). index: what committers, and the tasks that tend a store, ask the index. upkeep: what tasks do
-// to files: flush, remove, rename, close; and the small files of the process. dns: names. cpu: work that no
-// answer waits for. Its threads leave the cores to all others; about a tenth stays theirs even so: a lock of
-// theirs is soon given back, and who waits for room gets it.
+// read: what requests read. commit: the steps of committers on their logs. index: what committers, and the
+// tasks that tend a store, ask the index. upkeep: what tasks do to files: flush, remove, rename, close; and
+// the small files of the process. dns: names. cpu: work that no answer waits for. Its threads leave the cores
+// to all others; about a tenth stays theirs even so: a lock of theirs is soon given back, and who waits for
+// room gets it. In commit, index, upkeep and cpu each task of a log has a thread (PoolSeat).
 enum class Lane : std::uint8_t { read, commit, index, upkeep, cpu, dns };
 inline constexpr std::size_t lane_count = 6;
 const char* name_of(Lane lane) noexcept;
@@ -128,7 +128,8 @@ inline PoolJob::~PoolJob() {
   --pool_.jobs_;
 }
 
-// A lane of a real pool has a thread for each seat, and never fewer than it began with.
+// Whoever has a seat and asks for one job after the other never waits for a job of another: the lane has a
+// thread for each seat, and never fewer than it began with.
 class PoolSeat {
  public:
   PoolSeat(Pool& pool, Lane lane) : pool_(pool), lane_(lane) { pool_.add_seat(lane_); }

@@ -243,7 +243,7 @@ void Node::start(unsigned shard) {
 }
 
 void Node::serve() noexcept {
-  shared_.serving.store(true, std::memory_order_relaxed);
+  shared_.serving.store(true, std::memory_order_release);
   health_.set("listener", true);
 }
 

@@ -16,8 +16,11 @@
 //         something to do: a full disk can always be emptied.
 //   [OH-6] A new index takes the place of a damaged one between two groups, when it has taken in everything
 //         that was appended: no change is in one of them only.
+//   [OH-7] Whatever hangs in one data directory holds up no change of another: each task of a store has a
+//         seat in every lane of the pool that it asks.
 #pragma once
 
+#include <array>
 #include <functional>
 #include <map>
 #include <memory>
@@ -231,9 +234,17 @@ class ObjectHome final : public Replay {
   // What may go to the log at once: a batch is at most half of a segment.
   std::size_t batch_max(std::size_t wanted) const noexcept;
 
+  // [OH-7] Of the compactor, the scrubber, the sweeper and the indexer each.
+  struct TaskSeats {
+    explicit TaskSeats(Pool& pool) : index(pool, Lane::index), upkeep(pool, Lane::upkeep) {}
+    PoolSeat index, upkeep;
+  };
+
   ObjectStore& store_;
   io::Machine& machine_;
   observe::Logger log_;
+  PoolSeat committer_seat_;
+  std::array<TaskSeats, 4> task_seats_;
   std::unique_ptr<IndexPort> kv_;
   std::unique_ptr<Indexer> indexer_;
   std::unique_ptr<Log> segments_;

@@ -57,6 +57,7 @@ struct StoreStatus {
   std::atomic<std::uint64_t> damage{0};   // places in the log that could not be read
   std::atomic<std::uint64_t> foreign{0};  // files beside the log's that are not of it
   std::atomic<std::uint64_t> groups_read{0}, groups_written{0};
+  std::atomic<std::uint64_t> home{0};  // the shard
   std::atomic<bool> open{false}, fenced{false}, full{false};
   std::atomic<bool> making_room{false};  // on a full disk: what is deleted would take the room to copy
   // When the disk last refused a write without being full (instant ns; 0: never).
@@ -81,9 +82,11 @@ class ObjectStore {
   // --- on the home shard
   Task<Result<>> open(Call call, io::Machine& machine, observe::Logger log);
   ObjectHome& home() noexcept { return *home_; }
+  // Precondition: its tasks have ended, and its ports are asked nothing any more. Cancel: partial — as after
+  // a crash.
   Task<Result<>> close(Call call);
 
-  // --- on each shard, after open
+  // --- on each shard. It may be asked after open.
   std::unique_ptr<StorePort> make_port(io::Machine& machine);
 
   // --- from any thread
