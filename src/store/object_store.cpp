@@ -41,11 +41,11 @@ std::unique_ptr<StorePort> ObjectStore::make_port(io::Machine& machine) {
 
 void ObjectStore::ask_for_scrub() {
   // A mailbox that is full has other worries; asking again is the caller's.
-  (void)home_mailbox_->try_post_call([this] { home_->start_scrub(); });
+  (void)home_mailbox_->try_post_call([this] { home_->scrubber().start_scrub(); });
 }
 
 void ObjectStore::ask_to_accept_losses() {
-  (void)home_mailbox_->try_post_call([this] { home_->start_accepting(); });
+  (void)home_mailbox_->try_post_call([this] { home_->sweeper().start_accepting(); });
 }
 
 void ObjectStore::set_index(std::shared_ptr<OpenIndex> index) {

@@ -86,6 +86,15 @@ class ObjectStore {
   // a crash.
   Task<Result<>> close(Call call);
 
+  // --- of the home
+  KvMaker& kv_maker() noexcept { return kv_maker_; }
+  std::string segment_directory() const { return options_.directory + "/segments"; }
+  void set_index(std::shared_ptr<OpenIndex> index);
+  // Tells every shard that there is another index, so that none keeps the old one.
+  void renew_index_ports();
+  // Tells every shard that a segment is gone, so that none keeps its file open.
+  void forget_segment(std::uint32_t segment);
+
   // --- on each shard. It may be asked after open.
   std::unique_ptr<StorePort> make_port(io::Machine& machine);
 
@@ -118,16 +127,9 @@ class ObjectStore {
   void ask_to_accept_losses();
 
  private:
-  friend class ObjectHome;
   friend class StorePort;
-  std::string segment_directory() const { return options_.directory + "/segments"; }
-  void set_index(std::shared_ptr<OpenIndex> index);
-  // Tells every shard that there is another index, so that none keeps the old one.
-  void renew_index_ports();
   template <class F>
   void tell_ports(F tell);
-  // Tells every shard that a segment is gone, so that none keeps its file open.
-  void forget_segment(std::uint32_t segment);
 
   StoreOptions options_;
   KvMaker& kv_maker_;

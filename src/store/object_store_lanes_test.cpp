@@ -102,11 +102,11 @@ struct Neighbour {
   }
   void start() {
     ObjectHome& home = store.home();
-    tasks.spawn("commit", home.commit_loop(tasks.call()));
-    tasks.spawn("compact", home.compact_loop(tasks.call()));
-    tasks.spawn("scrub", home.scrub_loop(tasks.call()));
-    tasks.spawn("sweep", home.sweep_loop(tasks.call()));
-    tasks.spawn("index", home.index_loop(tasks.call()));
+    tasks.spawn("commit", home.committer().commit_loop(tasks.call()));
+    tasks.spawn("compact", home.compactor().compact_loop(tasks.call()));
+    tasks.spawn("scrub", home.scrubber().scrub_loop(tasks.call()));
+    tasks.spawn("sweep", home.sweeper().sweep_loop(tasks.call()));
+    tasks.spawn("index", home.index_keeper().index_loop(tasks.call()));
   }
   void put(std::string_view bytes) {
     Address address;

@@ -78,11 +78,15 @@ Task<Result<>> StorageShard::open_store(Call call, store::ObjectStore& store) {
   }
   store::ObjectHome& home = store.home();
   Supervisor& tasks = context_.tasks;
-  CO_TRY_VOID(tasks.start({"committer", "committer"}, [&home](Call c) { return home.commit_loop(c); }));
-  CO_TRY_VOID(tasks.start({"compactor", "compactor"}, [&home](Call c) { return home.compact_loop(c); }));
-  CO_TRY_VOID(tasks.start({"scrubber", "scrubber"}, [&home](Call c) { return home.scrub_loop(c); }));
-  CO_TRY_VOID(tasks.start({"sweeper", "sweeper"}, [&home](Call c) { return home.sweep_loop(c); }));
-  CO_TRY_VOID(tasks.start({"indexer", "indexer"}, [&home](Call c) { return home.index_loop(c); }));
+  CO_TRY_VOID(
+      tasks.start({"committer", "committer"}, [&home](Call c) { return home.committer().commit_loop(c); }));
+  CO_TRY_VOID(
+      tasks.start({"compactor", "compactor"}, [&home](Call c) { return home.compactor().compact_loop(c); }));
+  CO_TRY_VOID(
+      tasks.start({"scrubber", "scrubber"}, [&home](Call c) { return home.scrubber().scrub_loop(c); }));
+  CO_TRY_VOID(tasks.start({"sweeper", "sweeper"}, [&home](Call c) { return home.sweeper().sweep_loop(c); }));
+  CO_TRY_VOID(
+      tasks.start({"indexer", "indexer"}, [&home](Call c) { return home.index_keeper().index_loop(c); }));
   co_return Result<>{};
 }
 
@@ -133,8 +137,8 @@ void StorageShard::apply(const config::Snapshot& snapshot) {
   for (std::size_t i = 0; stores != nullptr && i < stores->size(); ++i) {
     if (!is_home(i) || !shared_.stores->at(i).status().open) continue;
     store::ObjectHome& home = shared_.stores->at(i).home();
-    home.set_scrub_rate(snapshot.get(shared_.keys.scrub_rate));
-    home.set_scrub_interval(snapshot.get(shared_.keys.scrub_interval));
+    home.scrubber().set_rate(snapshot.get(shared_.keys.scrub_rate));
+    home.scrubber().set_interval(snapshot.get(shared_.keys.scrub_interval));
   }
 }
 
