@@ -1,4 +1,6 @@
 // Lane: a kind of blocking work. Lanes keep kinds apart: each has threads and a bounded queue of its own.
+// Where tasks have a seat in a lane (PoolSeat) and there are more of them than threads, it has a thread for
+// each seat.
 #pragma once
 
 #include <array>
@@ -15,8 +17,7 @@ inline constexpr std::size_t lane_count = 6;
 
 inline constexpr std::array<LaneDeclaration, lane_count> lane_declarations{{
     {"read", 2, 256, "what requests read"},
-    {"commit", 1, 256,
-     "the steps of committers on their logs: a thread for each log, and never fewer than this"},
+    {"commit", 1, 256, "the steps of committers on their logs"},
     {"index", 2, 256, "what committers, and the tasks that tend a store, ask the index"},
     {"upkeep", 2, 256,
      "what tasks do to files (flush, remove, rename, close), and the small files of the process"},

@@ -2,6 +2,8 @@
 
 #include <sys/resource.h>
 
+#include <algorithm>
+
 namespace cairn {
 namespace {
 
@@ -27,7 +29,8 @@ void ThreadPool::start() {
       CHECK(state.threads.empty());
       state.open = true;
       state.stopping = false;
-      while (state.threads.size() < lane.size.threads) add_thread(lane, state);
+      const std::size_t count = std::max<std::size_t>(lane.size.threads, state.seats);
+      while (state.threads.size() < count) add_thread(lane, state);
     });
 }
 

@@ -36,7 +36,8 @@
 namespace cairn {
 
 // The threads of Lane::cpu leave the cores to all others; about a tenth stays theirs even so: a lock of
-// theirs is soon given back, and who waits for room gets it.
+// theirs is soon given back, and who waits for room gets it. In commit,
+// index, upkeep and cpu each task of a log has a thread (PoolSeat).
 
 class Pool;
 
@@ -126,7 +127,8 @@ inline PoolJob::~PoolJob() {
   --pool_.jobs_;
 }
 
-// A lane of a real pool has a thread for each seat, and never fewer than it began with.
+// Whoever has a seat and asks for one job after the other never waits for a job of another: the lane has a
+// thread for each seat, and never fewer than it began with.
 class PoolSeat {
  public:
   PoolSeat(Pool& pool, Lane lane) : pool_(pool), lane_(lane) { pool_.add_seat(lane_); }

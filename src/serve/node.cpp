@@ -274,7 +274,7 @@ std::string Node::topology_json() const {
 }
 
 void Node::serve() noexcept {
-  shared_.serving.store(true, std::memory_order_relaxed);
+  shared_.serving.store(true, std::memory_order_release);
   health_.set("listener", true);
 }
 

@@ -328,7 +328,7 @@ http::Answerer::Next Pipeline::begin(http::Exchange& exchange) {
     reject(request, Rejected::head, wrong);
     return Next::answered;
   }
-  if (!shared_.serving.load(std::memory_order_relaxed)) {
+  if (!shared_.serving.load(std::memory_order_acquire)) {
     reject(request, Rejected::not_ready, {ErrorCode::not_ready, "still starting"});
     return Next::answered;
   }

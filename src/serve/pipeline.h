@@ -58,8 +58,10 @@ struct Shared {
   observe::Registry& registry;
   std::string_view version_json;
   std::function<void(std::string& out)> topology_json;  // with live depths
-  std::atomic<bool> serving = false;  // started on every shard; until then requests are `not_ready`
-  std::vector<GiveWay*> ways = {};    // by shard, complete before any of them runs
+  // Started on every shard; until then requests are `not_ready`, and after that they see what each start
+  // made.
+  std::atomic<bool> serving = false;
+  std::vector<GiveWay*> ways = {};  // by shard, complete before any of them runs
 };
 
 // A scraper asks once in seconds, and somebody who looks now and then never meets these.

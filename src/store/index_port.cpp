@@ -16,7 +16,7 @@ IndexPort::IndexPort(ObjectStore& store, io::Machine& machine, Lane reads)
 
 void IndexPort::renew() {
   auto index = store_.index();
-  if (held_ != nullptr && held_->index == index) return;
+  if (index == nullptr || held_->index == index) return;
   auto kv = index->engine->make_port(machine_, reads_);
   held_ = std::make_shared<Held>(std::move(index), std::move(kv));
 }

@@ -17,13 +17,14 @@ class ObjectStore;
 
 // An index that is open. Whoever asks it something holds it.
 struct OpenIndex {
+  static constexpr std::uint64_t none = UINT64_MAX;  // of no store
   std::shared_ptr<KvEngine> engine;
-  std::uint64_t number = 0;  // of its directory; the next one made has a higher
+  std::uint64_t number = none;  // of its directory; the next one made has a higher
 };
 
 class IndexPort final : public Kv {
  public:
-  // The store outlives it, and its index is open. What it has to read goes by the lane `reads`.
+  // The store outlives it, and is open when it is asked. What it has to read goes by the lane `reads`.
   IndexPort(ObjectStore& store, io::Machine& machine, Lane reads);
 
   Result<std::optional<std::string>> try_get(std::string_view key) override;
@@ -42,7 +43,7 @@ class IndexPort final : public Kv {
  private:
   // Kept by every question that waits.
   struct Held {
-    std::shared_ptr<OpenIndex> index;
+    std::shared_ptr<OpenIndex> index = std::make_shared<OpenIndex>();
     std::unique_ptr<Kv> kv;
   };
   const std::shared_ptr<Held>& now();
@@ -52,7 +53,7 @@ class IndexPort final : public Kv {
   ObjectStore& store_;
   io::Machine& machine_;
   Lane reads_;
-  std::shared_ptr<Held> held_;
+  std::shared_ptr<Held> held_ = std::make_shared<Held>();
 };
 
 }  // namespace cairn::store

@@ -106,6 +106,7 @@ LogWriter::LogWriter(io::Machine& machine, LogOptions options, LogState state)
   // Offsets are 32 bits, and one batch may be longer than a segment.
   CHECK(options_.segment_size >= 4 * segment_header_size && options_.segment_size <= 0xffff'0000u);
   for (const auto& [id, info] : segments_) bytes_ += info.size;
+  if (options_.compacted) compactor_seat_.emplace(machine_.pool, Lane::commit);
 }
 
 Task<Result<>> LogWriter::start(Call call) {

@@ -95,6 +95,7 @@ class LogWriter final : public Log {
   io::Machine machine_;  // a bundle of references; the disk by the committers' lane
   io::Disk& upkeep_;     // the same by that of tasks
   PoolSeat seat_;
+  std::optional<PoolSeat> compactor_seat_;  // who looks for room while something is appended
   LogOptions options_;
   crypto::Hash store_key_;
   std::array<std::byte, 16> store_id_;

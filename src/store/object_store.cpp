@@ -12,6 +12,7 @@ ObjectStore::~ObjectStore() = default;
 // NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): machines outlive the store
 Task<Result<>> ObjectStore::open(Call call, io::Machine& machine, observe::Logger log) {
   home_mailbox_ = &machine.mailbox;
+  status_.home = machine.shard.index();
   // The directory may be there or not; making the two below it tells if it cannot be used.
   const auto made = co_await machine.disk.make_directory(call, options_.directory);
   const std::size_t slash = options_.directory.find_last_of('/');
@@ -24,7 +25,6 @@ Task<Result<>> ObjectStore::open(Call call, io::Machine& machine, observe::Logge
 }
 
 Task<Result<>> ObjectStore::close(Call call) {
-  CHECK(ports_->with([](PortList& list) { return list.ports.empty(); }));
   if (!home_) co_return Result<>{};
   const Result<> closed = co_await home_->close(call);
   if (const auto index = this->index()) {
@@ -41,11 +41,11 @@ std::unique_ptr<StorePort> ObjectStore::make_port(io::Machine& machine) {
 
 void ObjectStore::ask_for_scrub() {
   // A mailbox that is full has other worries; asking again is the caller's.
-  (void)home_mailbox_->try_post_call([this] { home_->start_scrub(); });
+  (void)home_mailbox_->try_post_call([this] { home_->scrubber().start_scrub(); });
 }
 
 void ObjectStore::ask_to_accept_losses() {
-  (void)home_mailbox_->try_post_call([this] { home_->start_accepting(); });
+  (void)home_mailbox_->try_post_call([this] { home_->sweeper().start_accepting(); });
 }
 
 void ObjectStore::set_index(std::shared_ptr<OpenIndex> index) {

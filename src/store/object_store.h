@@ -58,6 +58,7 @@ struct StoreStatus {
   std::atomic<std::uint64_t> damage{0};   // places in the log that could not be read
   std::atomic<std::uint64_t> foreign{0};  // files beside the log's that are not of it
   std::atomic<std::uint64_t> groups_read{0}, groups_written{0};
+  std::atomic<std::uint64_t> home{0};  // the shard
   std::atomic<bool> open{false}, fenced{false}, full{false};
   std::atomic<bool> making_room{false};  // on a full disk: what is deleted would take the room to copy
   // When the disk last refused a write without being full (instant ns; 0: never).
@@ -82,9 +83,20 @@ class ObjectStore {
   // --- on the home shard
   Task<Result<>> open(Call call, io::Machine& machine, observe::Logger log);
   ObjectHome& home() noexcept { return *home_; }
+  // Precondition: its tasks have ended, and its ports are asked nothing any more. Cancel: partial — as after
+  // a crash.
   Task<Result<>> close(Call call);
 
-  // --- on each shard, after open
+  // --- of the home
+  KvMaker& kv_maker() noexcept { return kv_maker_; }
+  std::string segment_directory() const { return options_.directory + "/segments"; }
+  void set_index(std::shared_ptr<OpenIndex> index);
+  // Tells every shard that there is another index, so that none keeps the old one.
+  void renew_index_ports();
+  // Tells every shard that a segment is gone, so that none keeps its file open.
+  void forget_segment(std::uint32_t segment);
+
+  // --- on each shard. It may be asked after open.
   std::unique_ptr<StorePort> make_port(io::Machine& machine);
 
   // --- from any thread
@@ -116,16 +128,9 @@ class ObjectStore {
   void ask_to_accept_losses();
 
  private:
-  friend class ObjectHome;
   friend class StorePort;
-  std::string segment_directory() const { return options_.directory + "/segments"; }
-  void set_index(std::shared_ptr<OpenIndex> index);
-  // Tells every shard that there is another index, so that none keeps the old one.
-  void renew_index_ports();
   template <class F>
   void tell_ports(F tell);
-  // Tells every shard that a segment is gone, so that none keeps its file open.
-  void forget_segment(std::uint32_t segment);
 
   StoreOptions options_;
   KvMaker& kv_maker_;

@@ -145,7 +145,7 @@ TEST(Compaction, the_totals_that_are_told_are_those_of_a_full_count) {
     } else if (act == 17) {
       compacted += *s.compact();
     } else if (act == 18) {
-      ASSERT_TRUE(s.run(s.store->home().replace_index(s.call())));
+      ASSERT_TRUE(s.run(s.store->home().index_keeper().replace_index(s.call())));
     } else {
       ASSERT_TRUE(s.close());
       ASSERT_TRUE(s.open());
@@ -178,9 +178,9 @@ TEST(Compaction, what_lives_in_a_lost_segment_is_not_told_as_living) {
   EXPECT_EQ(told(s), counted(s));
   ASSERT_TRUE(s.put(sample(700, 20)));
   EXPECT_EQ(told(s), counted(s));
-  ASSERT_TRUE(s.run(s.store->home().replace_index(s.call())));
+  ASSERT_TRUE(s.run(s.store->home().index_keeper().replace_index(s.call())));
   EXPECT_EQ(told(s), counted(s));
-  ASSERT_TRUE(s.run(s.store->home().accept_losses_once(s.call())));
+  ASSERT_TRUE(s.run(s.store->home().sweeper().accept_losses_once(s.call())));
   EXPECT_EQ(told(s), counted(s));
 }
 
@@ -477,7 +477,7 @@ TEST(Compaction, the_loop_does_it_by_itself) {
   SimulatedStore s;
   s.options.segment_size = 128 << 10;
   ASSERT_TRUE(s.open());
-  s.tasks().spawn("compact", s.store->home().compact_loop(s.tasks().call()));
+  s.tasks().spawn("compact", s.store->home().compactor().compact_loop(s.tasks().call()));
   for (std::uint64_t i = 0; i < 300; ++i) {
     ASSERT_TRUE(s.put(sample(5000, i + 1)));
     ASSERT_TRUE(s.remove(address_of(sample(5000, i + 1))));

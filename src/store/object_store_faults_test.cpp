@@ -37,7 +37,7 @@ TEST(FullDisk, puts_are_refused_while_reads_and_deletes_go_on_until_there_is_roo
   for (std::size_t i = 0; i < there.size(); ++i)
     if (i % 8 != 0) ASSERT_TRUE(s.remove(there[i])) << i;
   for (int round = 0; round < 100; ++round) {
-    const auto worked = s.run(s.store->home().compact_once(s.call()));
+    const auto worked = s.run(s.store->home().compactor().compact_once(s.call()));
     ASSERT_TRUE(worked) << worked.error().context;
     if (!*worked) break;
   }
@@ -71,7 +71,7 @@ TEST(FullDisk, deletes_go_on_and_room_comes_back_wherever_the_deleted_bytes_are)
       ASSERT_TRUE(s.remove(address_of(there[at])))
           << "seed " << seed << ", of " << all << ": " << there.size();
       there.erase(there.begin() + static_cast<std::ptrdiff_t>(at));
-      const auto worked = s.run(s.store->home().compact_once(s.call()));
+      const auto worked = s.run(s.store->home().compactor().compact_once(s.call()));
       ASSERT_TRUE(worked) << worked.error().context;
     }
     s.world.run_for(Duration::seconds(5));
@@ -90,7 +90,7 @@ TEST(FullDisk, compaction_does_not_wait_for_its_time) {
   ASSERT_TRUE(s.open());
   std::vector<Address> there;
   while (const auto put = s.put(sample(20'000, there.size() + 1))) there.push_back(put->address);
-  s.tasks().spawn("compact", s.store->home().compact_loop(s.tasks().call()));
+  s.tasks().spawn("compact", s.store->home().compactor().compact_loop(s.tasks().call()));
   s.world.run_for(Duration::millis(10));  // it found nothing, and would look again in a second
   const Instant before = s.world.now();
   for (std::size_t i = 0; i < there.size(); i += 2) ASSERT_TRUE(s.remove(there[i]));
@@ -147,7 +147,7 @@ TEST(FullDisk, what_the_index_cannot_take_in_is_not_appended) {
   EXPECT_FALSE(s.store->status().fenced);
   EXPECT_TRUE(s.read(kept));
   s.disk().set_capacity(std::uint64_t{1} << 30);
-  ASSERT_TRUE(s.run(s.store->home().compact_once(s.call())));
+  ASSERT_TRUE(s.run(s.store->home().compactor().compact_once(s.call())));
   const auto again = s.put(sample(20, 5000));
   EXPECT_TRUE(again) << again.error().context;
   ASSERT_TRUE(s.open());
@@ -170,7 +170,7 @@ TEST(FullDisk, a_segment_of_removals_is_not_copied_again_and_again) {
     ASSERT_TRUE(s.run(s.store->home().roll(s.call())));
     if (reopened) ASSERT_TRUE(s.open());
     const std::uint64_t before = s.store->status().log_bytes;
-    s.tasks().spawn("compact", s.store->home().compact_loop(s.tasks().call()));
+    s.tasks().spawn("compact", s.store->home().compactor().compact_loop(s.tasks().call()));
     s.world.run_for(Duration::seconds(10));
     EXPECT_EQ(s.store->status().log_bytes, before) << reopened;
   }
@@ -189,7 +189,7 @@ TEST(FullDisk, a_dead_segment_goes_without_room_for_the_index) {
   // Others took the rest: there is room for the removal in the log, and none for what it makes of the index.
   s.disk().set_capacity(s.disk().used() + 150);
   ASSERT_TRUE(s.remove(address_of(sample(20'000, 10))));
-  const auto worked = s.run(s.store->home().compact_once(s.call()));
+  const auto worked = s.run(s.store->home().compactor().compact_once(s.call()));
   ASSERT_TRUE(worked) << worked.error().context;
   EXPECT_TRUE(*worked);
   EXPECT_EQ(s.store->status().segments, 1u);
@@ -299,7 +299,7 @@ TEST(FailingDisk, compaction_goes_around_a_segment_that_cannot_be_read) {
   ASSERT_TRUE(s.put(sample(3000, 2)));
   ASSERT_TRUE(s.run(s.store->home().roll(s.call())));
   s.disk().fail_call(DiskCall::read, 1, DiskFailure::error, true);
-  (void)s.run(s.store->home().compact_once(s.call()));
+  (void)s.run(s.store->home().compactor().compact_once(s.call()));
   s.disk().heal();
   EXPECT_TRUE(s.compact());
   EXPECT_NE(s.disk().view().find(segment_path("data/segments", 1)), nullptr);
@@ -407,7 +407,7 @@ TEST(IndexAhead, proves_a_loss_which_is_told_until_it_is_put_again_deleted_or_ac
     EXPECT_FALSE(healed->existed);
     EXPECT_EQ(s.reading(4), ErrorCode::ok);
     EXPECT_FALSE(s.store->status().whole());
-    ASSERT_TRUE(s.run(s.store->home().accept_losses_once(s.call())));
+    ASSERT_TRUE(s.run(s.store->home().sweeper().accept_losses_once(s.call())));
     EXPECT_TRUE(s.store->status().whole());
     EXPECT_EQ(s.reading(3), ErrorCode::not_found);
     EXPECT_EQ(s.list().size(), whole_segment ? 2u : 3u);
@@ -512,7 +512,7 @@ TEST(LostSegment, is_told_its_objects_are_named_and_it_can_be_accepted) {
   EXPECT_EQ(s.store->status().lost_segments, 1u);
   EXPECT_EQ(s.store->status().quarantined, 1u);
   EXPECT_EQ(code_of(s.read(address_of(sample(900, 2)))), ErrorCode::integrity);
-  ASSERT_TRUE(s.run(s.store->home().accept_losses_once(s.call())));
+  ASSERT_TRUE(s.run(s.store->home().sweeper().accept_losses_once(s.call())));
   EXPECT_EQ(s.store->status().lost_segments, 0u);
   EXPECT_EQ(code_of(s.read(address_of(sample(900, 2)))), ErrorCode::not_found);
   s.stop();

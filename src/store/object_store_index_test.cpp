@@ -17,7 +17,7 @@ struct Damaged : SimulatedStore {
   void damage(std::string from = "o\x40", std::string until = "o\x90") {
     maker.damage(index_path("data", store->index_number()), std::move(from), std::move(until));
   }
-  Result<> remake() { return run(store->home().replace_index(call())); }
+  Result<> remake() { return run(store->home().index_keeper().replace_index(call())); }
   bool has(std::string_view path) { return disk().view().find(std::string(path)) != nullptr; }
   // The index as a start without any would make it.
   std::vector<KvPair> made_anew() {
@@ -72,7 +72,7 @@ TEST(DamagedIndex, a_new_one_takes_its_place_and_answers_everything) {
   ASSERT_TRUE(s.part(open_upload, 0, sample(5000, 9999)));
   const auto before = s.index();
   s.damage();
-  ASSERT_EQ(code_of(s.run(s.store->home().scrub_once(s.call()))), ErrorCode::degraded);
+  ASSERT_EQ(code_of(s.run(s.store->home().scrubber().scrub_once(s.call()))), ErrorCode::degraded);
   ASSERT_TRUE(s.store->status().index_damaged);
   const auto remade = s.remake();
   ASSERT_TRUE(remade) << remade.error().context;
@@ -96,7 +96,7 @@ TEST(DamagedIndex, a_new_one_takes_its_place_and_answers_everything) {
   EXPECT_EQ(s.store->index_number(), 1u);
   EXPECT_TRUE(s.read(address_of("and on")));
   s.damage();
-  EXPECT_EQ(code_of(s.run(s.store->home().scrub_once(s.call()))), ErrorCode::degraded);
+  EXPECT_EQ(code_of(s.run(s.store->home().scrubber().scrub_once(s.call()))), ErrorCode::degraded);
   ASSERT_TRUE(s.remake());
   EXPECT_EQ(s.store->index_number(), 2u);
   EXPECT_EQ(s.list().size(), 602u);
@@ -106,9 +106,9 @@ TEST(DamagedIndex, the_scrubber_finds_damage_that_nobody_asks_about) {
   Damaged s;
   ASSERT_TRUE(s.open());
   ASSERT_TRUE(s.put("something"));
-  ASSERT_TRUE(s.run(s.store->home().scrub_once(s.call())));
+  ASSERT_TRUE(s.run(s.store->home().scrubber().scrub_once(s.call())));
   s.damage("y", "z");
-  EXPECT_EQ(code_of(s.run(s.store->home().scrub_once(s.call()))), ErrorCode::degraded);
+  EXPECT_EQ(code_of(s.run(s.store->home().scrubber().scrub_once(s.call()))), ErrorCode::degraded);
   EXPECT_TRUE(s.store->status().index_damaged);
 }
 
@@ -120,7 +120,7 @@ TEST(DamagedIndex, what_is_known_to_be_lost_is_known_to_the_new_one) {
   const std::string segment = segment_path("data/segments", 1);
   const std::uint64_t at = s.disk().view().text(segment).find(sample(3000, 2));
   ASSERT_TRUE(s.disk().rot(segment, at - 60));
-  ASSERT_TRUE(s.run(s.store->home().scrub_once(s.call())));
+  ASSERT_TRUE(s.run(s.store->home().scrubber().scrub_once(s.call())));
   ASSERT_EQ(s.store->status().quarantined, 1u);
   s.damage("w", "x");
   s.store->distrust_index(0);
@@ -154,8 +154,8 @@ TEST(DamagedIndex, damage_that_nobody_asks_for_is_found_and_mended_by_the_tasks)
   ASSERT_TRUE(s.open());
   ASSERT_TRUE(s.put("one"));
   s.damage("w", "x");
-  s.tasks().spawn("scrub", s.store->home().scrub_loop(s.tasks().call()));
-  s.tasks().spawn("index", s.store->home().index_loop(s.tasks().call()));
+  s.tasks().spawn("scrub", s.store->home().scrubber().scrub_loop(s.tasks().call()));
+  s.tasks().spawn("index", s.store->home().index_keeper().index_loop(s.tasks().call()));
   ASSERT_TRUE(s.world.run_until([&] { return s.store->index_number() == 1; }));
   ASSERT_TRUE(s.world.run_until([&] { return !s.has("data/index/map"); }));
   EXPECT_FALSE(s.store->status().index_damaged);
@@ -176,7 +176,7 @@ TEST(DamagedIndex, changes_go_on_while_a_new_one_is_made_and_none_is_missed) {
     }
     s.damage();
     s.store->distrust_index(0);
-    auto remade = s.start(s.store->home().replace_index(s.call()));
+    auto remade = s.start(s.store->home().index_keeper().replace_index(s.call()));
     for (std::uint64_t i = 100; !remade->has_value(); ++i) {
       const std::string bytes = sample(1 + random.below(20'000), i);
       const auto put = s.put(bytes);
@@ -238,7 +238,7 @@ TEST(DamagedIndex, without_room_for_two_it_is_told_and_the_next_start_makes_it_a
   s.damage();
   s.disk().set_capacity(s.disk().used() + 1000);
   s.store->distrust_index(0);
-  s.tasks().spawn("index", s.store->home().index_loop(s.tasks().call()));
+  s.tasks().spawn("index", s.store->home().index_keeper().index_loop(s.tasks().call()));
   ASSERT_TRUE(s.world.run_until([&] { return s.store->status().index_lacks_room.load(); }));
   EXPECT_TRUE(s.store->status().index_damaged);
   EXPECT_EQ(s.store->index_number(), 0u);
@@ -257,7 +257,7 @@ TEST(DamagedIndex, when_there_is_room_again_it_is_made_without_a_start) {
   s.damage();
   s.disk().set_capacity(s.disk().used() + 1000);
   s.store->distrust_index(0);
-  s.tasks().spawn("index", s.store->home().index_loop(s.tasks().call()));
+  s.tasks().spawn("index", s.store->home().index_keeper().index_loop(s.tasks().call()));
   ASSERT_TRUE(s.world.run_until([&] { return s.store->status().index_lacks_room.load(); }));
   s.disk().set_capacity(1 << 30);
   ASSERT_TRUE(s.world.run_until([&] { return s.store->index_number() == 1; }));

@@ -83,5 +83,106 @@ TEST(ObjectStoreLanes, a_body_whose_lane_completes_nothing_ends) {
   s.world.run_for(Duration::seconds(1'000));
 }
 
+// A store beside the one of the fixture, with all of its tasks, on the same shard, disk and pool.
+struct Neighbour {
+  explicit Neighbour(SimulatedStore& of)
+      : s(of), store(options(of), of.maker, of.cache()), tasks(of.node.shard(), of.node.scope().call()) {
+    CHECK(s.run(store.open(s.call(), s.machine(), s.log)).has_value());
+    port = store.make_port(s.machine());
+  }
+  ~Neighbour() {
+    tasks.cancel(StopReason::draining);
+    CHECK(s.world.run_until([&] { return tasks.empty() && changes.empty(); }));
+    port.reset();
+  }
+  static StoreOptions options(const SimulatedStore& of) {
+    StoreOptions made = of.options;
+    made.directory = "neighbour";
+    return made;
+  }
+  void start() {
+    ObjectHome& home = store.home();
+    tasks.spawn("commit", home.committer().commit_loop(tasks.call()));
+    tasks.spawn("compact", home.compactor().compact_loop(tasks.call()));
+    tasks.spawn("scrub", home.scrubber().scrub_loop(tasks.call()));
+    tasks.spawn("sweep", home.sweeper().sweep_loop(tasks.call()));
+    tasks.spawn("index", home.index_keeper().index_loop(tasks.call()));
+  }
+  void put(std::string_view bytes) {
+    Address address;
+    Draft::Taken taken = s.draft(bytes, address);
+    changes.spawn("put", forget(port->put(changes.call(), address, std::move(taken))));
+  }
+  static Task<> forget(Task<Result<Outcome>> task) { (void)co_await std::move(task); }
+
+  SimulatedStore& s;
+  ObjectStore store;
+  std::unique_ptr<StorePort> port;
+  Scope tasks;
+  Scope changes{s.node.shard(), s.node.scope().call()};
+};
+
+// Puts, and deletes what is looked for in the index, in the time that they take on a healthy disk.
+void expect_prompt_changes(SimulatedStore& s) {
+  const Instant before = s.world.now();
+  for (std::uint64_t i = 0; i < 4; ++i) {
+    const auto put = s.put(sample(5'000, i));
+    ASSERT_TRUE(put);
+    EXPECT_TRUE(s.remove(put->address));
+  }
+  EXPECT_LT(s.world.now() - before, Duration::seconds(2));
+}
+
+LogKvOptions cold_index() {
+  LogKvOptions options;
+  options.cold = 1'000'000;
+  return options;
+}
+
+TEST(ObjectStoreLanes, OH7_a_disk_that_hangs_delays_no_change_in_another_directory) {
+  SimulatedStore s(1, 1, cold_index());
+  ASSERT_TRUE(s.open());
+  Neighbour other(s);
+  other.start();
+  s.world.run_for(Duration::millis(500));
+  // Its committer waits for a sync, its compactor asks for room, and so on.
+  s.disk().stall(Duration::seconds(100));
+  other.store.distrust_index(other.store.index_number());
+  other.put(sample(1'000));
+  s.world.run_for(Duration::seconds(3));
+  s.disk().heal();
+  expect_prompt_changes(s);
+  s.world.run_for(Duration::seconds(200));
+}
+
+// A job of a lane that does not end.
+struct Endless final : io::sim::SimLanes::Entry {
+  Endless(io::sim::Node& node, Lane lane)
+      : pool(static_cast<io::sim::SimPool&>(node.pool())),
+        entered(pool.lanes().try_enter(lane, *this, pool)) {}
+  ~Endless() override {
+    if (!pool.lanes().try_leave(*this)) pool.lanes().end(*this);
+  }
+  void begin() override {}
+  io::sim::SimPool& pool;
+  Result<> entered;
+};
+
+// Whatever the tasks of a store may ask of the lanes at one time hangs.
+TEST(ObjectStoreLanes, OH7_what_tasks_ask_for_one_directory_delays_no_change_in_another) {
+  SimulatedStore s(1, 1, cold_index());
+  ASSERT_TRUE(s.open());
+  Neighbour other(s);
+  std::vector<std::unique_ptr<Endless>> hung;
+  const auto hang_all = [&](Lane lane, std::size_t count) {
+    for (std::size_t i = 0; i < count; ++i) hung.push_back(std::make_unique<Endless>(s.node, lane));
+  };
+  hang_all(Lane::commit, 2);  // committer, compactor
+  hang_all(Lane::index, 5);   // these, scrubber, sweeper, indexer
+  hang_all(Lane::upkeep, 4);  // all but the committer
+  expect_prompt_changes(s);
+  EXPECT_TRUE(s.compact()) << "so does what makes room for them";
+}
+
 }  // namespace
 }  // namespace cairn::store

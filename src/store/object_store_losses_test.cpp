@@ -62,7 +62,7 @@ void expect_lost(Losing& s, const std::vector<std::string>& lost) {
   EXPECT_TRUE(s.read(address_of(lost[0])) == Result<std::string>(lost[0]));
   EXPECT_TRUE(s.remove(address_of(lost[1])));
   EXPECT_EQ(code_of(s.read(address_of(lost[1]))), ErrorCode::not_found);
-  ASSERT_TRUE(s.run(s.store->home().accept_losses_once(s.call())));
+  ASSERT_TRUE(s.run(s.store->home().sweeper().accept_losses_once(s.call())));
   EXPECT_TRUE(s.store->status().whole());
   for (std::size_t i = 2; i < lost.size(); ++i)
     EXPECT_EQ(code_of(s.read(address_of(lost[i]))), ErrorCode::not_found) << i;
@@ -167,7 +167,7 @@ TEST(Losses, what_was_cut_from_under_a_running_store_is_found_by_the_scrubber) {
   ASSERT_TRUE(s.open());
   const Tail tail(s);
   s.cut(1, tail.at);
-  ASSERT_TRUE(s.run(s.store->home().scrub_once(s.call())));
+  ASSERT_TRUE(s.run(s.store->home().scrubber().scrub_once(s.call())));
   EXPECT_EQ(s.store->status().quarantined, 5u);
   EXPECT_EQ(*s.read(address_of(tail.before)), tail.before);
   expect_lost(s, tail.lost());
@@ -202,7 +202,7 @@ TEST(Losses, L9_a_current_segment_that_was_unlinked_is_told_with_the_next_commit
   ASSERT_TRUE(s.open());
   const std::vector<std::string> lost = {sample(500, 1), sample(70'000, 2), sample(3000, 3)};
   for (const std::string& bytes : lost) ASSERT_TRUE(s.put(bytes));
-  s.tasks().spawn("sweep", s.store->home().sweep_loop(s.tasks().call()));
+  s.tasks().spawn("sweep", s.store->home().sweeper().sweep_loop(s.tasks().call()));
   s.unlink(1);
   const std::string next = sample(4000, 4);
   ASSERT_TRUE(s.put(next));
@@ -264,7 +264,7 @@ TEST(Losses, a_sealed_segment_that_was_unlinked_is_told_within_a_minute) {
   s.roll();
   const std::string next = sample(4000, 4);
   ASSERT_TRUE(s.put(next));
-  s.tasks().spawn("sweep", s.store->home().sweep_loop(s.tasks().call()));
+  s.tasks().spawn("sweep", s.store->home().sweeper().sweep_loop(s.tasks().call()));
   s.world.run_for(Duration::seconds(60));
   EXPECT_TRUE(s.store->status().whole());
   s.unlink(1);
@@ -279,7 +279,7 @@ TEST(Losses, a_current_segment_that_was_moved_away_is_told_too_and_takes_no_more
   ASSERT_TRUE(s.open());
   ASSERT_TRUE(s.put(sample(500, 1)));
   ASSERT_TRUE(s.run(s.machine().disk.rename(s.call(), s.segment(1), "data/elsewhere")));
-  ASSERT_TRUE(s.run(s.store->home().look_at_files_once(s.call())));
+  ASSERT_TRUE(s.run(s.store->home().sweeper().look_at_files_once(s.call())));
   EXPECT_EQ(s.store->status().first_lost, 1u);
   EXPECT_EQ(s.store->status().quarantined, 1u);
   ASSERT_TRUE(s.put(sample(600, 2)));
@@ -289,7 +289,7 @@ TEST(Losses, a_current_segment_that_was_moved_away_is_told_too_and_takes_no_more
   s.make_cache();
   ASSERT_TRUE(s.open());
   EXPECT_EQ(s.store->status().lost_segments, 0u);
-  ASSERT_TRUE(s.run(s.store->home().scrub_once(s.call())));
+  ASSERT_TRUE(s.run(s.store->home().scrubber().scrub_once(s.call())));
   EXPECT_TRUE(s.store->status().whole());
   for (const std::string& bytes : {sample(500, 1), sample(600, 2)})
     EXPECT_TRUE(s.read(address_of(bytes)) == Result<std::string>(bytes));
@@ -302,12 +302,12 @@ TEST(Losses, what_compaction_takes_away_is_never_told_as_lost) {
     for (std::uint64_t i = 1; i < 5; ++i) ASSERT_TRUE(s.put(sample(20'000, i)));
     s.roll();
     for (std::uint64_t i = 1; i < 4; ++i) ASSERT_TRUE(s.remove(address_of(sample(20'000, i))));
-    const auto compacted = s.start(s.store->home().compact_once(s.call()));
+    const auto compacted = s.start(s.store->home().compactor().compact_once(s.call()));
     for (std::uint64_t i = 0; i < steps; ++i) (void)s.world.step(s.world.now() + Duration::seconds(1));
-    ASSERT_TRUE(s.run(s.store->home().look_at_files_once(s.call())));
+    ASSERT_TRUE(s.run(s.store->home().sweeper().look_at_files_once(s.call())));
     ASSERT_TRUE(s.world.run_until([&] { return compacted->has_value(); }));
     EXPECT_TRUE((*compacted)->value_or(false));
-    ASSERT_TRUE(s.run(s.store->home().look_at_files_once(s.call())));
+    ASSERT_TRUE(s.run(s.store->home().sweeper().look_at_files_once(s.call())));
     EXPECT_TRUE(s.store->status().whole()) << steps;
     EXPECT_TRUE(s.read(address_of(sample(20'000, 4))));
   }
@@ -322,7 +322,7 @@ TEST(Losses, when_the_whole_directory_is_gone_nothing_is_written_in_its_place_an
   const io::sim::Image image = s.disk().view();
   for (const auto& [path, entry] : image.names)
     if (!entry.directory && path.starts_with("data/segments/")) s.disk().take_away(path);
-  ASSERT_TRUE(s.run(s.store->home().look_at_files_once(s.call())));
+  ASSERT_TRUE(s.run(s.store->home().sweeper().look_at_files_once(s.call())));
   EXPECT_TRUE(s.store->status().fenced);
   EXPECT_EQ(s.store->status().quarantined, 0u);
   EXPECT_EQ(code_of(s.put(sample(500, 3))), ErrorCode::degraded);

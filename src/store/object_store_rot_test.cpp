@@ -158,12 +158,12 @@ TEST(Rot, a_bit_that_flipped_only_in_the_page_cache_quarantines_nothing_and_is_n
       // Where the hashes are, also: between the bytes of two objects.
       const std::uint64_t meta = s.offset_of(std::string_view(large).substr(0, 64)) - 40;
       ASSERT_TRUE(s.disk().rot_in_memory(s.segment(), at == 64 ? meta : at));
-      if (scrubbed_first) ASSERT_TRUE(s.run(s.store->home().scrub_once(s.call()))) << at;
+      if (scrubbed_first) ASSERT_TRUE(s.run(s.store->home().scrubber().scrub_once(s.call()))) << at;
       for (const std::string& bytes : {small, large, parts}) {
         s.cache().erase(address_of(bytes));
         EXPECT_TRUE(s.read(address_of(bytes)) == Result<std::string>(bytes)) << at;
       }
-      if (!scrubbed_first) ASSERT_TRUE(s.run(s.store->home().scrub_once(s.call()))) << at;
+      if (!scrubbed_first) ASSERT_TRUE(s.run(s.store->home().scrubber().scrub_once(s.call()))) << at;
       EXPECT_EQ(s.store->status().quarantined, 0u) << at;
       EXPECT_EQ(s.store->status().damage, 0u) << at;
       EXPECT_EQ(s.store->status().rot, 0u) << at;
@@ -209,12 +209,12 @@ TEST(Rot, an_object_that_is_whole_again_leaves_quarantine_by_itself_and_every_in
       EXPECT_EQ(code_of(s.read(address_of(what))), ErrorCode::integrity);
     }
     EXPECT_EQ(s.store->status().quarantined, 2u);
-    ASSERT_TRUE(s.run(s.store->home().scrub_once(s.call())));
+    ASSERT_TRUE(s.run(s.store->home().scrubber().scrub_once(s.call())));
     EXPECT_EQ(s.store->status().quarantined, 2u) << "they are still bad";
     agree();
     EXPECT_EQ(s.store->status().quarantined, 2u);
     for (const std::string& what : {bytes, parts}) flip(what);
-    ASSERT_TRUE(s.run(s.store->home().scrub_once(s.call())));
+    ASSERT_TRUE(s.run(s.store->home().scrubber().scrub_once(s.call())));
     EXPECT_EQ(s.store->status().quarantined, 0u);
     agree();
     EXPECT_EQ(s.store->status().quarantined, 0u);
@@ -253,7 +253,7 @@ TEST(Rot, what_a_lost_file_brought_back_leaves_quarantine_at_the_start) {
   ASSERT_TRUE(s.close());
   s.disk().put(s.segment(1), file);
   ASSERT_TRUE(s.open());
-  s.tasks().spawn("scrub", s.store->home().scrub_loop(s.tasks().call()));
+  s.tasks().spawn("scrub", s.store->home().scrubber().scrub_loop(s.tasks().call()));
   ASSERT_TRUE(s.world.run_until([&] { return s.store->status().quarantined == 0; }));
   EXPECT_TRUE(s.read(address_of(bytes)) == Result<std::string>(bytes));
 }
@@ -306,7 +306,7 @@ TEST(Rot, the_scrubber_finds_it_before_a_reader_does) {
   ASSERT_TRUE(s.disk().rot(s.segment(), s.offset_of(std::string_view(large).substr(0, 64)) + 500'000));
   // A header: what it belongs to is known by the index.
   ASSERT_TRUE(s.disk().rot(s.segment(), s.offset_of(contents[12]) - 100));
-  ASSERT_TRUE(s.run(s.store->home().scrub_once(s.call())));
+  ASSERT_TRUE(s.run(s.store->home().scrubber().scrub_once(s.call())));
   EXPECT_EQ(s.store->status().quarantined, 3u);
   EXPECT_EQ(s.store->status().rot, 2u);
   EXPECT_EQ(s.store->status().damage, 1u);
@@ -317,7 +317,7 @@ TEST(Rot, the_scrubber_finds_it_before_a_reader_does) {
   }
   EXPECT_EQ(code_of(s.read(address_of(large))), ErrorCode::integrity);
   // What is known is not found again.
-  ASSERT_TRUE(s.run(s.store->home().scrub_once(s.call())));
+  ASSERT_TRUE(s.run(s.store->home().scrubber().scrub_once(s.call())));
   EXPECT_EQ(s.store->status().quarantined, 3u);
 }
 
@@ -328,7 +328,7 @@ TEST(Rot, the_scrubber_looks_at_the_rest_of_a_disk_that_has_a_bad_sector) {
   ASSERT_TRUE(s.disk().rot(s.segment(), s.offset_of(sample(3000, 19)) + 100));
   s.disk().faults.cold = 1'000'000;
   s.disk().fail_call(io::sim::DiskCall::read, 5);
-  ASSERT_TRUE(s.run(s.store->home().scrub_once(s.call())));
+  ASSERT_TRUE(s.run(s.store->home().scrubber().scrub_once(s.call())));
   EXPECT_EQ(s.store->status().quarantined, 1u);
 }
 
@@ -338,7 +338,7 @@ TEST(Rot, scrubbing_takes_the_time_that_its_rate_gives) {
   ASSERT_TRUE(s.open());
   for (std::uint64_t i = 0; i < 5; ++i) ASSERT_TRUE(s.put(sample(1 << 20, i + 1)));
   const Instant start = s.world.now();
-  ASSERT_TRUE(s.run(s.store->home().scrub_once(s.call())));
+  ASSERT_TRUE(s.run(s.store->home().scrubber().scrub_once(s.call())));
   EXPECT_GE((s.world.now() - start).to_millis(), 3000);
   EXPECT_LE((s.world.now() - start).to_millis(), 7000);
 }
@@ -346,7 +346,7 @@ TEST(Rot, scrubbing_takes_the_time_that_its_rate_gives) {
 TEST(Rot, the_loop_scrubs_when_it_is_asked_to) {
   Rotting s;
   ASSERT_TRUE(s.open());
-  s.tasks().spawn("scrub", s.store->home().scrub_loop(s.tasks().call()));
+  s.tasks().spawn("scrub", s.store->home().scrubber().scrub_loop(s.tasks().call()));
   ASSERT_TRUE(s.put(sample(3000)));
   ASSERT_TRUE(s.disk().rot(s.segment(), s.offset_of(sample(3000)) + 100));
   s.world.run_for(Duration::seconds(60));
@@ -362,7 +362,7 @@ TEST(Rot, a_pass_of_the_scrubber_begins_with_the_store_and_takes_its_interval) {
   ASSERT_TRUE(s.open());
   for (std::uint64_t i = 0; i < 10; ++i) ASSERT_TRUE(s.put(sample(1 << 20, i + 1)));
   ASSERT_TRUE(s.disk().rot(s.segment(), s.offset_of(sample(1 << 20, 5).substr(0, 64)) + 100));
-  s.tasks().spawn("scrub", s.store->home().scrub_loop(s.tasks().call()));
+  s.tasks().spawn("scrub", s.store->home().scrubber().scrub_loop(s.tasks().call()));
   s.world.run_for(Duration::seconds(3000));
   EXPECT_EQ(s.store->status().quarantined, 0u);
   EXPECT_EQ(s.store->status().scrub_segment, 1u);
@@ -389,7 +389,7 @@ TEST(Rot, a_store_that_is_often_restarted_is_looked_at_whole) {
   for (int day = 0; day < 12 && s.store->status().quarantined == 0; ++day) {
     s.stop();
     ASSERT_TRUE(s.open());
-    s.tasks().spawn("scrub", s.store->home().scrub_loop(s.tasks().call()));
+    s.tasks().spawn("scrub", s.store->home().scrubber().scrub_loop(s.tasks().call()));
     s.world.run_for(Duration::seconds(1500));
     bytes += s.store->status().scrub_bytes;
   }
@@ -409,7 +409,7 @@ TEST(Rot, a_note_of_the_scrubber_that_is_damaged_or_beyond_the_log_makes_it_begi
     s.disk().put("data/scrub", note);
     s.make_cache();
     ASSERT_TRUE(s.open());
-    s.tasks().spawn("scrub", s.store->home().scrub_loop(s.tasks().call()));
+    s.tasks().spawn("scrub", s.store->home().scrubber().scrub_loop(s.tasks().call()));
     s.world.run_for(Duration::seconds(300));
     EXPECT_EQ(s.store->status().quarantined, 1u);
   }
@@ -440,7 +440,7 @@ TEST(StoreSet, objects_of_several_directories_are_one_and_bad_ones_are_healed_wh
   Scope tasks(s.node.shard(), s.call());
   for (std::size_t i = 0; i < set.size(); ++i) {
     ASSERT_TRUE(s.run(set.at(i).open(s.call(), s.machine(), s.log)));
-    tasks.spawn("commit", set.at(i).home().commit_loop(tasks.call()));
+    tasks.spawn("commit", set.at(i).home().committer().commit_loop(tasks.call()));
   }
   {
     SetPort port(set, s.machine());

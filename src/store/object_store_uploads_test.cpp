@@ -203,13 +203,13 @@ TEST(Uploads, a_thousand_abandoned_ones_are_bounded_and_swept) {
   for (int i = 0; i < 1000; i += 10) ASSERT_TRUE(s.part(tokens[static_cast<std::size_t>(i)], 0, "bytes"));
   EXPECT_EQ(code_of(s.begin()), ErrorCode::busy);
   EXPECT_EQ(s.store->status().uploads, 1000u);
-  ASSERT_TRUE(s.run(s.store->home().sweep_once(s.call())));
+  ASSERT_TRUE(s.run(s.store->home().sweeper().sweep_once(s.call())));
   EXPECT_EQ(s.store->status().uploads, 1000u);
   s.world.run_for(Duration::seconds(3601));
   EXPECT_FALSE(s.upload(tokens[0])->has_value());
   EXPECT_EQ(code_of(s.part(tokens[0], 0, "late")), ErrorCode::not_found);
   EXPECT_EQ(code_of(s.commit(tokens[0])), ErrorCode::not_found);
-  ASSERT_TRUE(s.run(s.store->home().sweep_once(s.call())));
+  ASSERT_TRUE(s.run(s.store->home().sweeper().sweep_once(s.call())));
   EXPECT_EQ(s.store->status().uploads, 0u);
   for (const KvPair& pair : s.index())
     EXPECT_TRUE(pair.key[0] != part_prefix && pair.key[0] != upload_prefix);
@@ -227,7 +227,7 @@ TEST(Uploads, sweeping_forgets_the_commit_and_keeps_the_object) {
   ASSERT_TRUE(s.part(token, 1, part_of(bytes, 1)));
   ASSERT_TRUE(s.commit(token));
   s.world.run_for(Duration::seconds(3601));
-  ASSERT_TRUE(s.run(s.store->home().sweep_once(s.call())));
+  ASSERT_TRUE(s.run(s.store->home().sweeper().sweep_once(s.call())));
   for (const KvPair& pair : s.index()) EXPECT_NE(pair.key[0], upload_prefix);
   s.stop();
   s.make_cache();
@@ -249,7 +249,7 @@ TEST(Uploads, their_bytes_are_told_whatever_happens_to_them) {
   s.stop();
   ASSERT_TRUE(s.open());
   EXPECT_EQ(bytes(), 1220u);
-  ASSERT_TRUE(s.run(s.store->home().replace_index(s.call())));
+  ASSERT_TRUE(s.run(s.store->home().index_keeper().replace_index(s.call())));
   EXPECT_EQ(bytes(), 1220u);
   ASSERT_TRUE(s.abort(two));
   EXPECT_EQ(bytes(), 720u);
@@ -258,7 +258,7 @@ TEST(Uploads, their_bytes_are_told_whatever_happens_to_them) {
   // Compaction moves the upload's own record behind its parts.
   ASSERT_TRUE(s.run(s.store->home().roll(s.call())));
   ASSERT_TRUE(s.compact());
-  ASSERT_TRUE(s.run(s.store->home().replace_index(s.call())));
+  ASSERT_TRUE(s.run(s.store->home().index_keeper().replace_index(s.call())));
   EXPECT_EQ(bytes(), 700u);
   EXPECT_EQ(s.store->status().uploads, 1u);
 }
@@ -337,7 +337,7 @@ TEST(Uploads, on_a_full_disk_those_that_are_idle_end_until_there_is_room) {
   SimulatedStore s;
   make_small(s);
   ASSERT_TRUE(s.open());
-  s.tasks().spawn("compact", s.store->home().compact_loop(s.tasks().call()));
+  s.tasks().spawn("compact", s.store->home().compactor().compact_loop(s.tasks().call()));
   const Address kept = s.put(sample(1000))->address;
   const Ulid old = s.begin()->token;
   for (std::uint32_t i = 0; i < 8; ++i) ASSERT_TRUE(s.part(old, i, sample(part_size, i)));
@@ -456,7 +456,7 @@ TEST(Uploads, who_began_it_is_kept_through_starts_new_indexes_and_compaction) {
   ASSERT_TRUE(s.run(s.store->home().roll(s.call())));
   EXPECT_GT(*s.compact(), 0u);
   check();
-  ASSERT_TRUE(s.run(s.store->home().replace_index(s.call())));
+  ASSERT_TRUE(s.run(s.store->home().index_keeper().replace_index(s.call())));
   check();
 }
 
@@ -464,7 +464,7 @@ TEST(Uploads, the_loop_sweeps_by_itself) {
   SimulatedStore s;
   s.options.upload_ttl = Duration::seconds(60);
   ASSERT_TRUE(s.open());
-  s.tasks().spawn("sweep", s.store->home().sweep_loop(s.tasks().call()));
+  s.tasks().spawn("sweep", s.store->home().sweeper().sweep_loop(s.tasks().call()));
   ASSERT_TRUE(s.begin());
   s.world.run_for(Duration::seconds(120));
   EXPECT_EQ(s.store->status().uploads, 0u);

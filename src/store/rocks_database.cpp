@@ -178,9 +178,18 @@ rocksdb::Options RocksDatabase::options_for(const RocksOptions& wanted, const Ca
   return options;
 }
 
-RocksDatabase::RocksDatabase(std::unique_ptr<rocksdb::DB> db, Caches caches, const RocksOptions& wanted,
-                             std::uint64_t seed)
-    : here_(db.get()),
+// What RocksDB has is for all databases of a process, and one of them asks for no more than one would need.
+RocksDatabase::Share::Share(std::shared_ptr<std::atomic<int>> open, rocksdb::Env& env)
+    : open_(std::move(open)) {
+  const int count = ++*open_;
+  for (const auto threads : {rocksdb::Env::LOW, rocksdb::Env::HIGH})
+    env.IncBackgroundThreadsIfNeeded(count, threads);
+}
+
+RocksDatabase::RocksDatabase(std::unique_ptr<Share> share, std::unique_ptr<rocksdb::DB> db, Caches caches,
+                             const RocksOptions& wanted, std::uint64_t seed)
+    : share_(std::move(share)),
+      here_(db.get()),
       caches_(std::move(caches)),
       recent_bytes_(wanted.recent_bytes),
       state_(std::move(db)),
@@ -200,13 +209,14 @@ Result<std::shared_ptr<RocksDatabase>> RocksDatabase::open(const RocksOptions& a
     for (const auto threads : {rocksdb::Env::LOW, rocksdb::Env::HIGH})
       (void)env.LowerThreadPoolCPUPriority(threads, rocksdb::CpuPriority::kLow);
   if (is_blocked(*options.env, directory)) return fail(ErrorCode::integrity, "open map");
+  auto share = std::make_unique<Share>(wanted.open, env);
   const rocksdb::Status status = rocksdb::DB::Open(options, directory, &opened);
   // A format that this version does not know is no better than damage: the map can be made again.
   if (status.IsInvalidArgument() || status.IsNotSupported() || status.IsNotFound())
     return fail(ErrorCode::integrity, "open map");
   if (!status.ok()) return fail(error_of(status, "open map"));
-  return std::shared_ptr<RocksDatabase>(
-      new RocksDatabase(std::unique_ptr<rocksdb::DB>(opened), std::move(caches), wanted, seed));
+  return std::shared_ptr<RocksDatabase>(new RocksDatabase(
+      std::move(share), std::unique_ptr<rocksdb::DB>(opened), std::move(caches), wanted, seed));
 }
 
 Result<> RocksDatabase::destroy(const std::string& directory) {

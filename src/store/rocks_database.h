@@ -101,8 +101,21 @@ class RocksDatabase {
     Result<> handed_over;  // how the last time went
   };
 
-  RocksDatabase(std::unique_ptr<rocksdb::DB> db, Caches caches, const RocksOptions& wanted,
-                std::uint64_t seed);
+  // One of the databases that share RocksDB's threads: there is one of each kind for each of them, so that
+  // none waits for the flush or the merge of another's disk.
+  class Share {
+   public:
+    Share(std::shared_ptr<std::atomic<int>> open, rocksdb::Env& env);
+    ~Share() { --*open_; }
+    Share(const Share&) = delete;
+    Share& operator=(const Share&) = delete;
+
+   private:
+    std::shared_ptr<std::atomic<int>> open_;
+  };
+
+  RocksDatabase(std::unique_ptr<Share> share, std::unique_ptr<rocksdb::DB> db, Caches caches,
+                const RocksOptions& wanted, std::uint64_t seed);
   static rocksdb::Options options_for(const RocksOptions& wanted, const Caches& caches);
   // RocksDB takes nothing more after a disk was full, until it is told to look again.
   void resume_if_full(rocksdb::DB& db) const;
@@ -110,6 +123,7 @@ class RocksDatabase {
   std::pair<RecentChanges::AllSeen, std::unique_ptr<rocksdb::Iterator>> see(
       rocksdb::DB& db, const rocksdb::ReadOptions& options);
 
+  std::unique_ptr<Share> share_;  // for as long as the database
   rocksdb::DB* here_;
   Caches caches_;
   std::uint64_t recent_bytes_;

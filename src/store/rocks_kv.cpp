@@ -13,7 +13,11 @@ using SharedDatabase = std::shared_ptr<RocksDatabase>;
 class RocksPort final : public Kv {
  public:
   RocksPort(SharedDatabase database, Shard& shard, Pool& pool, Lane reads) noexcept
-      : database_(std::move(database)), pool_(pool), reads_(reads), turn_(shard, 1) {}
+      : database_(std::move(database)), pool_(pool), reads_(reads), turn_(shard, 1) {
+    if (reads != Lane::index) return;
+    writer_seat_.emplace(pool, Lane::cpu);
+    scrubber_seat_.emplace(pool, Lane::cpu);
+  }
   ~RocksPort() override {
     if (handing_over_ == nullptr) return;
     if (pool_.try_withdraw(Lane::cpu, *handing_over_))
@@ -108,6 +112,8 @@ class RocksPort final : public Kv {
   Lane reads_;
   Semaphore turn_;
   HandOver* handing_over_ = nullptr;  // deletes itself
+  // Of who writes, to hand over what the next write may wait for, and of who verifies.
+  std::optional<PoolSeat> writer_seat_, scrubber_seat_;
 };
 
 class RocksEngine final : public KvEngine {

@@ -6,6 +6,9 @@
 // checksums of every block that is read: `integrity`.
 #pragma once
 
+#include <atomic>
+#include <memory>
+
 #include "store/kv.h"
 
 namespace rocksdb {
@@ -19,9 +22,11 @@ struct RocksOptions {
   std::uint64_t cache_bytes = 24u << 20;
   std::uint64_t recent_bytes = 8u << 20;  // of changes that are handed over together; fewer on a small disk
   rocksdb::Env* files = nullptr;          // none: the system's. Outlives every map.
+  // How many maps are open with these options, or a copy of them.
+  std::shared_ptr<std::atomic<int>> open = std::make_shared<std::atomic<int>>(0);
 };
 
-// Maps share RocksDB's two background threads, which live as long as the process.
+// Each map that is open has two of RocksDB's background threads.
 class RocksKvMaker final : public KvMaker {
  public:
   explicit RocksKvMaker(RocksOptions options = {}) noexcept : options_(options) {}

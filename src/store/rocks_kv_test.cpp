@@ -189,27 +189,30 @@ TEST_F(RocksKvTest, a_list_of_tables_that_names_nothing_is_integrity) {
   EXPECT_EQ(try_open(), ErrorCode::integrity);
 }
 
-// Holds RocksDB's flushing thread until it goes out of scope.
+// Holds RocksDB's flushing threads until it goes out of scope.
 class FlushHeld {
  public:
   FlushHeld() {
-    rocksdb::Env::Default()->Schedule(&hold, this, rocksdb::Env::HIGH);
-    while (!held_) std::this_thread::yield();
+    rocksdb::Env& env = *rocksdb::Env::Default();
+    const int threads = env.GetBackgroundThreads(rocksdb::Env::HIGH);
+    for (int i = 0; i < threads; ++i) env.Schedule(&hold, this, rocksdb::Env::HIGH);
+    while (held_ < threads) std::this_thread::yield();
   }
   ~FlushHeld() {
     let_go_ = true;
-    while (held_) std::this_thread::yield();
+    while (held_ > 0) std::this_thread::yield();
   }
   void let_go() { let_go_ = true; }
 
  private:
   static void hold(void* self) {
     auto& held = *static_cast<FlushHeld*>(self);
-    held.held_ = true;
+    ++held.held_;
     while (!held.let_go_) std::this_thread::yield();
-    held.held_ = false;
+    --held.held_;
   }
-  std::atomic<bool> held_{false}, let_go_{false};
+  std::atomic<int> held_{0};
+  std::atomic<bool> let_go_{false};
 };
 
 Task<> write_values(Call call, Kv* kv, unsigned first, unsigned last, unsigned* done) {
@@ -255,6 +258,71 @@ TEST_F(RocksKvTest, K1_what_is_written_behind_a_stall_keeps_its_place) {
   ASSERT_TRUE(real.turn_until([&] { return second == 10; }));
   EXPECT_EQ(get("n"), "5009");
   ASSERT_TRUE(real.turn_until([&] { return scope.empty(); }));
+}
+
+// A disk on which the syncs of one directory hang while told to.
+class Hanging final : public rocksdb::EnvWrapper {
+ public:
+  explicit Hanging(std::string directory)
+      : EnvWrapper(rocksdb::Env::Default()), directory_(std::move(directory)) {}
+  const char* Name() const override { return "Hanging"; }
+  rocksdb::Status NewWritableFile(const std::string& path, std::unique_ptr<rocksdb::WritableFile>* file,
+                                  const rocksdb::EnvOptions& options) override {
+    rocksdb::Status made = EnvWrapper::NewWritableFile(path, file, options);
+    if (made.ok() && path.starts_with(directory_)) *file = std::make_unique<File>(std::move(*file), *this);
+    return made;
+  }
+  std::atomic<bool> hangs{false};
+  std::atomic<int> hanging{0};
+
+ private:
+  class File final : public rocksdb::WritableFileWrapper {
+   public:
+    File(std::unique_ptr<rocksdb::WritableFile> file, Hanging& disk)
+        : WritableFileWrapper(file.get()), file_(std::move(file)), disk_(disk) {}
+    rocksdb::Status Sync() override {
+      ++disk_.hanging;
+      while (disk_.hangs) std::this_thread::yield();
+      --disk_.hanging;
+      return WritableFileWrapper::Sync();
+    }
+
+   private:
+    std::unique_ptr<rocksdb::WritableFile> file_;
+    Hanging& disk_;
+  };
+  std::string directory_;
+};
+
+// Its flush hangs and then its hand-over: neither has a thread that the other map needs.
+TEST_F(RocksKvTest, what_hangs_in_one_map_delays_no_write_of_another) {
+  static Hanging& disk = *new Hanging(at.directory.at("hung"));
+  drop();
+  at.maker = RocksKvMaker(RocksOptions{1u << 20, 64u << 10, &disk});
+  open();
+  auto hung = at.run(0, at.maker.open(at.call(0), at.machine(0), at.directory.at("hung")));
+  ASSERT_TRUE(hung);
+  ports[0] = engine->make_port(at.machine(0), Lane::index);
+  auto port = (*hung)->make_port(at.machine(0), Lane::index);
+  io::RealLoop& real = at.shards[0].real;
+  disk.hangs = true;
+  unsigned first = 0, second = 0;
+  real.spawn(write_values(real.call(), port.get(), 0, 1000, &first));
+  ASSERT_TRUE(real.turn_until([&] { return disk.hanging > 0; }));
+  // Until nothing more is taken.
+  unsigned stalled = 0;
+  do {
+    stalled = first;
+    for (int i = 0; i < 20; ++i) real.loop.turn(Duration::millis(1));
+  } while (first != stalled);
+  EXPECT_LT(stalled, 1000u);
+  real.spawn(write_values(real.call(), ports[0].get(), 0, 1000, &second));
+  EXPECT_TRUE(real.turn_until([&] { return second == 1000; })) << second;
+  EXPECT_LT(first, 1000u);
+  disk.hangs = false;
+  ASSERT_TRUE(real.turn_until([&] { return first == 1000; }));
+  port.reset();
+  EXPECT_TRUE(at.run(0, (*hung)->close(at.call(0), at.machine(0))));
 }
 
 // Refuses to make files when told to.

@@ -102,7 +102,7 @@ class SimulatedStore {
     operations_ = std::make_unique<Scope>(node.shard(), node.scope().call());
     if (with_tasks) {
       tasks_ = std::make_unique<Scope>(node.shard(), node.scope().call());
-      tasks_->spawn("commit", store->home().commit_loop(tasks_->call()));
+      tasks_->spawn("commit", store->home().committer().commit_loop(tasks_->call()));
     }
     return {};
   }
@@ -203,7 +203,7 @@ class SimulatedStore {
   // Rounds of compaction until there is nothing to do; how many did something.
   Result<unsigned> compact() {
     for (unsigned rounds = 0;; ++rounds) {
-      auto worked = run(store->home().compact_once(call()));
+      auto worked = run(store->home().compactor().compact_once(call()));
       if (!worked) return fail(worked.error());
       if (!*worked) return rounds;
     }

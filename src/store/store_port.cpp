@@ -493,7 +493,8 @@ Task<Result<std::optional<UploadState>>> StorePort::upload_state(Call call, Ulid
 // --- changes
 
 Task<Result<Outcome>> StorePort::submit(Call call, std::unique_ptr<Mutation> mutation) {
-  return store_.home_->errands().ask(call, std::move(mutation), machine_.mailbox, &store_.pending_);
+  return store_.home_->committer().errands().ask(call, std::move(mutation), machine_.mailbox,
+                                                 &store_.pending_);
 }
 
 Task<Result<Outcome>> StorePort::put(Call call, Address address, Draft::Taken taken) {
@@ -550,7 +551,7 @@ Task<Result<Outcome>> StorePort::abort_upload(Call call, Ulid token) {
 void StorePort::drop_upload(Ulid token) {
   auto mutation = std::make_unique<Mutation>(Mutation::Kind::abort);
   mutation->token = token;
-  (void)store_.home_->errands().leave(std::move(mutation), machine_.mailbox, &store_.pending_);
+  (void)store_.home_->committer().errands().leave(std::move(mutation), machine_.mailbox, &store_.pending_);
 }
 
 Task<Result<Outcome>> StorePort::remove(Call call, Address address) {

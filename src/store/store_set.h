@@ -31,7 +31,7 @@ class StoreSet {
 
 class SetPort {
  public:
-  // After every store was opened.
+  // It may be asked after every store was opened, and lives no longer than the set.
   SetPort(StoreSet& set, io::Machine& machine);
 
   struct Found {

@@ -215,14 +215,14 @@ std::optional<Finding> Workload::step(char letter) {
     return look();
   }
   if (letter == 's') {
-    auto swept = store_->run(store_->store->home().sweep_once(store_->call()));
+    auto swept = store_->run(store_->store->home().sweeper().sweep_once(store_->call()));
     if (!swept && !tolerant) return Finding{"sweeps", std::string(swept.error().context)};
     return look();
   }
   if (letter == 'i') {
     remade_ = true;
     store_->store->distrust_index(store_->store->index_number());
-    auto remade = store_->start(store_->store->home().replace_index(store_->call()));
+    auto remade = store_->start(store_->store->home().index_keeper().replace_index(store_->call()));
     if (auto finding = apply({Act::put, medium, 0, 0})) return finding;
     CHECK(store_->world.run_until([&] { return remade->has_value(); }));
     if (!**remade && !tolerant) return Finding{"remakes", std::string((**remade).error().context)};

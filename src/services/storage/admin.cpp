@@ -71,6 +71,7 @@ Task<Result<>> StorageShard::status(Call, Request& request) {
         .field("dead_bytes", one.dead_bytes.load())
         .field("damaged_places", one.damage.load())
         .field("foreign_files", one.foreign.load())
+        .field("home_shard", one.home.load())
         .key("scrub")
         .begin_object()
         .field("segment", one.scrub_segment.load())
@@ -96,12 +97,16 @@ Task<Result<>> StorageShard::accept_losses(Call, Request& request) {
   co_return Result<>{};
 }
 
+void StorageShard::show_gates() noexcept {
+  context_.health.set("writes", shared_.stores->takes_writes(machine_.shard.now()));
+  context_.health.set("whole", shared_.stores->whole());
+  context_.health.set("index", !shared_.stores->index_damaged());
+}
+
 // Readiness follows what the stores say of themselves.
 Task<> StorageShard::watch_gates(Call call) {
   do {
-    context_.health.set("writes", shared_.stores->takes_writes(machine_.shard.now()));
-    context_.health.set("whole", shared_.stores->whole());
-    context_.health.set("index", !shared_.stores->index_damaged());
+    show_gates();
     std::uint64_t waiting = 0;
     for (std::size_t i = 0; i < shared_.stores->size(); ++i) waiting += shared_.stores->at(i).waiting();
     context_.metrics.show_depth("changes", slot_, waiting);

@@ -44,63 +44,72 @@ StorageShard::StorageShard(Shared& shared, serve::ShardContext context)
       slot_(context.slot) {}
 StorageShard::~StorageShard() = default;
 
-// Shard 0 makes what all share and is the home of every store.
+Task<Result<>> StorageShard::make_stores(Call) {
+  const Options& asked = shared_.options;
+  // With amnesia the memory is the disk, and the cache before it only makes it sendable.
+  const std::uint64_t capacity =
+      asked.amnesia ? asked.cache_bytes / 16 + store::GroupCache::least_capacity : asked.cache_bytes;
+  CO_TRY(auto arena, machine_.memory.make_arena(store::GroupCache::arena_bytes(capacity)));
+  std::uint64_t seed = 0;
+  machine_.entropy.fill(std::as_writable_bytes(std::span(&seed, 1)));
+  shared_.cache = std::make_shared<store::GroupCache>(std::move(arena), capacity, seed);
+  shared_.made_cache.store(shared_.cache.get(), std::memory_order_release);
+  store::StoreOptions options;
+  options.segment_size = asked.segment_size;
+  options.reserve = asked.reserve;
+  options.pending_max = asked.changes_max;
+  if (asked.amnesia) options.reserve = asked.cache_bytes / 32;
+  options.spare_files = asked.amnesia ? 0 : asked.spare_files;
+  options.fsync = asked.fsync && !asked.amnesia;
+  options.scrub_rate = asked.scrub_rate;
+  options.scrub_interval = asked.scrub_interval;
+  options.upload_ttl = asked.uploads_ttl;
+  options.uploads_max = asked.uploads_max;
+  shared_.stores =
+      std::make_unique<store::StoreSet>(shared_.options.data_dirs, options, shared_.kv, *shared_.cache);
+  shared_.unopened = shared_.stores->size();
+  shared_.made_stores.store(shared_.stores.get(), std::memory_order_release);
+  co_return Result<>{};
+}
+
+// NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the process's
+Task<Result<>> StorageShard::open_store(Call call, store::ObjectStore& store) {
+  if (auto opened = co_await store.open(call, machine_, context_.log); !opened) {
+    if (!shared_.options.amnesia) shared_.trouble = &store.options().directory;
+    co_return fail(opened.error());
+  }
+  store::ObjectHome& home = store.home();
+  Supervisor& tasks = context_.tasks;
+  CO_TRY_VOID(tasks.start("committer", [&home](Call c) { return home.committer().commit_loop(c); }));
+  CO_TRY_VOID(tasks.start("compactor", [&home](Call c) { return home.compactor().compact_loop(c); }));
+  CO_TRY_VOID(tasks.start("scrubber", [&home](Call c) { return home.scrubber().scrub_loop(c); }));
+  CO_TRY_VOID(tasks.start("sweeper", [&home](Call c) { return home.sweeper().sweep_loop(c); }));
+  CO_TRY_VOID(tasks.start("indexer", [&home](Call c) { return home.index_keeper().index_loop(c); }));
+  co_return Result<>{};
+}
+
+// Shard 0 makes what all share; then each opens the stores that it is the home of.
 Task<Result<>> StorageShard::start(Call call) {
-  if (machine_.shard.index() == 0) {
-    const Options& asked = shared_.options;
-    // With amnesia the memory is the disk, and the cache before it only makes it sendable.
-    const std::uint64_t capacity =
-        asked.amnesia ? asked.cache_bytes / 16 + store::GroupCache::least_capacity : asked.cache_bytes;
-    CO_TRY(auto arena, machine_.memory.make_arena(store::GroupCache::arena_bytes(capacity)));
-    std::uint64_t seed = 0;
-    machine_.entropy.fill(std::as_writable_bytes(std::span(&seed, 1)));
-    shared_.cache = std::make_shared<store::GroupCache>(std::move(arena), capacity, seed);
-    shared_.made_cache.store(shared_.cache.get(), std::memory_order_release);
-    store::StoreOptions options;
-    options.segment_size = asked.segment_size;
-    options.reserve = asked.reserve;
-    options.pending_max = asked.changes_max;
-    if (asked.amnesia) options.reserve = asked.cache_bytes / 32;
-    options.spare_files = asked.amnesia ? 0 : asked.spare_files;
-    options.fsync = asked.fsync && !asked.amnesia;
-    options.scrub_rate = asked.scrub_rate;
-    options.scrub_interval = asked.scrub_interval;
-    options.upload_ttl = asked.uploads_ttl;
-    options.uploads_max = asked.uploads_max;
-    shared_.stores =
-        std::make_unique<store::StoreSet>(shared_.options.data_dirs, options, shared_.kv, *shared_.cache);
-    shared_.made_stores.store(shared_.stores.get(), std::memory_order_release);
-    for (std::size_t i = 0; i < shared_.stores->size(); ++i) {
-      store::ObjectStore& store = shared_.stores->at(i);
-      if (auto opened = co_await store.open(call, machine_, context_.log); !opened) {
-        if (!asked.amnesia) shared_.trouble = store.options().directory;
-        co_return fail(opened.error());
-      }
-      store::ObjectHome& home = store.home();
-      Supervisor& tasks = context_.tasks;
-      CO_TRY_VOID(tasks.start("committer", [&home](Call c) { return home.commit_loop(c); }));
-      CO_TRY_VOID(tasks.start("compactor", [&home](Call c) { return home.compact_loop(c); }));
-      CO_TRY_VOID(tasks.start("scrubber", [&home](Call c) { return home.scrub_loop(c); }));
-      CO_TRY_VOID(tasks.start("sweeper", [&home](Call c) { return home.sweep_loop(c); }));
-      CO_TRY_VOID(tasks.start("indexer", [&home](Call c) { return home.index_loop(c); }));
-    }
-    CO_TRY_VOID(context_.tasks.start("gates", [this](Call c) { return watch_gates(c); }));
-    if (shared_.cache->has_large_pages())
-      CO_TRY_VOID(context_.tasks.start("pages", [this](Call c) { return prepare_cache(c); }));
-  }
+  if (machine_.shard.index() == 0) CO_TRY_VOID(co_await make_stores(call));
   ports_ = std::make_unique<store::SetPort>(*shared_.stores, machine_);
-  if (machine_.shard.index() == 0) {
+  for (std::size_t i = 0; i < shared_.stores->size(); ++i) {
+    if (!is_home(i)) continue;
+    CO_TRY_VOID(co_await open_store(call, shared_.stores->at(i)));
+    if (--shared_.unopened > 0) continue;
     context_.health.set("store", true);
-    context_.health.set("writes", shared_.stores->takes_writes(machine_.shard.now()));
-    context_.health.set("whole", shared_.stores->whole());
-    context_.health.set("index", !shared_.stores->index_damaged());
+    show_gates();
   }
+  if (machine_.shard.index() != 0) co_return Result<>{};
+  CO_TRY_VOID(context_.tasks.start("gates", [this](Call c) { return watch_gates(c); }));
+  if (shared_.cache->has_large_pages())
+    CO_TRY_VOID(context_.tasks.start("pages", [this](Call c) { return prepare_cache(c); }));
   co_return Result<>{};
 }
 
 // It looks often: objects come in bursts, and what finds no large page stays in small ones.
 Task<> StorageShard::prepare_cache(Call call) {
   constexpr Duration soon = Duration::millis(5), idle = Duration::millis(20);
+  const PoolSeat seat(machine_.pool, Lane::cpu);
   bool made = true;
   while (co_await sleep_for(call, made ? soon : idle)) {
     made = false;
@@ -113,20 +122,21 @@ Task<> StorageShard::prepare_cache(Call call) {
 
 Task<> StorageShard::stop(Call call) {
   ports_.reset();
-  if (machine_.shard.index() != 0 || !shared_.stores) co_return;
-  for (std::size_t i = 0; i < shared_.stores->size(); ++i)
+  for (std::size_t i = 0; i < shared_.stores->size(); ++i) {
+    if (!is_home(i)) continue;
     if (auto closed = co_await shared_.stores->at(i).close(call); !closed)
       context_.log.warn("a store did not close cleanly", {{"why", closed.error().context}});
+  }
 }
 
 void StorageShard::apply(const config::Snapshot& snapshot) {
-  if (machine_.shard.index() != 0 || !shared_.stores) return;
   // While it starts, or when it could not, there is no home to tell.
-  for (std::size_t i = 0; i < shared_.stores->size(); ++i) {
-    if (!shared_.stores->at(i).status().open) continue;
+  store::StoreSet* const stores = shared_.made_stores.load(std::memory_order_acquire);
+  for (std::size_t i = 0; stores != nullptr && i < stores->size(); ++i) {
+    if (!is_home(i) || !shared_.stores->at(i).status().open) continue;
     store::ObjectHome& home = shared_.stores->at(i).home();
-    home.set_scrub_rate(snapshot.get(shared_.keys.scrub_rate));
-    home.set_scrub_interval(snapshot.get(shared_.keys.scrub_interval));
+    home.scrubber().set_rate(snapshot.get(shared_.keys.scrub_rate));
+    home.scrubber().set_interval(snapshot.get(shared_.keys.scrub_interval));
   }
 }
 
@@ -141,8 +151,7 @@ class StorageService final : public serve::Service {
                 .metrics = {},
                 .ram = {},
                 .cache = {},
-                .stores = {},
-                .trouble = {}} {
+                .stores = {}} {
     if (shared_.options.amnesia) shared_.ram = std::make_unique<io::RamDisk>(shared_.options.cache_bytes);
   }
 
@@ -151,8 +160,12 @@ class StorageService final : public serve::Service {
   std::vector<serve::GateDeclaration> gates() const override {
     return {std::begin(storage::gates), std::end(storage::gates)};
   }
-  std::string trouble() const override { return shared_.trouble; }
+  std::string trouble() const override {
+    const std::string* const directory = shared_.trouble.load();
+    return directory == nullptr ? std::string() : *directory;
+  }
   std::unique_ptr<serve::ServiceShard> make_shard(serve::ShardContext context) override {
+    ++shared_.shards;
     return std::make_unique<StorageShard>(shared_, context);
   }
   void declare_metrics(observe::Registry& registry) override {

@@ -474,5 +474,49 @@ TEST(Storage, an_object_in_two_directories_is_pinned_and_let_go_in_both) {
   }
 }
 
+TEST(Storage, SV1_each_directory_has_a_home_shard_and_they_are_dealt_out_in_turn) {
+  SimulatedService sample_node({.shards = 3, .directories = {"a", "b", "c", "d"}});
+  const auto homes = [&] {
+    const std::string status = sample_node.ask(request("GET", "/admin/status")).body;
+    std::string found;
+    for (std::size_t at = 0; (at = status.find("\"home_shard\":", at)) != std::string::npos;)
+      found += status[at += 13];
+    return found;
+  };
+  EXPECT_EQ(homes(), "0120");
+  std::vector<std::string> kept;
+  for (std::uint64_t i = 0; i < 24; ++i) {
+    kept.push_back(sample(500, i));
+    ASSERT_EQ(sample_node.ask(put(kept.back())).status, 201);
+  }
+  // Some of them are in each.
+  EXPECT_EQ(sample_node.ask(request("GET", "/admin/status")).body.find("\"objects\":0"), std::string::npos);
+  for (const bool crashed : {false, true}) {
+    if (crashed) sample_node.crash();
+    for (const std::string& bytes : kept) EXPECT_EQ(sample_node.ask(get(bytes)).body, bytes);
+  }
+  EXPECT_EQ(homes(), "0120");
+  sample_node.drain(Duration::seconds(1));
+  ASSERT_TRUE(sample_node.world.run_until([&] { return sample_node.outcome.has_value(); }));
+  EXPECT_TRUE(sample_node.outcome->still_alive.empty());
+}
+
+// The other shards have opened theirs by then, and close them again.
+TEST(Storage, a_directory_that_cannot_be_opened_ends_the_start_wherever_its_home_is) {
+  for (const unsigned broken : {0u, 1u, 2u}) {
+    SimulatedService sample_node({.shards = 3, .directories = {"d0", "d1", "d2"}});
+    const std::string bytes = sample(500);
+    ASSERT_EQ(sample_node.ask(put(bytes)).status, 201);
+    sample_node.crash_and([&] {
+      // Nothing is left that says which store it is.
+      const std::string segments = fmt::format("d{}/segments", broken);
+      sample_node.disk().put(segments + "/key", std::string(4096, 'x'));
+      sample_node.disk().put(store::segment_path(segments, 1), std::string(4096, 'x'));
+    });
+    EXPECT_FALSE(sample_node.serving) << broken;
+    EXPECT_EQ(sample_node.trouble(), fmt::format("d{}", broken));
+  }
+}
+
 }  // namespace
 }  // namespace cairn::storage

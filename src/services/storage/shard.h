@@ -30,7 +30,12 @@ struct Shared {
   std::unique_ptr<io::RamDisk> ram;          // instead of a disk, when nothing may be written to one
   std::shared_ptr<store::GroupCache> cache;  // a job of the pool may hold it, too
   std::unique_ptr<store::StoreSet> stores;
-  std::string trouble;  // the directory whose store could not be opened; shard 0's
+  // [SV-1] A data directory's log and index live on one shard, its home: the directories are dealt out to the
+  // shards in turn.
+  unsigned shards = 0;
+  unsigned home_of(std::size_t directory) const noexcept { return static_cast<unsigned>(directory % shards); }
+  std::atomic<std::size_t> unopened{0};              // stores
+  std::atomic<const std::string*> trouble{nullptr};  // the directory whose store could not be opened
   // The same for /metrics, which any shard may be asked for while shard 0 still makes them: whoever sees a
   // pointer (acquire) sees what it leads to whole (release), and that stays until the service goes.
   std::atomic<const store::GroupCache*> made_cache{nullptr};
@@ -98,6 +103,16 @@ class StorageShard final : public serve::ServiceShard {
   Task<Result<>> scrub(Call call, serve::Request& request);
   Task<Result<>> accept_losses(Call call, serve::Request& request);
   Task<> watch_gates(Call call);
+
+  // On shard 0. Cancel: clean — nothing is in use yet.
+  Task<Result<>> make_stores(Call call);
+  bool is_home(std::size_t directory) const noexcept {
+    return shared_.home_of(directory) == machine_.shard.index();
+  }
+  // With the tasks that tend it. Cancel: partial — as after a crash.
+  // NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the process's
+  Task<Result<>> open_store(Call call, store::ObjectStore& store);
+  void show_gates() noexcept;
 
   // Keeps large pages of the cache ready. Cancel: clean
   Task<> prepare_cache(Call call);

@@ -93,12 +93,21 @@ class SimulatedService {
 
   // The process, or with it the power; then it is started again.
   void crash(io::sim::Crash how = io::sim::Crash::power) {
+    crash_and([] {}, how);
+    CHECK(serving);
+  }
+  // The same, and something happens to the disk meanwhile; until it serves again or has given up.
+  void crash_and(const std::function<void()>& meanwhile, io::sim::Crash how = io::sim::Crash::power) {
     life_ = nullptr;
     serving = false;
+    outcome.reset();
     world.crash(host, how);
+    meanwhile();
     world.restart(host);
-    CHECK(world.run_until([this] { return serving; }));
+    CHECK(world.run_until([this] { return serving || outcome.has_value(); }));
   }
+  // The directory that could not be opened.
+  std::string trouble() const { return life_->service->trouble(); }
   void drain(Duration within) {
     ShardScope here(host.shard());
     life_->lifecycle->end(within);

@@ -1,5 +1,5 @@
-// ObjectHome::Group: the changes that are committed together, as they are gathered (object_plan.cpp) and
-// written (object_home.cpp).
+// Committer::Group: the changes that are committed together, as they are planned (committer_plan.cpp,
+// committer_delete.cpp, committer_uploads.cpp) and written (committer.cpp).
 #pragma once
 
 #include <map>
@@ -7,11 +7,11 @@
 #include <utility>
 #include <vector>
 
-#include "store/object_home.h"
+#include "store/committer.h"
 
 namespace cairn::store {
 
-struct ObjectHome::Group {
+struct Committer::Group {
   static constexpr std::size_t records_most = 512;
   static constexpr std::size_t bytes_most = 4u << 20;
   // What a change is about: an object or an upload.
@@ -44,5 +44,18 @@ struct ObjectHome::Group {
     records.push_back(std::move(record));
   }
 };
+
+// A record that is all meta.
+template <class T>
+Record control(RecordKind kind, const T& content, bool reserve) {
+  Record record;
+  record.kind = static_cast<std::uint8_t>(kind);
+  record.meta = encode(content);
+  record.reserve = reserve;
+  return record;
+}
+
+inline std::pair<Address, Ulid> subject_of(const Address& address) { return {address, {}}; }
+inline std::pair<Address, Ulid> subject_of(const Ulid& token) { return {{}, token}; }
 
 }  // namespace cairn::store
