@@ -43,6 +43,9 @@ struct weather {
   int64_t faults;  // how many of these there were (told)
   int64_t config_delay_ms;  // a read of a configuration takes so long
   int64_t config_reading;   // such reads that wait now (told)
+  int64_t segment_syncing;  // slow syncs of segments that wait now (told)
+  int64_t segment_syncs;    // all of these (told)
+  int64_t syncs_together;   // of these, how many began while another one waited (told)
 };
 
 static struct weather calm;
@@ -143,7 +146,14 @@ static int by_chance(void) {
 static int slow_sync(const char *name, int fd) {
   int (*real)(int) = next(name);
   if (read_now(&weather->death) == 1) die();
+  const int counted = read_now(&weather->sync_delay_ms) > 0 && is_segment(fd);
+  if (counted) {
+    __atomic_add_fetch(&weather->segment_syncs, 1, __ATOMIC_SEQ_CST);
+    if (__atomic_add_fetch(&weather->segment_syncing, 1, __ATOMIC_SEQ_CST) > 1)
+      __atomic_add_fetch(&weather->syncs_together, 1, __ATOMIC_SEQ_CST);
+  }
   wait_out(&weather->sync_delay_ms, &weather->syncing);
+  if (counted) __atomic_sub_fetch(&weather->segment_syncing, 1, __ATOMIC_SEQ_CST);
   if (read_now(&weather->index_sync_delay_ms) > 0 && !is_segment(fd))
     wait_out(&weather->index_sync_delay_ms, &weather->index_syncing);
   if (by_chance() && is_segment(fd)) {

@@ -18,7 +18,7 @@ class Weather:
               "cold", "read_delay_ms", "reading", "accept_hangs", "accepting",
               "index_sync_delay_ms", "index_syncing", "closed", "closed_here", "no_memory",
               "slow", "slow_ms", "read_fails", "write_fails", "write_full", "sync_fails", "seed", "faults",
-              "config_delay_ms", "config_reading")
+              "config_delay_ms", "config_reading", "segment_syncing", "segment_syncs", "syncs_together")
     BEFORE_SYNC, AFTER_SYNC, BEFORE_WRITE, HALF_A_WRITE = 1, 2, 3, 4
 
     def __init__(self):
