@@ -557,14 +557,20 @@ void StorePort::drop_upload(Ulid token) {
 Task<Result<Outcome>> StorePort::remove(Call call, Address address) {
   // [OH-5] Whoever waits too long is told to come again: compaction may have much to copy.
   const Instant until = machine_.shard.now() + room_patience;
-  while (store_.status().making_room) {
+  for (;;) {
+    if (!store_.status().making_room) {
+      auto mutation = std::make_unique<Mutation>(Mutation::Kind::remove);
+      mutation->address = address;
+      auto removed = co_await submit(call, std::move(mutation));
+      // The index may have found the disk full in the moment before it merges, or before a segment goes. What is
+      // dead will make room.
+      const bool full = !removed && removed.error().code == ErrorCode::storage_full;
+      if (!full || store_.status().dead_bytes == 0) co_return removed;
+    }
     if (machine_.shard.now() >= until)
       co_return fail(ErrorCode::busy, "the disk is full, and room is being made");
     CO_TRY_VOID(co_await sleep_for(call, room_step));
   }
-  auto mutation = std::make_unique<Mutation>(Mutation::Kind::remove);
-  mutation->address = address;
-  co_return co_await submit(call, std::move(mutation));
 }
 
 Task<Result<Outcome>> StorePort::pin(Call call, Address address, bool pinned) {
