@@ -562,8 +562,8 @@ Task<Result<Outcome>> StorePort::remove(Call call, Address address) {
       auto mutation = std::make_unique<Mutation>(Mutation::Kind::remove);
       mutation->address = address;
       auto removed = co_await submit(call, std::move(mutation));
-      // The index may have found the disk full in the moment before it merges, or before a segment goes. What is
-      // dead will make room.
+      // The index may have found the disk full in the moment before it merges, or before a segment goes. What
+      // is dead will make room.
       const bool full = !removed && removed.error().code == ErrorCode::storage_full;
       if (!full || store_.status().dead_bytes == 0) co_return removed;
     }

@@ -216,7 +216,7 @@ def results(tree):
                 yield Problem(tree.rel(path), line_of(code, match.start(1)), what, "make await_resume [[nodiscard]]")
 
 
-AUDITED = ("http", "serve", "codec", "crypto", "client", "store", "services")
+AUDITED = ("http", "serve", "codec", "crypto", "format", "client", "store", "services")
 # What only tests include.
 OF_TESTS = re.compile(r"_test\.cpp$|/(?:simulated|sample)_\w+\.h$|_fixture\.h$|/kv_setting\.h$")
 REASON = re.compile(r"^- `(.+)`: \S")
