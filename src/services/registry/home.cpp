@@ -54,7 +54,7 @@ Task<Result<>> Home::close(Call call) {
   if (!backend_->fenced() && !registry_.status().fenced)
     if (auto written = co_await snapshots_.write(call); !written)
       log_.warn("the snapshot was not written: the next start reads more of the log",
-                {{"why", written.error().context}});
+                {{"code", name_of(written.error().code)}, {"why", written.error().context}});
   port_.reset();
   co_return co_await backend_->log().close(call);
 }
