@@ -22,7 +22,7 @@ struct Transfer {
   Destination* destination;
   const DownloadOptions* options;
   std::optional<std::uint64_t> size;  // as the first proof claims
-  std::uint64_t held;                 // of the destination's own bytes, still to be trusted
+  std::uint64_t held;                 // of the destination's own bytes, not yet verified
   std::uint64_t transferred = 0;
 
   Transport& transport() const noexcept { return storage->transport(); }
@@ -88,7 +88,8 @@ Outcome<> verify(const Transfer& transfer, const crypto::ProofReader& proof, std
   return fail(transfer.wrong(fmt::format("the bytes at {} are not those of the address", at)));
 }
 
-// How far the destination's own bytes reach into the window: up to the first group that is wrong or cut.
+// Verifies the destination's own bytes in the window, and returns where the first group is that is wrong or
+// cut off.
 Task<Outcome<std::uint64_t>> verify_held(Call call, Transfer* transfer, const crypto::ProofReader* proof,
                                          Window window) {
   std::uint64_t at = window.first;
@@ -104,7 +105,7 @@ Task<Outcome<std::uint64_t>> verify_held(Call call, Transfer* transfer, const cr
   co_return at;
 }
 
-// Takes groups from an open answer until it ends or breaks; tells how far it came.
+// How far receive() came, which takes groups from an open answer until it ends or breaks.
 struct Received {
   std::uint64_t at = 0;
   Result<> outcome = {};

@@ -2,8 +2,8 @@
 //   [DL-1] No byte reaches the destination that was not proved to be the object's at its offset, whatever the
 //         server says.
 //   [DL-2] A download that ended well has verified the last group, which proves the size.
-//   [DL-3] Bytes that the destination holds from before are verified like those of the server, and not
-//         transferred again; from the first that is wrong, all are.
+//   [DL-3] Bytes that the destination already holds are verified like those of the server, and not
+//         transferred again. From the first wrong group on, all are transferred.
 //   [DL-4] After a break the transfer goes on behind the last verified group.
 // Memory: one group, and the hashes of a window's groups.
 #pragma once
@@ -24,7 +24,7 @@ inline constexpr std::uint64_t window_size = std::uint64_t{64} << 20;
 class Destination {
  public:
   virtual ~Destination() = default;
-  // Bytes from before, which read() gives.
+  // How many bytes the destination already holds; read() returns them.
   virtual std::uint64_t held() const noexcept { return 0; }
   // Cancel: clean.
   virtual Task<Result<HeapBytes>> read(Call call, std::uint64_t offset, std::size_t count);
@@ -34,7 +34,7 @@ class Destination {
 
 class FileDestination final : public Destination {
  public:
-  // What the file holds is taken for a beginning of the object. The file outlives this.
+  // The first `held` bytes of the file are taken for the beginning of the object. The file outlives this.
   FileDestination(io::File& file, std::uint64_t held) noexcept : file_(file), held_(held) {}
   std::uint64_t held() const noexcept override { return held_; }
   Task<Result<HeapBytes>> read(Call call, std::uint64_t offset, std::size_t count) override;
@@ -59,8 +59,8 @@ class TextDestination final : public Destination {
 
 struct DownloadOptions {
   std::function<void(std::uint64_t bytes)> moved = {};  // verified bytes, transferred or held
-  // The size that somebody else claims. Of an object of one group the proof is nothing but its size: with
-  // this it need not be asked for.
+  // The size that another source claims. The proof of an object of one group is only its size, so with this
+  // claim the proof need not be fetched.
   std::optional<std::uint64_t> claimed_size = {};
   // Larger objects are refused (body_cap) as soon as their size is claimed.
   std::uint64_t size_max = ~std::uint64_t{0};

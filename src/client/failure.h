@@ -1,7 +1,8 @@
-// Failure: an Error with what people need to act on it: what was asked of whom, and what the server said.
+// Failure: an Error with the facts that people need to act on it: the request, the server, and the server's
+// words.
 //
-// An Error is enough for code; a person at a terminal also wants the server's words and the correlation id
-// that finds its log line. Outcome<T> carries it; TRY and CO_TRY work with it as with a Result.
+// Code needs only the Error. A person at a terminal also wants the server's words and the correlation id that
+// finds the server's log line. Outcome<T> carries a Failure; TRY and CO_TRY work with it as with a Result.
 #pragma once
 
 #include <expected>
@@ -20,9 +21,9 @@ struct Failure {
   int status = 0;            // of the server's answer; 0: none came
   std::string message = {};  // the server's words, else ours
   std::string corr_id = {};  // empty: none
-  std::string asked = {};    // `GET /o/b3:… of 127.0.0.1:7410`; empty: nobody was asked
+  std::string asked = {};    // `GET /o/b3:… of 127.0.0.1:7410`; empty: no request was made
   std::optional<Duration> retry_after = {};
-  std::string hint = {};  // what to do about it, where more is known than the code tells
+  std::string hint = {};  // advice, where more is known than the code tells
 
   Failure() = default;
   Failure(Error of) : error(of), message(of.context) {}  // NOLINT(google-explicit-constructor): see CO_TRY
@@ -37,7 +38,7 @@ using Outcome = std::expected<T, Failure>;
 
 // The code that a status means when the body does not tell.
 ErrorCode code_of_status(int status) noexcept;
-// What the body of an error answer says; a body that is not ours leaves the status to speak.
+// Reads the body of an error answer. If the body is not in our format, the status alone decides.
 Failure parse_failure(int status, std::string_view body);
 
 }  // namespace cairn::client

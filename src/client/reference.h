@@ -17,11 +17,11 @@ struct Reference {
   std::string path = {};           // behind the first `/`; empty: the object itself
 };
 
-// `b3:abc123`, `b3:…/dir/file`. Nothing when it is not that.
+// `b3:abc123`, `b3:…/dir/file`. Nothing when the text is no reference.
 std::optional<Reference> parse_reference(std::string_view text);
 
-// The address that the reference's text begins. Failures: not_found, and conflict for one that several
-// begin with, whose message lists them. Cancel: clean.
+// The one address that begins with the reference's text. Failures: not_found; conflict when several addresses
+// begin so, with a message that lists them. Cancel: clean.
 Task<Outcome<Address>> resolve(Call call, StorageClient* storage, Reference reference);
 
 }  // namespace cairn::client

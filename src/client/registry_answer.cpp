@@ -43,7 +43,7 @@ Result<format::Approval> parse_approval(const JsonValue& value) {
   return approval;
 }
 
-// One per signer, and few enough that a commit of them can be written.
+// One approval per signer, and few enough to fit into a commit.
 Result<std::vector<format::Approval>> parse_approvals(const JsonItems& items) {
   constexpr std::size_t texts_max = 32 << 10;
   std::vector<format::Approval> approvals;
@@ -60,7 +60,7 @@ Result<std::vector<format::Approval>> parse_approvals(const JsonItems& items) {
   return approvals;
 }
 
-// Either is fine: a mark, or the version that replaced this one.
+// Accepts either form: a mark, or the number of the version that replaced this one.
 Result<bool> parse_superseded(JsonObject& object) {
   if (const auto by = object.find("superseded_by")) {
     TRY_VOID(by->as_uint());
@@ -80,7 +80,7 @@ Result<RegistryHead> parse_head_fields(JsonObject& object) {
   return head;
 }
 
-// An object's first array: lists are named after what they hold.
+// The first array of an object, because the name of the list depends on its content.
 Result<JsonItems> find_list(const JsonValue& root) {
   if (root.kind() == codec::JsonKind::array) return root.items();
   TRY(const codec::JsonFields fields, root.fields());
@@ -89,7 +89,7 @@ Result<JsonItems> find_list(const JsonValue& root) {
   return root.refuse("expected a list");
 }
 
-// A payload is base64: as `payload` of a proposal, as `payload_cbor` beside its JSON form elsewhere.
+// A payload is base64: `payload` in a proposal, `payload_cbor` beside the JSON form elsewhere.
 Result<std::optional<std::string>> find_payload(JsonObject& object) {
   if (const auto beside = object.find("payload_cbor")) {
     TRY(std::string bytes, format::parse_bytes_field(*beside));

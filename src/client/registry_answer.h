@@ -1,4 +1,5 @@
-// The registry's answers from JSON to values, strict in what is used and blind to what is added later.
+// Parses the registry's answers from JSON. Used members are checked strictly; unknown ones, which later
+// versions may add, are ignored.
 #pragma once
 
 #include <string>
@@ -13,7 +14,7 @@ namespace cairn::client {
 Result<RegistryHead> parse_head(const codec::JsonValue& value);
 // The one list of an answer: `{"commits":[…]}`.
 Result<std::vector<RegistryHead>> parse_heads(const codec::JsonValue& root);
-// The payload is decoded, and payload and commit are hashed: `integrity` where that is not what is said.
+// Decodes the payload, and hashes payload and commit: `integrity` where a hash is not the stated one.
 Result<RegistryVersion> parse_version(const codec::JsonValue& root);
 // `payload` may be missing; one that is there must hash to payload_b3 (`integrity`).
 Result<RegistryProposal> parse_proposal(const codec::JsonValue& value);

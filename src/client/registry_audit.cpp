@@ -48,7 +48,7 @@ class Audit {
     report_.why = fmt::format("version {}: {}", version, why);
   }
 
-  // Where the chain begins: at genesis, else behind what was pruned.
+  // Finds where the chain begins: at genesis, or behind the pruned part.
   Task<Outcome<>> begin(Call call) {
     auto genesis = co_await registry_->version(call, 0);
     if (genesis || genesis.error().code() != ErrorCode::pruned) {
@@ -74,7 +74,7 @@ class Audit {
     co_return Outcome<>{};
   }
 
-  // The hashes of what was pruned: the root says whether they are the right ones.
+  // Reads the hashes of the pruned versions. The root shows whether they are right.
   Task<Outcome<>> read_leaves(Call call, std::uint64_t count, crypto::MerkleFrontier* leaves) {
     while (leaves->size() < count) {
       crypto::TileId id{.index = leaves->size() / crypto::tile_width_max};

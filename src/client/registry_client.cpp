@@ -14,7 +14,7 @@ namespace cairn::client {
 namespace {
 
 constexpr std::size_t small_answer_max = 4 << 20;
-// A set in base64 and in JSON beside it.
+// The answer holds a set in base64, and in JSON beside it.
 constexpr std::size_t answer_max = 6 * format::descriptor_set_size_max;
 constexpr std::size_t list_answer_max = std::size_t{64} << 20;
 constexpr std::size_t tile_max = 256 * (crypto::entry_size_max + 2);
@@ -45,14 +45,14 @@ Outcome<T> read_answer(std::string asked, std::string_view text, Result<T> (*par
   return std::move(*value);
 }
 
-// An answer that speaks of something else than was asked.
+// The failure for an answer about something other than was asked.
 std::unexpected<Failure> about_another(std::string asked, std::string what) {
   Failure failure(ErrorCode::integrity, std::move(what), Side::upstream);
   failure.asked = std::move(asked);
   return fail(std::move(failure));
 }
 
-// That the server made of a draft what the draft says, and nothing else.
+// Compares the proposal that the server made with the draft; returns the difference, if there is one.
 std::optional<std::string> differs(const RegistryProposal& proposal, const format::ProposalDraft& draft) {
   auto set = format::decode_descriptor_set(as_bytes(proposal.payload));
   if (!set) return "the payload is not a descriptor set";
@@ -106,7 +106,7 @@ Task<Outcome<RegistryHead>> RegistryClient::head(Call call) {
 
 Task<Outcome<std::optional<RegistryHead>>> RegistryClient::head_after(Call call, std::uint64_t after,
                                                                       Duration wait) {
-  // The server's answer may come at the very end of the wait: it must not look like silence.
+  // The server may answer at the very end of the wait. Such an answer must not look like silence.
   const Duration patience = transport_.options().first_byte - transport_.options().first_byte / 6;
   const std::int64_t seconds = std::max<std::int64_t>(1, std::min(wait, patience).to_millis() / 1000);
   Ask ask{.target = fmt::format("/registry/head?after={}&wait={}s", after, seconds)};
@@ -143,7 +143,7 @@ Task<Outcome<std::vector<RegistryHead>>> RegistryClient::log(Call call, std::uin
 
 Task<Outcome<>> RegistryClient::check_kept(Call call, RegistryHead seen) {
   const auto heads = co_await log(call, seen.version, 1);
-  // What was pruned can be compared by nobody.
+  // A pruned version cannot be compared.
   if (!heads && heads.error().code() == ErrorCode::pruned) co_return Outcome<>{};
   if (!heads) co_return fail(heads.error());
   if (heads->empty()) co_return fail(rolled_back(seen.version));
@@ -176,7 +176,7 @@ Task<Outcome<ProposalPage>> RegistryClient::proposals(Call call, std::string aft
   std::string asked = transport_.describe(ask);
   CO_TRY(const std::string text, co_await transport_.send_for_text(call, std::move(ask), answer_max));
   CO_TRY(ProposalPage page, read_answer(asked, text, parse_proposals, answer_max));
-  // Ids only grow: a list that does not would never end.
+  // Ids only grow. Without this check a list that repeats ids would never end.
   if (!page.next.empty() && !after.empty() && *parse_ulid(page.next) <= *parse_ulid(after))
     co_return about_another(std::move(asked), "the server's list does not go on");
   co_return page;
@@ -315,16 +315,16 @@ Result<std::uint64_t> parse_rollback(const codec::JsonValue& root) {
 
 }  // namespace
 
-// What a follower keeps from one connection to the next.
+// The state that a follower keeps from one connection to the next.
 struct RegistryClient::Following {
   std::optional<RegistryHead> seen;
   std::function<bool(const FollowEvent&)> take;
   Backoff backoff{follow_backoff};
   std::optional<std::uint64_t> retry_ms = {};
-  bool again = false;  // it was connected before
+  bool again = false;  // it is connecting again
 };
 
-// False when there is enough. An event that is not understood is an error: silence would hide it.
+// False when `take` has enough. An event that cannot be parsed is an error: ignoring it would hide it.
 Task<Outcome<bool>> RegistryClient::take_event(Call call, Following* following, http::SseEvent event) {
   following->backoff.reset();
   std::optional<RegistryHead>& seen = following->seen;
@@ -342,7 +342,7 @@ Task<Outcome<bool>> RegistryClient::take_event(Call call, Following* following, 
   if (told.head) {
     if (seen) CO_TRY_VOID(co_await check_grown(call, *seen, *told.head));
     const bool known = seen && told.head->version == seen->version;
-    // What was only read from the log has no root yet.
+    // A head that was only read from the log has no root yet.
     if (!known || !seen->root) seen = told.head;
     if (known && told.kind == FollowEvent::Kind::head) co_return true;
   }
@@ -354,7 +354,7 @@ Task<Outcome<bool>> RegistryClient::follow_once(Call call, Following* following)
   ask.fields.emplace_back("Accept", "text/event-stream");
   if (following->seen) ask.fields.emplace_back("Last-Event-ID", fmt::format("{}", following->seen->version));
   std::string asked = transport_.describe(ask);
-  // Whoever answers now may not be who answered before.
+  // The server that answers now may not be the one that answered before.
   if (std::exchange(following->again, true) && following->seen)
     CO_TRY_VOID(co_await check_kept(call, *following->seen));
   CO_TRY(http::ClientResponse response, co_await transport_.send(call, std::move(ask)));
@@ -392,7 +392,8 @@ Task<Outcome<>> RegistryClient::follow(Call call, std::optional<RegistryHead> af
     if (call.stopped()) co_return fail(Failure(ErrorCode::cancelled, "stopped"));
     std::string why = "the server ended the stream";
     if (!ended) {
-      // Silence of a stream with heartbeats is a connection that is gone; what was not understood is not.
+      // Streams have heartbeats, so silence means a lost connection: try again. An answer that cannot be
+      // parsed is final.
       const Failure& failure = ended.error();
       const bool silent = failure.status == 0 && failure.code() == ErrorCode::timeout;
       const bool odd = failure.status == 0 && failure.code() == ErrorCode::upstream;

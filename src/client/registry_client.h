@@ -1,9 +1,9 @@
-// RegistryClient: the registry service's surface, typed. One request and its answer each; what takes many (a
-// check of the whole log) is in registry_audit.h.
+// RegistryClient: a typed interface to the registry service. Each function is one request and its answer.
+// Work that takes many requests (a check of the whole log) is in registry_audit.h.
 //
-// What an answer shows by itself is checked here: a payload hashes to the payload_b3 beside it, a commit to
-// its commit_b3, a proposal holds what was proposed. Otherwise it is `integrity`. Whether anybody approved
-// it, and whether it is the one chain there is, is not: that needs trust roots.
+// Checks that need only the answer are made here: a payload hashes to the payload_b3 beside it, a commit to
+// its commit_b3, a proposal holds what was proposed. If one fails the error is `integrity`. It is not checked
+// whether anybody approved a version, nor whether all clients see the same chain: that needs trust roots.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,8 @@ struct RegistryHead {
   Address payload_b3, commit_b3;
   WallTime committed_at{};
   bool superseded = false;  // by the version after it; known in the log and in reads of a version
-  // What the stream says with it, unsigned: the commit before it, and the root of the tree that ends with it.
+  // Sent by the stream only, unsigned: the commit before this one, and the root of the tree that ends with
+  // it.
   std::optional<Address> prev = {};
   std::optional<crypto::MerkleHash> root = {};
 
@@ -45,7 +46,7 @@ struct RegistryVersion {
 
 struct RegistryProposal {
   std::string id;
-  std::uint64_t version = 0;  // that it would become
+  std::uint64_t version = 0;  // the version that it would become
   Address prev, payload_b3;
   std::string payload;  // as signed; empty where a list leaves it out
   WallTime expires_at{};
@@ -66,13 +67,13 @@ struct ProposalPage {
   std::string next;  // there are more behind this id; empty: no more
 };
 
-// What somebody asked of the registry, and what became of it.
+// A request to the registry, as its audit trail has it, and its outcome.
 struct AuditEvent {
   std::uint64_t sequence = 0;
   WallTime at{};
-  std::string op, code;     // `ok`: it was accepted
-  std::uint64_t count = 1;  // so many within the second that begins at `at`
-  std::string who;          // empty: nobody could know
+  std::string op, code;     // `ok`: the request was accepted
+  std::uint64_t count = 1;  // so many equal requests within the second that begins at `at`
+  std::string who;          // empty: unknown
   std::string proposal_id;  // empty: none
   std::optional<Address> hash;
 };
@@ -86,7 +87,7 @@ struct InclusionProof {
   std::vector<crypto::MerkleHash> hashes;
 };
 
-// What a follower is told.
+// An event that a follower is told.
 struct FollowEvent {
   enum class Kind : std::uint8_t {
     head,    // there is a new one
@@ -106,31 +107,31 @@ class RegistryClient {
   Transport& transport() noexcept { return transport_; }
 
   Task<Outcome<RegistryHead>> head(Call call);
-  // The head, when it is later than `after` or `wait` is over; nothing when the server says that it is the
-  // same.
+  // The head, once it is later than `after` or `wait` is over; nothing when the server says that it has not
+  // changed.
   Task<Outcome<std::optional<RegistryHead>>> head_after(Call call, std::uint64_t after, Duration wait);
   Task<Outcome<RegistryVersion>> version(Call call, std::uint64_t version);
   // Heads from `from` on, ascending; the server may give fewer than `limit`.
   Task<Outcome<std::vector<RegistryHead>>> log(Call call, std::uint64_t from, std::uint64_t limit);
 
-  // Whether the registry still has what was seen of it, as far as its word goes: it cannot sign two histories
-  // to those who keep checkpoints (registry_audit.h), but it can be restored from an old copy. `integrity`
-  // when it was rolled back or went on differently.
+  // Checks whether the registry still has `seen`, as far as its word can be trusted. A registry cannot sign
+  // two histories for clients that keep checkpoints (registry_audit.h), but it can be restored from an old
+  // copy. `integrity` when it was rolled back or went on differently.
   Task<Outcome<>> check_kept(Call call, RegistryHead seen);
-  // Whether `now` follows `seen`: by its prev, by a proof of consistency, or else as check_kept().
+  // Checks that `now` follows `seen`: by its prev, by a proof of consistency, or else as check_kept().
   Task<Outcome<>> check_grown(Call call, RegistryHead seen, RegistryHead now);
 
-  // Pending ones, the oldest first, behind the one with the id `after`.
+  // Pending proposals, the oldest first, behind the one with the id `after`.
   Task<Outcome<ProposalPage>> proposals(Call call, std::string after = {});
   Task<Outcome<RegistryProposal>> proposal(Call call, std::string id);
   Task<Outcome<RegistryProposal>> propose(Call call, format::ProposalDraft draft);
   Task<Outcome<ApprovalCount>> approve(Call call, std::string id, format::Approval approval);
-  // `approvals` go with it: one request less for the last signer.
+  // `approvals` are sent with the commit: that saves the last signer a request.
   Task<Outcome<Committed>> commit(Call call, std::string id, std::vector<format::Approval> approvals = {});
   Task<Outcome<Committed>> supersede(Call call, std::string id);
 
-  // Of the audit trail, the oldest first: those behind the sequence `after`, or the newest ones; at most
-  // `limit`, which is 1 to 1000.
+  // Events of the audit trail, the oldest first: those behind the sequence `after`, or without it the newest
+  // ones; at most `limit`, which is 1 to 1000.
   Task<Outcome<AuditPage>> audit(Call call, std::optional<std::uint64_t> after, std::uint64_t limit);
 
   Task<Outcome<std::string>> checkpoint(Call call);  // the note as sent
@@ -138,9 +139,10 @@ class RegistryClient {
   Task<Outcome<std::vector<crypto::MerkleHash>>> consistency(Call call, std::uint64_t from, std::uint64_t to);
   Task<Outcome<std::string>> tile(Call call, crypto::TileId tile);
 
-  // Tells `take` of every head later than `after` (without: from now on) until it says false: then fine.
-  // A connection that ends is made again, with jittered pauses and Last-Event-ID, until the call ends or the
-  // server refuses for good. `integrity` when what comes does not follow what was seen. Cancel: clean.
+  // Calls `take` for every head later than `after` (without it: from now on) until `take` returns false; that
+  // is success. A connection that ends is made again, with jittered pauses and Last-Event-ID, until the call
+  // ends or the server refuses for good. `integrity` when a head does not follow those seen before. Cancel:
+  // clean.
   Task<Outcome<>> follow(Call call, std::optional<RegistryHead> after,
                          std::function<bool(const FollowEvent&)> take);
 
@@ -154,9 +156,10 @@ class RegistryClient {
   Transport& transport_;
 };
 
-// Proposal ids are ULIDs: what is none would become another path.
+// Proposal ids are ULIDs. Other text in their place would make another path.
 bool is_proposal_id(std::string_view text) noexcept;
-// The JSON of an answer to propose(), as programs keep it: its payload hashes to the payload_b3 it names.
+// Parses the JSON of an answer to propose(), as programs keep it. The payload must hash to the payload_b3
+// beside it.
 Outcome<RegistryProposal> parse_proposal_answer(std::string_view text);
 
 }  // namespace cairn::client

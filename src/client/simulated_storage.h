@@ -1,5 +1,5 @@
-// For tests: the storage service of the wire, in memory, on a node of a simulated world, and a client of it
-// on another. It can be told to refuse, to break off and to lie.
+// For tests: the storage service's protocol, in memory, on a node of a simulated world, and a client of it on
+// another node. The service can be told to refuse, to break off and to lie.
 #pragma once
 
 #include <fmt/format.h>

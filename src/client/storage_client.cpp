@@ -102,7 +102,7 @@ Task<Outcome<Stored>> StorageClient::put(Call call, Address address, ByteView by
   if (!media_type.empty()) ask.fields.emplace_back("Content-Type", std::move(media_type));
   CO_TRY(http::ClientResponse response, co_await transport_.send(call, std::move(ask)));
   const bool fresh = response.status() == 201;
-  // Read to the end, so that the connection can be used again; what it says is known already.
+  // The answer is read to its end, so that the connection can be used again; its content is known already.
   for (;;) {
     auto slice = co_await transport_.next(call, response);
     if (!slice || slice->empty()) break;
@@ -115,8 +115,8 @@ Task<Outcome<ObjectInfo>> StorageClient::head(Call call, Address address) {
   const Ask asked = ask;
   auto response = co_await transport_.send(call, std::move(ask));
   if (!response) {
-    // The answer to HEAD has no words of its own. Of an object that is damaged the server says so when it is
-    // asked for a byte of it.
+    // The answer to HEAD has no body, and so no words of the server. The server reports a damaged object only
+    // when it is asked for its bytes.
     if (response.error().code() == ErrorCode::not_found)
       response.error().message = "the server does not have it";
     if (response.error().code() == ErrorCode::upstream) {

@@ -1,5 +1,5 @@
-// StorageClient: the storage service's surface, typed. One request and its answer each; what takes several
-// (large objects, verified reads) is in upload.h and download.h.
+// StorageClient: a typed interface to the storage service. Each function is one request and its answer. Work
+// that takes several requests (large objects, verified reads) is in upload.h and download.h.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace cairn::client {
 
-// What the server takes in one request body, and the size of an upload's part.
+// The largest request body that the server accepts, and the size of an upload's part.
 inline constexpr std::uint64_t body_max = 1 << 20;
 
 struct ObjectInfo {
@@ -41,8 +41,8 @@ struct Stored {
 
 struct UploadStatus {
   std::uint64_t contiguous = 0;  // bytes from the beginning that are durable
-  // First and last byte of what is still to come, ascending; nullopt when the server does not say.
-  // A long list may be cut at its end: what is beyond it becomes known once the rest is there.
+  // First and last byte of each missing range, ascending; nullopt when the server does not say. A long list
+  // may be cut at its end: the ranges beyond it become known once the listed ones have arrived.
   std::optional<std::vector<std::pair<std::uint64_t, std::uint64_t>>> missing;
 
   friend bool operator==(const UploadStatus&, const UploadStatus&) = default;
@@ -60,13 +60,13 @@ struct Readiness {
   std::string raw;  // as sent
 };
 
-// All: Cancel: partial — the server may have acted; every call may be made again.
+// For all functions: Cancel: partial — the server may have acted; every call may be made again.
 class StorageClient {
  public:
   explicit StorageClient(Transport& transport) noexcept : transport_(transport) {}
   Transport& transport() noexcept { return transport_; }
 
-  // `bytes` (at most body_max) outlive the call; `address` is theirs.
+  // `bytes` (at most body_max) outlive the call; `address` is the address of `bytes`.
   Task<Outcome<Stored>> put(Call call, Address address, ByteView bytes, std::string media_type);
   Task<Outcome<ObjectInfo>> head(Call call, Address address);
   Task<Outcome<Listing>> list(Call call, ListQuery query);
@@ -78,12 +78,12 @@ class StorageClient {
                                           std::string media_type);
   Task<Outcome<>> send_part(Call call, std::string upload, std::uint64_t offset, ByteView bytes);
   Task<Outcome<UploadStatus>> upload_status(Call call, std::string upload);
-  // A commit that was answered into a broken connection looks like an upload that is gone: then the object
-  // itself is asked for.
+  // If the answer to a commit was lost with its connection, a second commit finds no such upload. In that
+  // case this asks for the object itself.
   Task<Outcome<Stored>> commit_upload(Call call, std::string upload, Address address, std::uint64_t size);
   Task<Outcome<>> abandon_upload(Call call, std::string upload);
 
-  // The proof's and the object's bytes come as an open answer.
+  // These two return an open answer, from which the caller reads the proof's or the object's bytes.
   Task<Outcome<http::ClientResponse>> open_proof(Call call, Address address, std::uint64_t first,
                                                  std::uint64_t last);
   // Without a range: the whole object.
@@ -93,7 +93,7 @@ class StorageClient {
   Task<Outcome<std::string>> status(Call call);  // the JSON as sent
   Task<Outcome<>> accept_losses(Call call);
   Task<Outcome<ServerVersion>> version(Call call);
-  // A server that is not ready answers too: its words are the outcome, not a failure.
+  // A server that is not ready answers too: its answer is returned, and is no failure.
   Task<Outcome<Readiness>> readiness(Call call);
   Task<Outcome<>> revoke_key(Call call, std::string key_id);
 
@@ -103,7 +103,7 @@ class StorageClient {
   Transport& transport_;
 };
 
-// `a-b,c-d` with inclusive ends, ascending and apart; nothing when it is not that.
+// `a-b,c-d` with inclusive ends, ascending and apart; nothing when the text is not that.
 std::optional<std::vector<std::pair<std::uint64_t, std::uint64_t>>> parse_missing(std::string_view text);
 
 }  // namespace cairn::client

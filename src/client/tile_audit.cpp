@@ -81,7 +81,7 @@ class TileAudit {
     return report_.ok();
   }
 
-  // The tile as this checkpoint has it; where a later, full one has replaced it, that one.
+  // The tile at this checkpoint's width; where a full tile has replaced it later, the full one.
   struct Tile {
     crypto::TileId id;
     std::string bytes;
@@ -116,7 +116,7 @@ class TileAudit {
     Bundle bundle(entries->bytes);
     for (unsigned i = 0; i < width && report_.ok(); ++i)
       take_entry(first + i, bundle.next(), hash_at(hashes->bytes, i));
-    // A full bundle in the place of a partial one goes on behind it.
+    // A full bundle that replaced a partial one has more entries behind these.
     if (report_.ok() && entries->id.width == width && !bundle.empty())
       bad(first + width - 1, "bytes without meaning follow its entry");
   }
@@ -156,7 +156,7 @@ class TileAudit {
     return (id.index * crypto::tile_width_max + i) << (crypto::tile_height * id.level);
   }
 
-  // As many as the checkpoint vouches for.
+  // Compares as many hashes as the checkpoint vouches for.
   void compare_hashes(const crypto::TileId& id, std::string_view tile) {
     const unsigned known = crypto::tile_width(id.level, id.index, checkpoint_.size);
     const std::size_t count = std::min<std::size_t>(known, id.width);
@@ -184,7 +184,7 @@ class TileAudit {
           fmt::format("bytes without meaning at the end of {}", crypto::format_tile_path(id)));
   }
 
-  // A tile that the checkpoint does not need: an older partial one, or one that is ahead of it.
+  // Compares a tile that the checkpoint does not need: an older partial one, or one that is ahead of it.
   void compare_other(const std::string& path) {
     const auto id = crypto::parse_tile_path(path);
     if (!id || seen_.contains(path) || crypto::tile_width(id->level, id->index, checkpoint_.size) == 0)

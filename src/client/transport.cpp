@@ -36,18 +36,19 @@ bool may_pass(const Failure& failure) noexcept {
     case ErrorCode::connection_lost:
       return true;
     case ErrorCode::timeout:
-      // The server's own: it may be faster next time. Ours: the patience is used up.
+      // The server's own timeout may pass, as it may be faster next time. After our own timeout the patience
+      // is used up.
       return failure.status != 0;
     default:
       return false;
   }
 }
 
-// When something of the request last moved.
+// The time at which a part of the request last moved.
 struct Transport::Watched {
   Instant moved{};
 
-  // The body in pieces; asking for the next one means that the one before is gone.
+  // Gives the body in pieces. When the client asks for the next piece, the one before has been sent.
   class Source final : public io::BodySource {
    public:
     Source(Watched& watched, ByteView body) : watched_(watched), left_(body) {}
@@ -118,7 +119,8 @@ Task<Result<http::ClientResponse>> Transport::attempt(Call call, http::ClientReq
 }
 
 Task<Outcome<http::ClientResponse>> Transport::try_once(Call call, const Ask* ask) {
-  // A body that fits the socket is gone at once: only a larger one can stand still on its way.
+  // A body that fits the socket is sent at once. Only a larger one can stand still on its way, and is
+  // watched.
   const std::size_t body = ask->has_body ? std::max(ask->text.size(), ask->view.size()) : 0;
   Watched watched;
   const bool watches = body > piece_size;

@@ -1,11 +1,11 @@
-// Transport: requests to one server on behalf of one bearer, with the patience a person has.
+// Transport: sends requests to one server on behalf of one bearer, and waits about as long as a person would.
 //   [T-1] No wait is endless: the head of an answer comes within first_byte of the last byte sent, and no
-//         transfer stands still for longer than stall. How long a transfer takes in all is not limited.
-//   [T-2] Only what may be repeated is repeated: after a lost connection or a server's own timeout `tries`
-//         times, after a 429 or 503 as long as the waits together stay within first_byte. Retry-After is
-//         obeyed. A silence that used up the patience is final.
+//         transfer stands still for longer than stall. The total time of a transfer is not limited.
+//   [T-2] Only requests that may be repeated are repeated: after a lost connection or a server's own timeout
+//         `tries` times, after a 429 or 503 as long as the waits together stay within first_byte. Retry-After
+//         is obeyed. If the server stays silent for all of first_byte, the failure is final.
 //   [T-3] The token is sent to this endpoint and nowhere else, and is in no message.
-// Answers of 2xx come back; every other one is a Failure with the server's words.
+// Answers of 2xx are returned; every other one becomes a Failure with the server's words.
 #pragma once
 
 #include <string>
@@ -24,7 +24,7 @@ namespace cairn::client {
 struct TransportOptions {
   Endpoint endpoint;
   std::string token = {};  // empty: anonymous
-  // The hint of an answer that asks for a token, where there is none.
+  // The hint of a failure when the server asks for a token and there is none.
   std::string anonymous_hint = {};
   Duration first_byte = Duration::seconds(30);
   Duration stall = Duration::seconds(60);
@@ -40,9 +40,9 @@ struct Ask {
   ByteView view = {};     // the body, which outlives the call
   bool has_body = false;
   bool repeatable = false;  // besides the idempotent methods
-  // False: one try, as for a question whose answer must not be waited for.
+  // False: one try only, as for a question whose answer must not be waited for.
   bool patient = true;
-  // Every answer comes back, whatever its status.
+  // Every answer is returned, whatever its status.
   bool any_answer = false;
 };
 

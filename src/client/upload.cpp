@@ -12,7 +12,7 @@
 namespace cairn::client {
 namespace {
 
-// Below this, asking whether an object is there costs more than sending it.
+// Below this size, asking whether an object is there costs more than sending it.
 constexpr std::uint64_t ask_first_from = 64 << 10;
 
 // Parts under way. The first failure stops the others.
@@ -47,7 +47,7 @@ struct Parts {
   Task<Outcome<>> finish(Call call, Outcome<> fed) {
     if (!fed) scope.cancel(StopReason::superseded);
     (void)co_await scope.join(call.unbounded());
-    // A part that failed is why the feeding stopped, unless it was stopped from outside.
+    // A failed part stops the feeding, so its failure is the cause, unless the call was stopped from outside.
     if (failure && (fed || !call.stopped())) co_return fail(std::move(*failure));
     co_return fed;
   }
@@ -104,7 +104,7 @@ Task<Outcome<Begun>> begin_or_resume(Call call, StorageClient* storage, std::uin
   co_return Begun{std::move(id), {}};
 }
 
-// Whether the same parts would be refused again, whenever they are sent: nobody will finish that upload.
+// Whether the server would always refuse the same parts: then the upload will never be finished.
 bool is_final(const Failure& failure) noexcept {
   switch (failure.code()) {
     case ErrorCode::storage_full:
@@ -120,7 +120,7 @@ bool is_final(const Failure& failure) noexcept {
   }
 }
 
-// Shielded: the server should not keep for a day what nobody will finish.
+// Shielded, so that the server does not keep an upload for a day that will never be finished.
 Task<> abandon(Call call, StorageClient* storage, std::string upload) {
   (void)co_await storage->abandon_upload(call.shield().within(Duration::seconds(2)), std::move(upload));
 }
@@ -133,7 +133,8 @@ Task<Outcome<Stored>> send_and_commit(Call call, StorageClient* storage, io::Fil
     CO_TRY_VOID(co_await send_missing(call, storage, begun.id, file, hash.size, begun.status, telling));
     auto stored = co_await storage->commit_upload(call, begun.id, hash.address, hash.size);
     if (!stored && stored.error().code() == ErrorCode::upload_gap) {
-      // The server names as many gaps as fit into a head: after these the next ones, as long as some closed.
+      // The server names only as many gaps as fit into a head. So the next ones are sent after these, as long
+      // as some were closed.
       CO_TRY(UploadStatus now, co_await storage->upload_status(call, begun.id));
       const bool moved_on = now != begun.status;
       begun.status = std::move(now);
@@ -150,7 +151,7 @@ Task<Outcome<Stored>> put_large(Call call, StorageClient* storage, io::File* fil
   CO_TRY(Begun begun, co_await begin_or_resume(call, storage, hash.size, options));
   const std::string id = begun.id;
   auto stored = co_await send_and_commit(call, storage, file, std::move(hash), std::move(begun), options);
-  // Without a ledger nobody would find it again.
+  // Without a ledger no later put would find the upload again.
   const bool given_up = !stored && (is_final(stored.error()) || options->ledger == nullptr);
   if (given_up) co_await abandon(call, storage, id);
   if ((stored || given_up) && options->ledger != nullptr)

@@ -2,7 +2,7 @@
 //   [UP-1] At most parts_at_once parts of body_max bytes are in memory, whatever the object's size.
 //   [UP-2] An object is reported stored only when the server's address is the one computed here.
 //   [UP-3] A break leaves the upload where the ledger finds it; the next put sends only what is missing.
-//   [UP-4] An upload that was given up for good is ended at the server: nothing of it stays there.
+//   [UP-4] An upload that is given up for good is ended at the server, so that no part of it stays there.
 #pragma once
 
 #include <functional>
@@ -26,7 +26,7 @@ class ByteSource {
   virtual Task<Result<HeapBytes>> next(Call call, std::size_t most) = 0;
 };
 
-// Text that is in memory anyway.
+// A source of text that is in memory anyway.
 class TextSource final : public ByteSource {
  public:
   explicit TextSource(std::string text) noexcept : text_(std::move(text)) {}
@@ -39,7 +39,7 @@ class TextSource final : public ByteSource {
 
 struct PutOptions {
   std::string media_type = {};
-  // Told of bytes that need not be sent any more: sent, or found to be there.
+  // Called with numbers of bytes that need not be sent any more: sent, or found at the server.
   std::function<void(std::uint64_t)> moved = {};
   // Where an interrupted upload is remembered, under a key that changes when the file does.
   UploadLedger* ledger = nullptr;
@@ -49,8 +49,7 @@ struct PutOptions {
 // Both pieces of memory belong to the caller and outlive the call.
 // Cancel: partial — parts that were acknowledged stay with the server and in the ledger.
 Task<Outcome<Stored>> put_file(Call call, StorageClient* storage, io::File* file, PutOptions options);
-// Not resumable: what was read of a stream cannot be read again. Cancel: partial — the upload is ended, or
-// expires.
+// Not resumable, because a stream cannot be read again. Cancel: partial — the upload is ended, or expires.
 Task<Outcome<Stored>> put_stream(Call call, StorageClient* storage, ByteSource* source, PutOptions options);
 
 // Reads `count` bytes at `offset`; fewer only at the end of the file. Cancel: clean.

@@ -22,7 +22,7 @@ bool is_upload_id(std::string_view text) noexcept {
 
 std::string ledger_key(std::string_view path, std::uint64_t size, std::int64_t modified_ns,
                        std::string_view server) {
-  // NUL is in no path, so that no two places give one text.
+  // No path holds NUL, so different inputs never give the same text.
   const std::string text = fmt::format("{}{}{}{}{}{}{}", path, '\0', size, '\0', modified_ns, '\0', server);
   const Address hash = crypto::hash_object(as_bytes(text));
   return format_hex(ByteView(hash.bytes).first(16));

@@ -1,5 +1,6 @@
-// UploadLedger: which upload a file was being sent to, in a small file of its own, so that the same command
-// given again goes on where it was broken off. Losing it costs only the sending anew.
+// UploadLedger: remembers, in a small file for each upload, to which upload a file was being sent. So the
+// same command given again goes on where it was interrupted. If the ledger is lost, the file is only sent
+// anew.
 #pragma once
 
 #include <optional>
@@ -31,7 +32,7 @@ class UploadLedger {
   std::string directory_;
 };
 
-// The key of a file at a moment: another size, time or server is another upload.
+// The key of a file at one moment: another size, modification time or server gives another key.
 std::string ledger_key(std::string_view path, std::uint64_t size, std::int64_t modified_ns,
                        std::string_view server);
 

@@ -1,5 +1,5 @@
-// ChainVerifier: believes nothing of a registry but its trust roots. It takes commits in order, one at a
-// time, and refuses the first that does not follow from those before it.
+// ChainVerifier: trusts nothing but the trust roots. It takes a registry's commits in order, one at a time,
+// and refuses the first that does not follow from those before it.
 //
 // Invariants:
 // 1. Versions taken are consecutive, each commit names the one before it, committed_at never decreases.
@@ -25,7 +25,7 @@ namespace cairn::format {
 
 class ChainVerifier {
  public:
-  // Where a chain goes on whose older part was pruned and is believed.
+  // The point from which a chain goes on whose older part was pruned and is trusted.
   struct Start {
     Address prev;                               // commit_b3 of the version before the first
     std::optional<Governance> governance = {};  // of the version before; without it approvals go unchecked
@@ -36,10 +36,10 @@ class ChainVerifier {
   explicit ChainVerifier(const TrustRoots& roots) : roots_(roots) {}
   explicit ChainVerifier(Start start);
 
-  // The commit of version size(), and its payload where there is one. Without it, only what the commit alone
-  // shows is checked, and its signers' successors are unknown.
-  // Errors: `malformed`, `chain_mismatch` (it does not follow), `integrity` (the payload is another one),
-  // and those of check_quorum.
+  // Takes the commit of version size(), and its payload where there is one. Without the payload only the
+  // commit itself is checked, and the signers of the version after it are unknown. Errors: `malformed`,
+  // `chain_mismatch` (the commit does not follow), `integrity` (the payload is another one), and those of
+  // check_quorum.
   Result<> take(ByteView commit, std::optional<ByteView> payload);
 
   // The next version, which is also the number of leaves.
@@ -48,18 +48,18 @@ class ChainVerifier {
   const crypto::MerkleFrontier& leaves() const noexcept { return leaves_; }
   // commit_b3 of the version before size().
   const Address& head() const noexcept { return prev_; }
-  // Of the version before size(), where its payload was given.
+  // The governance of the version before size(), where its payload was given.
   const std::optional<Governance>& governance() const noexcept { return governance_; }
   // Every commit taken had its payload and its approvals were checked.
   bool approvals_checked() const noexcept { return approvals_checked_; }
 
-  // Of the last refusal: the version that was expected, and what is wrong, for people.
+  // For the last refusal: the version that was expected, and the fault, as text for people.
   std::uint64_t bad_version() const noexcept { return bad_version_; }
   const std::string& why() const noexcept { return why_; }
 
  private:
   Result<> check_commit(const Commit& commit, ByteView bytes) const;
-  // What the payload says about the version after it.
+  // Checks the payload, and returns the governance of the version after it.
   Result<Governance> check_payload(const Commit& commit, ByteView payload) const;
 
   std::optional<TrustRoots> roots_;  // of genesis; absent for a chain that goes on

@@ -109,7 +109,7 @@ const TypeRule* find_type(std::string_view type) noexcept {
   return at != std::end(type_rules) ? &*at : nullptr;
 }
 
-// Where fields go: CBOR again, or JSON.
+// The targets that fields are copied to: CBOR again, or JSON.
 struct CborSink {
   codec::CborEncoder& out;
   void begin_map(std::size_t pairs) { out.write_map(pairs); }
@@ -188,7 +188,7 @@ Result<> copy_value(codec::CborDecoder& cbor, const FieldRule& rule, std::string
   return {};
 }
 
-// Rules and keys have the same order, so a rule that is passed over is a field that is missing.
+// Rules and keys have the same order, so a rule that no key matches is a missing field.
 template <class Sink>
 Result<> copy_map(codec::CborDecoder& cbor, FieldRules rules, std::string_view type, Sink& sink) {
   const auto pairs = cbor.read_map();
@@ -214,7 +214,8 @@ Result<> copy_map(codec::CborDecoder& cbor, FieldRules rules, std::string_view t
   return {};
 }
 
-// As skip(), which keeps a copy of the decoder to go back to: too dear for every field of every item.
+// Like skip(). But skip() keeps a copy of the decoder to go back to, which costs too much for every field of
+// every item.
 Result<> pass(codec::CborDecoder& cbor) {
   TRY(const codec::CborKind kind, cbor.peek());
   std::size_t inner = 0;
@@ -244,7 +245,7 @@ Result<> pass(codec::CborDecoder& cbor) {
   return {};
 }
 
-// Of the item that `cbor` is about to read.
+// The type of the item that `cbor` is about to read.
 Result<const TypeRule*> peek_type(codec::CborDecoder cbor) {
   constexpr const char* context = "the type of an item";
   const auto pairs = cbor.read_map();

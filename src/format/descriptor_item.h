@@ -1,4 +1,4 @@
-// Items: what a descriptor set is made of. An item is its canonical CBOR; one table of fields per type drives
+// Items: the parts of a descriptor set. An item is its canonical CBOR. One table of fields per type drives
 // JSON to CBOR, CBOR to JSON and the strict check (docs/formats/registry.md).
 #pragma once
 
@@ -26,28 +26,28 @@ struct Signer {
   std::string algo;
   std::string key;  // raw bytes
 
-  // Its algo is one whose signatures can be checked.
+  // Whether signatures of its algo can be checked.
   bool can_approve() const noexcept { return algo == approving_algo && key.size() == approving_key_size; }
   friend bool operator==(const Signer&, const Signer&) = default;
 };
 
-// The fields of an item, each by its own rules. What items must be to each other is check_items' matter.
+// Checks each field of an item by its own rules. check_items() checks the rules between items.
 Result<> validate_item(ByteView item);
 Result<std::string> item_from_json(const codec::JsonValue& value);
-// The next item of a larger document, checked; its bytes.
+// Reads and checks the next item of a larger document, and returns its bytes.
 Result<std::string> read_item(codec::CborDecoder& cbor);
 // Precondition: validate_item.
 void write_item_json(ByteView item, codec::JsonWriter& json);
 
-// What tells an item from all others of a set. Views of the item; a signer_set has no id, a revocation's is
-// its key_id. Both are empty when the bytes are no item at all.
+// The key that is unique in a set, as views of the item. A signer_set has no id, a revocation's id is its
+// key_id. Both are empty when the bytes are no item at all.
 struct ItemName {
   std::string_view type, id;
   friend auto operator<=>(const ItemName&, const ItemName&) = default;
 };
 ItemName name_of_item(ByteView item) noexcept;
 
-// Malformed when a signer's field breaks its rule; the rules of the set are check_items' matter.
+// `malformed` when a signer's field breaks its rule. The rules of the set are left to check_items().
 Result<std::string> encode_signer_set(unsigned m, std::span<const Signer> signers);
 
 }  // namespace cairn::format

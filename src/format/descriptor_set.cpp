@@ -14,7 +14,7 @@ namespace {
 
 constexpr codec::JsonLimits proposal_json_limits{.bytes = descriptor_set_size_max, .depth = 8};
 
-// A proposal is a set without what the server adds, so both are read and written by the same code.
+// A proposal is a set without the fields that the server adds, so the same code reads and writes both.
 enum class Document : std::uint8_t { set, proposal };
 
 ProposalDraft to_draft(DescriptorSet set) {
@@ -35,7 +35,7 @@ std::string encode_document(const DescriptorSet& set, Document document) {
   std::size_t size = 256;
   for (const std::string& item : set.items) size += item.size();
   out.reserve(size);
-  // An encoder for each piece: items are bytes already, which no encoder could take in as they are.
+  // Each piece has an encoder of its own, because an encoder cannot take in items that are encoded already.
   const auto put = [&out] { return codec::CborEncoder(out); };
   const auto put_time = [&](std::string_view name, WallTime time) {
     put().write_text(name);
@@ -99,7 +99,7 @@ Result<> read_items(codec::CborDecoder& cbor, std::vector<std::string>& items) {
   return {};
 }
 
-// What a set has and a proposal has not.
+// Reads the fields that a set has and a proposal has not.
 Result<bool> read_added(codec::CborDecoder& cbor, std::string_view key, DescriptorSet& set, Seen& seen) {
   if (key == "prev") {
     TRY(set.prev, read_address_field(cbor, "the prev of the set"));

@@ -1,8 +1,8 @@
-// DescriptorSet: all that is true at one version of the registry, and the bytes that signers sign
+// DescriptorSet: the whole content of one version of the registry, and the bytes that signers sign
 // (docs/formats/registry.md).
 //
-// A value: the same set always encodes to the same bytes. Decoding is strict: whatever encode() would not
-// have written is malformed, and so is a set that breaks the rules between its items.
+// A value: the same set always encodes to the same bytes. Decoding is strict: bytes that encode() would not
+// have written are malformed, and so is a set that breaks the rules between its items.
 #pragma once
 
 #include <array>
@@ -26,7 +26,8 @@ namespace cairn::format {
 inline constexpr std::size_t set_items_max = 65'536;
 inline constexpr std::size_t descriptor_set_size_max = std::size_t{64} << 20;
 
-// Who decides about the version after a set: its signer_set and what its revocations take from it.
+// The rule by which the version after a set is approved: the set's signer_set, and the ids that its
+// revocations void.
 struct Governance {
   unsigned m = 0;
   std::vector<Signer> signers;
@@ -56,17 +57,17 @@ std::string encode(const DescriptorSet& set);
 Result<DescriptorSet> decode_descriptor_set(ByteView bytes);
 void write_set_json(const DescriptorSet& set, codec::JsonWriter& json);
 
-// The rules between items that are each valid: names appear once; exactly one signer_set, with different ids
-// and keys, that can still be followed by another.
+// Checks the rules between items that are each valid: names appear once; there is exactly one signer_set,
+// with different ids and keys, whose quorum can still be reached.
 Result<> check_items(const std::vector<std::string>& items);
-// The same of a set that is to come: every key that is to approve is one under which a signature can verify.
-// Sets that were committed before this was asked stay readable.
-// `known`: keys that were found good before, and need no second look.
+// The same for the next set. In addition every key that is to approve must be one under which a signature can
+// verify. Sets that were committed before this rule stay readable. `known`: keys that were found good before,
+// and need no second check.
 class GoodKeys;
 Result<> check_next_items(const std::vector<std::string>& items, GoodKeys* known = nullptr);
 Result<Governance> read_governance(const std::vector<std::string>& items);
 
-// The next version as users ask for it; version, prev and created_at are the server's.
+// The next version as users ask for it. The server adds version, prev and created_at.
 struct ProposalDraft {
   std::vector<std::string> items;
   std::optional<WallTime> expiry = {};
@@ -76,13 +77,13 @@ struct ProposalDraft {
   friend bool operator==(const ProposalDraft&, const ProposalDraft&) = default;
 };
 
-// Items and the rules between them are checked in both. `detail` says which field was refused and why.
+// Both functions check the items and the rules between them. `detail` says which field was refused and why.
 Result<ProposalDraft> parse_proposal_json(std::string_view body, std::string& detail,
                                           GoodKeys* known = nullptr);
 Result<ProposalDraft> decode_proposal_cbor(ByteView body, GoodKeys* known = nullptr);
 
-// Keys of signers that were found good lately. To look at one takes as long as a signature, and a registry
-// meets the same few with every proposal.
+// Signers' keys that were found good lately. Checking one takes as long as a signature, and a registry meets
+// the same few keys with every proposal.
 class GoodKeys {
  public:
   bool is_good(const crypto::Ed25519PublicKey& key) noexcept;

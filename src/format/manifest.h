@@ -1,8 +1,8 @@
 // Manifest: a tree of objects as one object, deterministic CBOR (docs/formats/manifest.md).
 //
-// A value: the same entries always encode to the same bytes, so that the same directory has the same
-// address. Decoding is strict: whatever encode_manifest would not have written is malformed, and so is every
-// path that could lead out of the directory it is restored into.
+// A value: the same entries always encode to the same bytes, so that the same directory has the same address.
+// Decoding is strict: bytes that encode_manifest would not have written are malformed, and so is every path
+// that could lead out of the directory into which the manifest is restored.
 #pragma once
 
 #include <cstdint>

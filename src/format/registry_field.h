@@ -1,8 +1,8 @@
 // The kinds of fields that the registry's documents are made of, in CBOR and in JSON
 // (docs/formats/registry.md).
 //
-// Everything that reads takes a context for its Error, so that a refusal names the field. JSON is refused
-// through its JsonValue: the reader's detail() then has the path.
+// Every function that reads CBOR takes a context for its Error, so that a refusal names the field. JSON is
+// refused through its JsonValue, so that the reader's detail() has the path.
 #pragma once
 
 #include <cstddef>
@@ -21,7 +21,7 @@ namespace cairn::format {
 
 inline constexpr std::size_t registry_id_max = 128;
 inline constexpr std::size_t registry_text_max = 1024;
-// The last millisecond of the year 9999: what JSON can still write.
+// The last millisecond of the year 9999: the latest time that JSON can express.
 inline constexpr WallTime registry_time_max{253'402'300'799'999};
 inline constexpr std::string_view registry_schema_version = "1.0.0";
 
@@ -38,7 +38,7 @@ Result<std::uint64_t> read_uint_field(codec::CborDecoder& cbor, const char* cont
 Result<ByteView> read_bytes_field(codec::CborDecoder& cbor, const char* context);
 Result<Address> read_address_field(codec::CborDecoder& cbor, const char* context);
 Result<WallTime> read_time_field(codec::CborDecoder& cbor, const char* context);
-// A time that cannot be said, of a clock that is wrong, becomes the nearest one that can.
+// A time that cannot be expressed, from a clock that is wrong, becomes the nearest one that can.
 void write_time_field(codec::CborEncoder& cbor, WallTime time);
 
 Result<std::string_view> parse_id_field(const codec::JsonValue& value);

@@ -49,7 +49,8 @@ inline std::string sample_revocation(unsigned number) {
                      R"(","reason":"lost"})");
 }
 
-// Versions from genesis on, each as its bytes. What is appended is not checked: tests append wrong ones too.
+// Versions from genesis on, each as its bytes. Appended versions are not checked: tests append wrong ones
+// too.
 struct SampleRegistry {
   std::vector<Genesis> versions;
 

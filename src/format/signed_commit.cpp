@@ -107,7 +107,7 @@ Result<T> parse_json(std::string_view text, std::string& detail,
   return value;
 }
 
-// What holds for every approval of a quorum, alone and with those before it.
+// Checks one approval of a quorum, alone and against those before it.
 Result<> check_approval(const Governance& governance, const Address& payload_b3, const Approval& approval,
                         std::span<const Approval> before) {
   const Signer* signer = governance.find(approval.signer_id);

@@ -1,7 +1,7 @@
-// What signers sign and what the registry's chain is made of: approvals, commits, genesis, and the trust
-// roots that a verifier pins (docs/formats/registry.md).
+// The documents that signers sign and that form the registry's chain: approvals, commits, genesis, and the
+// trust roots that a verifier pins (docs/formats/registry.md).
 //
-// Decoding is strict: whatever encode() would not have written is malformed.
+// Decoding is strict: bytes that encode() would not have written are malformed.
 #pragma once
 
 #include <array>
@@ -40,13 +40,13 @@ struct Approval {
 std::array<std::byte, 59> approval_message(const Address& payload_b3) noexcept;
 Approval sign_approval(const crypto::Ed25519Key& key, std::string signer_id, const Address& payload_b3,
                        WallTime at);
-// The signature alone: whether the signer is in force is its governance's matter.
+// Checks the signature alone. Whether the signer is in force is left to check_quorum().
 bool verify_approval(const Approval& approval, const Signer& signer, const Address& payload_b3) noexcept;
 
 std::string encode(const Approval& approval);
 Result<Approval> decode_approval_cbor(ByteView bytes);
 Result<Approval> parse_approval_json(std::string_view body, std::string& detail);
-// Of a larger document.
+// As a part of a larger document.
 Result<Approval> read_approval(const codec::JsonValue& value);
 Result<Approval> read_approval(codec::CborDecoder& cbor);
 void write_approval_json(const Approval& approval, codec::JsonWriter& json);
@@ -66,9 +66,9 @@ std::string encode(Commit commit);
 Result<Commit> decode_commit(ByteView bytes);
 Address commit_b3(ByteView encoded) noexcept;
 
-// Whether these approvals carry the payload: every one is right and at least m are there. The first that is
-// wrong decides: `invalid_sig` (foreign, over other bytes, or of an algo that cannot be checked),
-// `duplicate_approval`, `revoked_key`; then `quorum_failed`.
+// Whether these approvals carry the payload: every one is right, and at least m are there. The first wrong
+// approval decides the error: `invalid_sig` (foreign, over other bytes, or of an algo that cannot be
+// checked), `duplicate_approval`, `revoked_key`. If none is wrong but there are too few: `quorum_failed`.
 Result<> check_quorum(const Governance& governance, const Address& payload_b3,
                       std::span<const Approval> approvals);
 
@@ -84,10 +84,11 @@ Result<Genesis> decode_genesis(ByteView bytes);
 Result<Genesis> make_genesis(unsigned m,
                              std::vector<std::pair<std::string, const crypto::Ed25519Key*>> signers,
                              std::vector<std::string> more_items, WallTime now);
-// That payload and commit are a version 0 that belongs together and is approved by its own signers.
+// Checks that payload and commit are a version 0, belong together, and are approved by the version's own
+// signers.
 Result<> check_genesis(const Genesis& genesis);
 
-// What a verifier must know beforehand to believe a registry.
+// The values that a verifier must know beforehand to trust a registry.
 struct TrustRoots {
   Address genesis_payload_b3, genesis_commit_b3;
   std::string log_key;  // verifier key of a signed note

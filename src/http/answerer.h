@@ -1,5 +1,5 @@
-// Whom a carrier asks: the gate, who may connect, and the answerer, who answers what was asked. One of each
-// per shard; a call inside the process needs no gate.
+// The two interfaces that a carrier of requests calls: the Gate says which connections may stay, the Answerer
+// answers requests. There is one of each per shard. A call inside the process needs no gate.
 #pragma once
 
 #include "http/exchange.h"
@@ -16,8 +16,8 @@ class Answerer {
 
   // A head is complete: answer at once if that needs no wait, or ask to be run as a task.
   virtual Next begin(Exchange& exchange) = 0;
-  // Fills the response. The call is stopped when the client goes away, and of what stays open when draining
-  // begins; the answerer narrows it to the request's deadline.
+  // Fills the response. The call is stopped when the client goes away. For a request that stays open it is
+  // also stopped when draining begins. The answerer narrows the call to the request's deadline.
   virtual Task<> handle(Call call, Exchange& exchange) = 0;
   // Something about this request failed before or beside the handler (framing, time, a bug).
   virtual void refuse(Exchange& exchange, Error error) = 0;
@@ -29,30 +29,33 @@ class Gate {
  public:
   virtual ~Gate() = default;
 
-  // A connection arrived: may it stay? `extra`: there is no place for it, but its first head is read,
-  // quickly, and place() is asked then. `reserved` holds a place that serves health only.
+  // A connection arrived: may it stay? `extra`: there is no place for it, but the server still reads its
+  // first head, within a short time, and then calls place(). `reserved` holds a place that serves health
+  // only.
   enum class Admission : std::uint8_t { welcome, reserved, extra, refused };
   virtual Admission admit(const io::PeerAddress& peer, bool health_only) = 0;
-  // The head of an extra connection is complete: which place does it get? A reserved one is `hold`. `soon`: a
-  // connection is being asked to give way, so ask again in a moment.
+  // The head of an extra connection is complete: which place does the connection get? `hold` receives a
+  // reserved place. `soon`: another connection is being asked to give way, so ask again in a moment.
   enum class Place : std::uint8_t { none, soon, reserved, welcome };
   virtual Place place(Exchange& exchange, bool health_only, PermitHold& hold) {
     (void)exchange, (void)health_only, (void)hold;
     return Place::none;
   }
-  // What a connection holds for as long as draining is to wait for it.
+  // A connection keeps this guard for as long as draining has to wait for it.
   virtual DrainGuard enter() { return {}; }
   // An extra connection was closed before its head was complete.
   virtual void closed_unread() {}
-  // What a refused connection is told, through the answerer's refuse().
+  // The error that the answerer's refuse() sends to a refused connection.
   virtual Error refusal() const { return {ErrorCode::busy, "too many connections", Side::client}; }
-  // What it held is free again. A refused connection is told so and leaves too, if there was time to tell it.
+  // A connection gave back its admission: the place that it held is free again. A refused connection does so
+  // too, if there was time to tell it that it is refused.
   virtual void left(const io::PeerAddress& peer, Admission admission) = 0;
-  // A connection's task ended with an exception, which is a bug or want of memory: the connection is closed.
+  // A connection's task ended with an exception, which is a bug or a lack of memory. The connection is
+  // closed.
   virtual void broke(const char* what) noexcept { (void)what; }
-  // Draining: the last listener for work was closed after its queue was taken in.
+  // Draining: the last listener for work was closed, after the connections queued on it were accepted.
   virtual void doors_closed() {}
-  // The peer was too slow to send or to take.
+  // The peer was too slow to send its request or to read its answer.
   enum class Slow : std::uint8_t { read, write };
   virtual void timed_out(Slow what) = 0;
 };

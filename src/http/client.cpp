@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::size_t spare_max = 64;
 
-// For steps that find their stream ready and would not notice otherwise.
+// For steps that find their stream ready: they do not wait, so they would not notice a stop or a deadline.
 Result<> still_wanted(const Call& call) noexcept {
   if (call.stopped())
     return fail(Error(ErrorCode::cancelled, "request to a peer", Side::self, call.cancel().reason()));
@@ -138,7 +138,7 @@ Task<Result<ClientResponse>> Client::attempt(Call call, ClientRequest& request) 
 
 std::unique_ptr<Client::Connection> Client::take_idle(const io::Endpoint& endpoint) noexcept {
   touch();
-  // The one used last is the one most likely to be alive; the others may age and go.
+  // The connection used last is the most likely to be alive. The others may age and be swept.
   for (std::size_t i = idle_.size(); i-- > 0;) {
     if (!same(idle_[i]->endpoint, endpoint)) continue;
     std::unique_ptr<Connection> connection = std::move(idle_[i]);
@@ -150,7 +150,7 @@ std::unique_ptr<Client::Connection> Client::take_idle(const io::Endpoint& endpoi
 
 Task<Result<std::unique_ptr<Client::Connection>>> Client::open(Call call, io::Endpoint endpoint) {
   touch();
-  // Those in use have a slot each, and this one too: above the bound somebody is idle.
+  // Every connection in use has a slot, and so has this one. So above the bound at least one is idle.
   if (open_ >= options_.connections_max) {
     CHECK(!idle_.empty());
     idle_.erase(idle_.begin());

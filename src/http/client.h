@@ -6,9 +6,9 @@
 //   [C-3] A request is sent a second time only if it may be repeated and the kept connection it was sent on
 //         broke before the first byte of an answer; then once, on a fresh connection.
 //   [C-4] Every wait ends at the call's deadline.
-// Errors: `busy` (C-1), `timeout`, `connection_lost` (refused, broken or cut off), `upstream` (not HTTP/1.1
-// as the strict parser has it), `invalid` (the request cannot be written), `closed`. The side is upstream's
-// but for what our own limits and the caller's request cause.
+// Errors: `busy` (C-1), `timeout`, `connection_lost` (refused, broken or cut off), `upstream` (the strict
+// parser does not accept the answer as HTTP/1.1), `invalid` (the request cannot be written), `closed`. The
+// side is `upstream`, except for errors that our own limits or the caller's request cause.
 #pragma once
 
 #include <cstdint>
@@ -31,7 +31,7 @@ struct ClientOptions {
   std::size_t connections_max = 256;
   std::size_t idle_per_host_max = 16;
   std::size_t waiting_max = 256;
-  // Below what servers allow (60 s here), so that it is rarely the peer who closes first.
+  // Shorter than servers allow (60 s here), so that the peer is rarely the side that closes first.
   Duration idle_timeout = Duration::seconds(30);
   HeadLimits head{};
 };
@@ -43,8 +43,8 @@ struct ClientRequest {
   Method method = Method::get;
   std::string target = "/";  // origin-form, already escaped
   std::string host;          // empty: the endpoint
-  // Besides the methods that are idempotent: the caller knows that sending twice does no harm (it carries an
-  // idempotency key, or only asks).
+  // Idempotent methods may always be repeated. This flag says that the caller knows it for another method
+  // too: the request carries an idempotency key, or only asks.
   bool repeatable = false;
 
   Body kind = Body::none;
@@ -53,8 +53,8 @@ struct ClientRequest {
   std::unique_ptr<io::BodySource> source;
   std::optional<std::uint64_t> length;  // of the source's bytes; sent chunked when unknown
 
-  // Framing fields (Host, Content-Length, Transfer-Encoding, Connection …) are the client's to write: adding
-  // one, or text that would break the head, makes the request `invalid`.
+  // The client itself writes the framing fields (Host, Content-Length, Transfer-Encoding, Connection …).
+  // Adding one of them, or text that would break the head, makes the request `invalid`.
   void add_field(std::string_view name, std::string_view value);
   void set_view(std::string_view body) noexcept {
     kind = Body::view;
@@ -83,8 +83,8 @@ struct ClientRequest {
 class Client;
 class ClientExchange;
 
-// An answer whose head has arrived. It owns its connection until the body was read to the end; dropped
-// earlier, the connection is closed. Must not outlive its client.
+// An answer whose head has arrived. It owns its connection until the body has been read to the end. Dropping
+// it earlier closes the connection. Must not outlive its client.
 class ClientResponse {
  public:
   struct GiveBack {
@@ -118,11 +118,11 @@ class Client {
   // Sends and waits for the head of the answer. An answer that comes before all of a body is sent ends the
   // sending. Cancel: partial — the peer may have seen any part of the request; the connection is closed.
   Task<Result<ClientResponse>> send(Call call, ClientRequest request);
-  // The same for a request that stays the caller's, to be sent again; it outlives the call.
+  // The same for a request that the caller keeps, to send it again. The request outlives the call.
   Task<Result<ClientResponse>> attempt(Call call, ClientRequest& request);
 
-  // Closes what has been idle too long, and tells how many. Each send does it too; a background loop does it
-  // for clients that have fallen silent.
+  // Closes the connections that have been idle too long, and returns how many. Each send does this too; a
+  // background loop calls it for clients that send nothing for a while.
   std::size_t sweep() noexcept;
 
   // Refuses new requests, closes idle connections, and waits for the answers that are still held.
@@ -166,11 +166,11 @@ struct RetryPolicy {
 };
 
 // Sends up to the policy's number of tries while the error may pass and the request may be repeated, all
-// within `total` and the call's deadline. An answer is an answer whatever its status: it is not retried.
-// Gives the last error, at once when the next try would come too late. Cancel: as send().
+// within `total` and the call's deadline. An answer is never retried, whatever its status. Returns the last
+// error, at once when the next try would come too late. Cancel: as send().
 Task<Result<ClientResponse>> send_with_retries(Call call, Client& client, ClientRequest request,
                                                RetryPolicy policy = {});
-// The same for a request that stays the caller's; it outlives the call.
+// The same for a request that the caller keeps. It outlives the call.
 Task<Result<ClientResponse>> attempt_with_retries(Call call, Client& client, ClientRequest& request,
                                                   RetryPolicy policy);
 

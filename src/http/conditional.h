@@ -26,9 +26,9 @@ struct Verdict {
   bool range_applies = false;  // a GET with one Range whose If-Range, if any, holds
 };
 
-// A tag list that cannot be read never lets a write happen: If-Match fails always, If-None-Match for
-// every method but GET and HEAD, which then proceed. An unreadable If-Range gives the whole object;
-// unreadable or repeated dates count as absent.
+// A tag list that cannot be parsed never lets a write happen: If-Match always fails, and If-None-Match fails
+// for every method but GET and HEAD, which proceed. With an unreadable If-Range the whole object is sent.
+// Unreadable or repeated dates count as absent.
 Verdict evaluate(const Fields& fields, Method method, const Validators& current) noexcept;
 
 }  // namespace cairn::http

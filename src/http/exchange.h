@@ -1,8 +1,9 @@
-// Exchange: one request and its answer; the same type whatever carries it.
+// Exchange: one request and its answer. The type is the same for every carrier: an HTTP/1.1 connection or a
+// call inside the process.
 //
-// It can be made without a connection: of a head and a body, from wherever they come. Handlers read
-// `request()` and `body`, and fill `response`. An HTTP/1.1 connection has one from the request's first byte
-// to the last byte of the answer, from a pool of its shard: an idle connection holds none.
+// It needs no connection: a head and a body from any origin are enough. Handlers read `request()` and `body`,
+// and fill `response`. An HTTP/1.1 connection takes an exchange from its shard's pool for the time from the
+// request's first byte to the last byte of the answer. An idle connection holds none.
 #pragma once
 
 #include <cstdint>
@@ -20,35 +21,35 @@
 
 namespace cairn::http {
 
-// What is to be sent. Exactly one kind of body; HEAD sends the head of it.
+// The answer to send. It has exactly one kind of body; for HEAD only its head is sent.
 struct Response {
   enum class Body : std::uint8_t { none, view, held, text, file, stream };
 
   int status = 200;
   Body kind = Body::none;
   bool close = false;      // the connection ends after this answer
-  bool abandoned = false;  // nobody is there to read it: the connection ends without it
+  bool abandoned = false;  // no client is left to read it: the connection ends without an answer
   std::string_view content_type;
   std::string_view view;           // outlives the exchange (memory of the service), or as long as `hold`
   std::string text;                // owned; keeps its room from request to request
   std::shared_ptr<io::File> file;  // [offset, offset + count)
   std::uint64_t offset = 0, count = 0;
-  io::Hold hold;  // of a held view or a file; released when the last byte was handed over, or by clear()
+  io::Hold hold;  // for a held view or a file; released once the last byte is handed over, or by clear()
   std::unique_ptr<io::BodySource> source;
-  // Of a stream: exactly `count` bytes come and Content-Length says so; a source that ends before them, or
-  // has a piece that reaches beyond, breaks the connection. Else sent chunked, or until close to an HTTP/1.0
-  // client.
+  // For a stream: exactly `count` bytes come, and Content-Length says so. A source that ends earlier, or has
+  // a piece that reaches beyond `count`, breaks the connection. Without `sized` the stream is sent chunked,
+  // or until close to an HTTP/1.0 client.
   bool sized = false;
 
-  // Beside those of the framing and the type. A list that has failed spoils the answer: nothing of it
-  // is sent, and the client is told `internal` in its place.
+  // The fields besides the framing and the content type. If the list has failed, no part of this answer
+  // is sent; the client gets `internal` instead.
   FieldList fields;
   void add_field(std::string_view name, std::string_view value) noexcept { (void)fields.add(name, value); }
   void add_number(std::string_view name, std::uint64_t value) noexcept {
     (void)fields.add_number(name, value);
   }
   void add_lines(FieldLines lines) noexcept { (void)fields.add(lines); }
-  // Whether it may be sent as it is.
+  // Whether the answer may be sent as it is.
   bool is_sound() const noexcept {
     return !fields.failed() && content_type.size() <= content_type_max && is_field_value(content_type);
   }
@@ -77,7 +78,7 @@ struct Response {
     count = size;
     hold = std::move(with);
   }
-  // Of a file that outlives the exchange, or that the hold keeps.
+  // For a file that outlives the exchange, or that the hold keeps alive.
   void answer_file(std::string_view type, io::File& of, std::uint64_t at, std::uint64_t size,
                    io::Hold with = {}) noexcept {
     answer_file(type, std::shared_ptr<io::File>(std::shared_ptr<io::File>(), &of), at, size, std::move(with));
@@ -115,12 +116,12 @@ struct Response {
   // The bytes of a body that is in memory as a whole.
   std::string_view whole() const noexcept { return kind == Body::text ? std::string_view(text) : view; }
   static constexpr std::size_t content_type_max = 512;
-  // To answer anew: nothing is left but the fields that were kept (FL-2).
+  // Prepares for another answer: clears all but the fields that were kept (FL-2).
   void clear() noexcept;
 };
 
-// What the answerer knows of a request, from begin() to its end. It stays with the exchange, which is used
-// again.
+// The answerer's own data about a request, from begin() to the request's end. It stays with the exchange,
+// which is reused for later requests.
 class Attachment {
  public:
   virtual ~Attachment() = default;
@@ -140,25 +141,26 @@ struct Exchange {
   Instant started{};  // the head was complete
 
   // --- what the carrier knows of the connection
-  bool inside = false;         // there is none: a call of another service of this process
-  bool reserved = false;       // beyond the caps: health only
-  bool without_place = false;  // not even that
-  bool attends = false;        // was idle when draining began: health only
+  bool inside = false;         // there is no connection: another service of this process calls
+  bool reserved = false;       // the connection is beyond the caps: health only
+  bool without_place = false;  // the connection has not even a reserved place
+  bool attends = false;        // the connection was idle when draining began: health only
 
   // --- what the answerer tells the carrier
-  // The body is being taken in: that the peer ended its side is for whoever reads it to find.
+  // The handler is reading the body. So the carrier does not stop the work when the peer ends its side: the
+  // reader of the body finds that end.
   bool taking_body = false;
-  // The answer may be waited for long, and a stream of it lasts: whoever waits is told at once that draining
-  // has begun (`cancelled`, StopReason::draining), and a stream ends there as if its source had. Set at
-  // begin.
+  // The answer may take long, or be a stream that lasts. When draining begins, a handler that waits is told
+  // at once (`cancelled`, StopReason::draining), and a stream ends as if its source had ended. Set in
+  // begin().
   bool stays_open = false;
-  // Set at begin: what was asked is answered until the process leaves, and draining does not end its
+  // Set in begin(): a health request. It is answered until the process leaves, and draining does not end its
   // connection.
   bool is_health = false;
 
   std::unique_ptr<Attachment> attached;  // the answerer's own
 
-  // For another request of the same carrier, which clears head and body itself.
+  // Prepares for the carrier's next request. The carrier clears the head and the body itself.
   void clear() noexcept;
 
  private:

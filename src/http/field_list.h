@@ -1,11 +1,11 @@
 // FieldList: the fields of an answer, in the order in which they were added.
 //
-// They are kept as HTTP/1.1 sends them, each ended by CR LF, so that this carrier copies them in one piece;
-// others walk over them with each(). A usual answer's fields are inside the object; more of them, such as
-// those of an answer that is passed on, are on the heap.
-//   [FL-1] A name or a value that could end its line, and a field beyond size_max, make the list fail for
-//         good: nothing of it may be sent.
-//   [FL-2] What was added before keep() outlives clear(), which also takes a failure back.
+// They are kept as HTTP/1.1 sends them, each ended by CR LF, so that an HTTP/1.1 connection copies them in
+// one piece. Other carriers walk over them with each(). The fields of a usual answer fit inside the object.
+// Larger lists, such as those of an answer that is passed on, are on the heap.
+//   [FL-1] A name or a value that could end its line, or a field beyond size_max, makes the list fail for
+//         good: no part of it may be sent.
+//   [FL-2] Fields added before keep() outlive clear(), which also takes a failure back.
 #pragma once
 
 #include <array>
@@ -28,7 +28,7 @@ bool is_field_name(std::string_view name) noexcept;
 // No control character but HTAB: nothing that could end the line it stands in.
 bool is_field_value(std::string_view value) noexcept;
 
-// Field lines that stand in the source, each ended by CR LF: looked at when they are compiled.
+// Field lines written as a literal in the source, each ended by CR LF. They are checked at compile time.
 class FieldLines {
  public:
   // NOLINTNEXTLINE(google-explicit-constructor): a literal is what it is made of
@@ -51,7 +51,7 @@ class FieldLines {
 
 class FieldList {
  public:
-  // What the largest head that the parsers take can hold.
+  // As much as the largest head that the parsers accept can hold.
   static constexpr std::size_t size_max = std::size_t{32} << 10;
   static constexpr std::size_t inside_size = 1024;
 
@@ -77,7 +77,7 @@ class FieldList {
 
   void keep() noexcept { kept_ = size_; }
   void clear() noexcept;
-  // Forgets what was kept, too.
+  // Like clear(), but forgets the kept fields too.
   void reset() noexcept {
     kept_ = 0;
     clear();
@@ -85,12 +85,12 @@ class FieldList {
 
  private:
   const char* at() const noexcept { return outside_ ? outside_.get() : inside_.data(); }
-  // Room for so many bytes, or nullptr: the list has failed.
+  // Room for `size` bytes, or nullptr: the list has failed.
   char* take(std::size_t size) noexcept;
   bool grow(std::size_t least) noexcept;
 
   std::array<char, inside_size> inside_;
-  std::unique_ptr<char[]> outside_;  // in its place, once it was too small
+  std::unique_ptr<char[]> outside_;  // used instead of inside_ once that is too small
   std::size_t capacity_ = inside_size;
   std::size_t size_ = 0;
   std::size_t kept_ = 0;

@@ -80,7 +80,7 @@ bool same_name(const KnownName& known, const char* name, std::size_t readable) n
   return true;
 }
 
-// `readable` bytes from `name` on may be looked at.
+// At least `readable` bytes from `name` on may be read.
 FieldName find_name(const char* name, std::size_t size, std::size_t readable) noexcept {
   if (size - 1 >= 31) return FieldName::other;
   const std::uint8_t slot = slots[slot_of(name, size)];

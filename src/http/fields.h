@@ -91,9 +91,9 @@ struct Parsed {
   Error error;
 };
 
-// Reads field lines up to and including the empty line. Strict: CRLF only, no folding, names are
-// tokens with the colon directly behind, values hold no control character but HTAB. Bytes are looked
-// at once: between calls it remembers the position, not a pointer.
+// Reads field lines up to and including the empty line. Strict: CRLF only, no folding, names are tokens with
+// the colon directly behind, values hold no control character but HTAB. Each byte is looked at once. Between
+// calls the scanner remembers a position, not a pointer.
 class FieldScanner {
  public:
   // Scanning starts at offset `at` of the head.

@@ -14,7 +14,7 @@ struct HeadLimits {
   std::uint32_t target_bytes = 8 * 1024;
 };
 
-// How the body is delimited: `chunked` is of a length that nobody knows yet, whatever carries it; until_close
+// How the body is delimited. `chunked` means that the length is not yet known, for every carrier. until_close
 // exists in responses only.
 enum class BodyKind : std::uint8_t { none, length, chunked, until_close };
 
@@ -30,11 +30,12 @@ struct RequestHead {
   std::string_view path() const noexcept { return view(path_at, path_size); }
   // Without the '?'.
   std::string_view query() const noexcept { return view(query_at, query_size); }
-  // Whom it is meant for: `Host`, or where HTTP/1.0 sends none, the authority of an absolute-form target.
+  // The host that the request is meant for: `Host` or, where HTTP/1.0 sends none, the authority of an
+  // absolute-form target.
   std::string_view host() const noexcept {
     return fields.has(FieldName::host) ? fields.get(FieldName::host) : view(authority_at, authority_size);
   }
-  // The buffer has moved; all views made before are void.
+  // The buffer has moved. All views made before are invalid.
   void rebase(const char* new_base) noexcept {
     base = new_base;
     fields.rebase(new_base);

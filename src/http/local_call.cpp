@@ -182,7 +182,7 @@ std::optional<std::uint64_t> LocalCall::length() const noexcept {
   return response.has_length() ? std::optional(response.size()) : std::nullopt;
 }
 
-// What a source throws breaks its answer and nothing else, as at a connection's boundary.
+// An exception of a source breaks its answer and nothing else, as at a connection's boundary.
 Task<Result<io::Piece>> LocalCall::pull(Call call) {
   io::BodySource& source = *exchange_.response.source;
   try {

@@ -1,13 +1,14 @@
-// LocalCall: a request to an answerer of the same shard. It is an exchange like any other, carried by
-// nothing: no socket, no copy of a body.
+// LocalCall: a request to an answerer of the same shard. It is an exchange like any other, but without a
+// connection: there is no socket, and bodies are not copied.
 //   [LC-1] The head is read by the strict parser: an answerer sees no request here that a stranger could not
 //         have sent.
-//   [LC-2] Bodies pass in the blocks that they came in. What is not in a block of the slab (memory that
-//         somebody else owns, a file) is copied on its way in, and counted; on its way out nothing is.
+//   [LC-2] Bodies are passed on in the blocks in which they arrived. Bytes outside the slab's blocks (memory
+//         with another owner, a file) are copied into a request's body, and counted. Nothing is copied in an
+//         answer.
 //   [LC-3] A stop of the caller's call ends the waits of the handler, and those of a streamed answer.
 //   [LC-4] The answerer is told of the end exactly once: when the answer was read to its end, or at the
-//         latest when the call is dropped. It was complete if every byte was given out.
-// Used again for the next request, it allocates nothing.
+//         latest when the call is dropped. The answer counts as complete if every byte was given out.
+// A call that is reused for the next request allocates nothing.
 #pragma once
 
 #include <cstdint>
@@ -33,12 +34,12 @@ class LocalCall final : public PeerCall {
 
   void start(Method method, std::string_view target, const io::PeerAddress& asker) override;
   void add_field(std::string_view name, std::string_view value) noexcept override;
-  // A source that ends before its length, or has more, is `malformed` to the handler. What reads the body
-  // only while the answer is sent finds it gone.
+  // If the source ends before its length, or has more bytes, the handler gets `malformed`. The body is gone
+  // by the time the answer's body is read, so a handler that reads it only then gets an error.
   void set_body(io::BodySource& source, std::optional<std::uint64_t> length) noexcept override;
 
-  // `cancelled`: the caller left. Cancel: partial — the handler has seen the request, and was stopped where
-  // it waited.
+  // `cancelled`: the caller left. Cancel: partial — the handler has seen the request, and was stopped at its
+  // wait.
   Task<Result<>> ask(Call call) override;
   int status() const noexcept override { return exchange_.response.status; }
   std::string_view content_type() const noexcept override { return exchange_.response.content_type; }
@@ -60,16 +61,16 @@ class LocalCall final : public PeerCall {
   struct Body final : RequestBody {
     explicit Body(Slab& of) noexcept : slab(of) {}
     void start(io::BodySource* from, std::optional<std::uint64_t> size) noexcept;
-    // The caller's source may go.
+    // Lets go of the caller's source, which may end now.
     void let_go() noexcept;
     Task<Result<Buffer>> pull(Call call) override;
-    // A part of `piece` that was not in a block.
+    // Copies the next part of `piece`, which was not in a block.
     Task<Result<Buffer>> copy(Call call);
 
     Slab& slab;
     io::BodySource* source = nullptr;
     std::optional<std::uint64_t> left;  // none: until the source ends
-    io::Piece piece;                    // what is left of one that is copied
+    io::Piece piece;                    // the rest of a piece that is being copied
     std::uint64_t copied = 0;
   };
 

@@ -14,7 +14,8 @@ namespace cairn::http {
 
 class Multipart {
  public:
-  // `random` makes a boundary that nobody who stored the bytes could have foreseen. `size` is the object's.
+  // `random` makes the boundary unpredictable, so that stored bytes cannot contain it on purpose. `size` is
+  // the object's.
   Multipart(std::uint64_t random, std::string_view media_type, std::uint64_t size,
             std::span<const ByteRange> ranges);
 

@@ -1,5 +1,5 @@
-// The one decoding of a request path. What comes out is in normal form: routes and services compare it
-// as it is and never decode again.
+// The only place that decodes a request path. The result is in normal form: routes and services compare it as
+// it is and never decode again.
 #pragma once
 
 #include <string>

@@ -1,7 +1,7 @@
-// PeerCall: a request to another service and its answer, whatever carries it: LocalCall inside the process,
-// RemoteCall over a pooled connection. The caller cannot tell which.
+// PeerCall: a request to another service and its answer. LocalCall carries it inside the process, RemoteCall
+// over a pooled connection. The caller cannot tell which.
 //
-// It is used for one request after the other: start, the fields and the body, ask, what was answered.
+// One object serves one request after the other: start(), the fields and the body, ask(), then the answer.
 #pragma once
 
 #include <cstdint>
@@ -20,24 +20,26 @@ class PeerCall {
  public:
   virtual ~PeerCall() = default;
 
-  // --- what is asked. `target` is in origin-form and escaped; `asker` is who is behind it.
+  // --- the request. `target` is in origin-form and escaped; `asker` is the peer on whose behalf the caller
+  // asks.
   virtual void start(Method method, std::string_view target, const io::PeerAddress& asker) = 0;
-  // Framing fields are not the caller's: with one of them, or with text that would break a head, ask() fails.
+  // The caller must not add framing fields: with one of them, or with text that would break a head, ask()
+  // fails.
   virtual void add_field(std::string_view name, std::string_view value) = 0;
-  // It outlives ask(). A source that ends before its length, or has more, spoils the request.
+  // `source` outlives ask(). A source that ends before its length, or has more bytes, spoils the request.
   virtual void set_body(io::BodySource& source, std::optional<std::uint64_t> length) noexcept = 0;
 
-  // --- what is answered
-  // Waits for the head of the answer. The correlation id and the trace of the call's context travel on; the
-  // caller adds neither.
-  // `invalid`: the request cannot be made; any other error: nothing is answered. Cancel: partial — the peer
-  // may have seen the request.
+  // --- the answer
+  // Waits for the head of the answer. The carrier sends the correlation id and the trace of the call's
+  // context; the caller adds neither.
+  // `invalid`: the request cannot be made. Any other error: no answer came. Cancel: partial — the peer may
+  // have seen the request.
   virtual Task<Result<>> ask(Call call) = 0;
   virtual int status() const noexcept = 0;
   virtual std::string_view content_type() const noexcept = 0;
-  // Of the body that comes, or would to a GET; nothing when nobody knows yet.
+  // The length of the answer's body, or for HEAD the length that GET would have; nothing while it is unknown.
   virtual std::optional<std::uint64_t> length() const noexcept = 0;
-  // f(name, value) for each field of the answer, in order, but for those of the framing and the content type.
+  // f(name, value) for each field of the answer, in order, except the framing fields and the content type.
   template <class F>
   void each_field(F f) const {
     visit_fields(
@@ -46,11 +48,13 @@ class PeerCall {
   }
   // The first one's value. Case does not matter.
   virtual std::optional<std::string_view> find_field(std::string_view name) const noexcept = 0;
-  // The next piece, empty at the end. Its memory stays until the next step, or as long as its hold. An error
-  // is final, and told again. Cancel: partial — the rest of the answer is lost.
+  // The next piece of the body, empty at the end. Its memory stays valid until the next call, or as long as
+  // its hold. An error is final, and later calls return it again. Cancel: partial — the rest of the answer is
+  // lost.
   virtual Task<Result<io::Piece>> next(Call call) = 0;
-  virtual bool done() const noexcept = 0;  // every byte of it was given out
-  // Lets go of whatever is not read yet. The pieces that were given out stay with their holds.
+  virtual bool done() const noexcept = 0;  // every byte of the answer was given out
+  // Drops the part of the answer that was not read yet. Pieces that were given out stay valid with their
+  // holds.
   virtual void drop() noexcept = 0;
 
  protected:
@@ -58,7 +62,7 @@ class PeerCall {
   virtual void visit_fields(VisitField visit, void* to) const = 0;
 };
 
-// The fields by which a callee knows what it is a part of.
+// Adds the fields that tell the callee which request its work belongs to.
 void add_context(PeerCall& peer, const Call& call);
 
 }  // namespace cairn::http

@@ -20,7 +20,7 @@ std::string_view trim(std::string_view text) noexcept {
   return text;
 }
 
-// 1*DIGIT; what does not fit is as far away as anything can be, not an error.
+// 1*DIGIT. A number that does not fit is read as the largest position, not as an error.
 std::optional<std::uint64_t> parse_position(std::string_view text) noexcept {
   if (text.empty()) return std::nullopt;
   std::uint64_t value = 0;

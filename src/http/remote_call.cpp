@@ -7,7 +7,7 @@
 namespace cairn::http {
 namespace {
 
-// The caller keeps its source; the client wants one of its own.
+// Passes the caller's source to the client, which wants to own one.
 class Borrowed final : public io::BodySource {
  public:
   explicit Borrowed(io::BodySource& source) noexcept : source_(source) {}
@@ -18,7 +18,7 @@ class Borrowed final : public io::BodySource {
   io::BodySource& source_;
 };
 
-// What LocalCall has no need of: the carrier has written it, or tells it in another way.
+// Fields that a LocalCall does not have: the carrier has written them, or shows them in another way.
 bool is_carriers(FieldName name) noexcept {
   return is_framing(name) || name == FieldName::content_type || name == FieldName::date;
 }

@@ -1,7 +1,8 @@
 // RemoteCall: a request to a service of another process, over the pooled client.
 //
-// A request that may be repeated, and whose body was not begun, is sent again as the policy says while no
-// answer has come. A body comes as fast as whoever sends it does: with one the call alone bounds the time.
+// A request that may be repeated, and of whose body nothing was read yet, is sent again by the policy's rules
+// as long as no answer has come. With a body the policy's total time does not apply, because the source sets
+// the pace: only the call's deadline does.
 #pragma once
 
 #include <memory>
@@ -22,7 +23,7 @@ class RemoteCall final : public PeerCall {
   void add_field(std::string_view name, std::string_view value) override;
   void set_body(io::BodySource& source, std::optional<std::uint64_t> length) noexcept override;
 
-  // As the client's errors are. A peer that cannot be reached has the side `upstream`.
+  // Errors: those of the client. A peer that cannot be reached has the side `upstream`.
   Task<Result<>> ask(Call call) override;
   int status() const noexcept override { return answer_ ? answer_->status() : 0; }
   std::string_view content_type() const noexcept override;

@@ -1,7 +1,7 @@
-// RequestBody: the request's body as the handler pulls it, in slices it owns. Who carries the request
-// implements it.
+// RequestBody: the request's body as the handler pulls it, in slices that the handler owns. Each carrier of
+// requests implements it.
 //
-// Back-pressure is the pulling itself: nothing is read from the peer that was not asked for.
+// Pulling is the back-pressure: the carrier reads nothing from the peer before the handler asks for it.
 #pragma once
 
 #include <cstdint>
@@ -22,13 +22,13 @@ class RequestBody {
 
   // Everything up to the end was pulled (true at once for a request without a body).
   bool done() const noexcept { return done_; }
-  // Somebody waits in next().
+  // A task waits in next().
   bool is_reading() const noexcept { return reading_; }
   std::uint64_t received() const noexcept { return received_; }
   void set_cap(std::uint64_t bytes) noexcept { cap_ = bytes; }
 
  protected:
-  // For another request, of which there is a body to come, or none.
+  // Prepares for another request. `done`: it has no body.
   void reset(bool done) noexcept {
     done_ = done;
     reading_ = false;
@@ -38,7 +38,7 @@ class RequestBody {
   void finish() noexcept { done_ = true; }
 
  private:
-  // As next(), without its cap. Calls finish() with the last slice, or before an empty one.
+  // As next(), without the cap. Calls finish() with the last slice, or before it returns an empty one.
   virtual Task<Result<Buffer>> pull(Call call) = 0;
 
   bool done_ = true;
@@ -47,7 +47,7 @@ class RequestBody {
   std::uint64_t cap_ = ~std::uint64_t{0};
 };
 
-// Of a request that has none, whoever carries it.
+// The body of a request that has none, for every carrier.
 class NoBody final : public RequestBody {
   Task<Result<Buffer>> pull(Call) override { co_return Buffer(); }
 };

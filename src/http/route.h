@@ -5,9 +5,9 @@
 //     {route_put, Method::put,                "/o/{addr:Address}"}, …};
 //
 // Parameters: Address (`b3:` and 64 hex digits), Name ([a-z0-9][a-z0-9._-]{0,127}), Id ([A-Za-z0-9_-]{1,64}),
-// Int (0..2^64-1, no leading zero), Segment (any one non-empty segment), Rest (everything left, not
-// empty; last). A literal segment wins over a parameter; there is no way back from it. A position has at
-// most one kind of parameter; conflicts and bad patterns are CHECKed when the table is built.
+// Int (0..2^64-1, no leading zero), Segment (any one non-empty segment), Rest (everything left, not empty;
+// last). A literal segment wins over a parameter; matching does not go back to try the parameter. A position
+// has at most one kind of parameter. Conflicts and bad patterns are CHECKed when the table is built.
 #pragma once
 
 #include <array>
@@ -40,7 +40,7 @@ struct RouteMatch {
   Outcome outcome = Outcome::not_found;
   std::uint8_t count = 0;
   RouteId id = 0;                    // matched
-  MethodSet allow;                   // matched, method_not_allowed: what the path takes
+  MethodSet allow;                   // matched, method_not_allowed: the methods of this path
   std::array<Param, params_max> at;  // in the order of the pattern; the first `count`
   Address address;                   // of the pattern's Address (at most one)
 };

@@ -1,7 +1,7 @@
 // Character classes of the HTTP grammar, and the scans that read 16 bytes at a time.
 //
-// Every scan stays inside [p, end): the last bytes of a buffer go through the table. Where there is no
-// SSE2 everything does.
+// Every scan stays inside [p, end): the last bytes of a buffer are looked up in the table. Without SSE2 all
+// bytes are.
 #pragma once
 
 #include <array>
@@ -32,13 +32,13 @@ constexpr bool is_token_character(char c) noexcept { return token_characters[sta
 constexpr bool is_blank(char c) noexcept { return c == ' ' || c == '\t'; }
 constexpr bool is_control(char c) noexcept { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }
 constexpr bool is_digit(char c) noexcept { return c >= '0' && c <= '9'; }
-// What a URI may hold raw (RFC 3986), but for the `#` of a fragment, which is never sent.
+// The characters that a URI may hold unescaped (RFC 3986), except the `#` of a fragment, which is never sent.
 inline constexpr CharacterSet target_characters =
     character_set("!$%&'()*+,-./:;=?@[]_~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ");
 constexpr bool is_target_character(char c) noexcept {
   return target_characters[static_cast<unsigned char>(c)];
 }
-// -1 for what is no hex digit.
+// -1 when `c` is no hex digit.
 constexpr int hex_value(char c) noexcept {
   if (is_digit(c)) return c - '0';
   const char l = static_cast<char>(c | 0x20);
@@ -82,9 +82,9 @@ inline const char* find_colon(const char* p, const char* end) noexcept {
                     [](char c) { return c == ':'; });
 }
 
-// The first byte that is no target character, or is '?'. Bytes above 0x7f are negative as signed ones. Where
-// two refused characters differ in one bit, that bit is set and both are one comparison: `"` and `#`, `<` and
-// `>`, `\` and `^`. All above `z` are refused but `~`.
+// The first byte that is no target character, or is '?'. The comparisons are signed, so bytes above 0x7f are
+// negative. Where two refused characters differ in one bit, that bit is set first, and one comparison finds
+// both: `"` and `#`, `<` and `>`, `\` and `^`. All bytes above `z` are refused except `~`.
 inline const char* find_target_stop(const char* p, const char* end) noexcept {
   return scan_until(
       p, end,

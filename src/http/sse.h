@@ -1,9 +1,9 @@
 // Server-sent events as a server writes them: `event:`, `id:`, `data:` lines, an empty line behind each
 // event.
 //
-// A stream of them is pulled: an event is asked for when the one before it was handed to the kernel, so that
-// a subscriber costs one rendered chunk beside its socket's buffers, however fast events come, and one that
-// does not read is cut by the write timeout like any other. For routes that stay open (serve's Run::open).
+// A stream is pulled: the next event is asked for once the kernel has taken the one before. So a subscriber
+// costs one rendered chunk beside its socket's buffers, however fast events come. A subscriber that does not
+// read is cut by the write timeout like any other. For routes that stay open (serve's Run::open).
 #pragma once
 
 #include <cstdint>
@@ -22,8 +22,8 @@ void append_event(std::string& out, std::string_view event, std::string_view id,
 // Appends a line that readers skip; without a text, the heartbeat.
 void append_comment(std::string& out, std::string_view text = {});
 
-// What the client has seen last: nothing if it does not say, `malformed` if that is not one decimal number
-// below 2^64 without leading zeros.
+// The id of the last event that the client has seen; nothing if it sends none; `malformed` if that is not one
+// decimal number below 2^64 without leading zeros.
 Result<std::optional<std::uint64_t>> read_last_event_id(const Fields& fields) noexcept;
 
 // Where a stream gets its events.
@@ -32,16 +32,17 @@ class EventFeed {
   enum class More : std::uint8_t { yes, no };
 
   virtual ~EventFeed() = default;
-  // Waits for what comes next and appends it, and what else is at hand up to about event_chunk_max, to `out`
-  // with append_event(). `no`: that was the last. An error breaks the connection. The call's deadline is that
-  // of the next heartbeat. Cancel: clean — nothing was appended, and the next call goes on from there.
+  // Waits for the next event and appends it to `out` with append_event(), with further events that are at
+  // hand, up to about event_chunk_max. `no`: that was the last event. An error breaks the connection. The
+  // call's deadline is the time of the next heartbeat. Cancel: clean — nothing was appended, and the next
+  // call goes on from there.
   virtual Task<Result<More>> next(Call call, std::string& out) = 0;
 };
 
 inline constexpr std::size_t event_chunk_max = std::size_t{16} << 10;
 inline constexpr Duration event_heartbeat = Duration::seconds(15);
 
-// A feed as the body of an answer: with a heartbeat when nothing else was sent for that long.
+// Sends a feed as the body of an answer, with a heartbeat when nothing else was sent for that long.
 class EventStream final : public io::BodySource {
  public:
   explicit EventStream(std::unique_ptr<EventFeed> feed, Duration heartbeat = event_heartbeat) noexcept
@@ -51,11 +52,12 @@ class EventStream final : public io::BodySource {
  private:
   std::unique_ptr<EventFeed> feed_;
   Duration heartbeat_;
-  std::string chunk_;  // the one that is being sent
+  std::string chunk_;  // the chunk that is being sent
   bool more_ = true;
 };
 
-// Fills the response: 200, its type, and that nobody on the way stores it or holds it back.
+// Fills the response: 200, the type, and the fields that forbid proxies and caches to store or delay the
+// stream.
 void answer_events(Response& response, std::unique_ptr<EventFeed> feed, Duration heartbeat = event_heartbeat);
 
 }  // namespace cairn::http

@@ -1,8 +1,8 @@
 // SseParser: server-sent events as a client reads them, from bytes in any pieces.
 //
-// Lines end with LF, CR LF or CR; fields other than event, data, id and retry, and comments, are skipped, as
-// the format's standard has it. Stricter than it: what is not UTF-8, or an id with NUL, is malformed. What is
-// kept is bounded: an event is handed out before the bytes behind it are looked at.
+// Lines end with LF, CR LF or CR. Comments, and fields other than event, data, id and retry, are skipped, as
+// the format's standard says. The parser is stricter in this: text that is not UTF-8, and an id with NUL, are
+// malformed. Its memory is bounded: it hands out an event before it looks at the bytes behind it.
 #pragma once
 
 #include <cstdint>
@@ -27,8 +27,8 @@ class SseParser {
   // An event, or a line, may not be larger than `event_max` bytes in all.
   explicit SseParser(std::size_t event_max = default_max) noexcept : event_max_(event_max) {}
 
-  // Takes bytes off the front until an event is complete: true, event() is it until the next call; or until
-  // none are left: false. `malformed`, or `body_cap` for one that is too large; an error is final.
+  // Takes bytes off the front. True: an event is complete, and event() returns it until the next call. False:
+  // no bytes are left. `malformed`, or `body_cap` for an event that is too large; an error is final.
   Result<bool> next(std::string_view& bytes);
   const SseEvent& event() const noexcept { return event_; }
   // How long the server asks to wait before coming back, in milliseconds.
@@ -41,13 +41,13 @@ class SseParser {
 
   std::size_t event_max_;
   SseEvent event_;
-  std::string line_;  // what has come of it
+  std::string line_;  // the part of the line that has arrived
   std::optional<std::uint64_t> retry_ms_;
   std::optional<Error> failed_;
   bool first_line_ = true;
-  bool after_cr_ = false;  // an LF that comes next belongs to it
+  bool after_cr_ = false;  // a CR ended the line; an LF right behind it belongs to the same line end
   bool has_data_ = false;
-  bool handed_out_ = false;  // event_ is to be begun anew
+  bool handed_out_ = false;  // the next call begins a new event_
 };
 
 }  // namespace cairn::http

@@ -37,7 +37,7 @@ Admission::AddressKey Admission::key_of(const io::PeerAddress& peer) noexcept {
   constexpr std::array<std::uint8_t, 12> mapped{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
   AddressKey key;
   std::memcpy(key.words.data(), peer.bytes, sizeof key.words);
-  // Whoever has one IPv6 address has the 2^64 beside it.
+  // The owner of one IPv6 address has the 2^64 addresses beside it.
   if (std::memcmp(peer.bytes, mapped.data(), mapped.size()) != 0) key.words[1] = 0;
   return key;
 }
@@ -49,7 +49,7 @@ bool Admission::count_address(const io::PeerAddress& peer, bool has_share) {
   return addresses_[AddressHash()(key) % stripes].with([&](Counts& counts) {
     std::uint64_t& count = counts[key];
     if (count >= most) {
-      if (count == 0) counts.erase(key);  // a cap of none leaves nothing behind
+      if (count == 0) counts.erase(key);  // a cap of zero leaves no entry behind
       return false;
     }
     ++count;

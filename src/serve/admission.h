@@ -1,16 +1,16 @@
 // Admission: the process-wide limits, asked by every shard before any work is done.
-//   [AD-1] Never more than max_conns connections have a place, and never more than max_conns_per_ip from one
-//         address (IPv6: from one /64), beyond the 16 of each door that are kept for health.
-//   [AD-2] Never more than max_inflight requests between admission and their answer, and the eighth beyond it
-//         that Shares keeps for who has little.
+//   [AD-1] At most max_conns connections have a place, and at most max_conns_per_ip from one address (IPv6:
+//         from one /64). The 16 places that each door keeps for health come on top.
+//   [AD-2] At most max_inflight requests are between admission and their answer, plus the eighth beyond it
+//         that Shares keeps for addresses that have little.
 //   [AD-3] A Unix peer is of our own user or of one that uds.allow_uids names.
 //   [AD-4] A place kept for health is taken by a head that names a health route, never by silence.
-//   [AD-5] At the cap, who gives way is of the address that has the most; at the cap of an address, of
-//         this one.
-//   [AD-6] While another asks, an address has half of the requests in flight and of the rate (Shares). A
-//         peer of server.trusted is held to no share of one address.
-// Work is shard-local; what counts across shards is one atomic each, and per-address counts sit in striped
-// tables that are touched when a connection comes and goes, not per request.
+//   [AD-5] At max_conns, a connection of the address that has the most gives way; at the cap of one address,
+//         a connection of that address.
+//   [AD-6] While another address asks too, an address has half of the requests in flight and of the rate
+//         (Shares). Peers in server.trusted have no share of one address.
+// A shard decides by itself. Each count that spans shards is one atomic. Per-address counts are in striped
+// tables, which are touched when a connection comes and goes, not per request.
 #pragma once
 
 #include <array>
@@ -36,7 +36,7 @@ class Admission {
 
   // May this peer connect at all?
   bool is_allowed(const io::PeerAddress& peer);
-  // A place within the caps, until disconnect(). `has_share`: within that of one address, too.
+  // A place within the caps, until disconnect(). `has_share`: the cap of one address applies too.
   bool try_connect(const io::PeerAddress& peer, bool has_share = true);
   void disconnect(const io::PeerAddress& peer);
   // One of the places that are kept for health at this door.
@@ -45,16 +45,17 @@ class Admission {
     return reserved_[static_cast<std::size_t>(door)].try_hold();
   }
 
-  // What counts as one address. All Unix peers are one, without a cap.
+  // The key under which peers count as one address. All Unix peers are one, without a cap.
   struct AddressKey {
     std::array<std::uint64_t, 2> words;
     friend bool operator==(const AddressKey&, const AddressKey&) = default;
   };
   static AddressKey key_of(const io::PeerAddress& peer) noexcept;
-  // Of which address a connection is to give way, so that `peer` can connect.
+  // The address of which a connection has to give way, so that `peer` can connect.
   AddressKey who_gives_way(const io::PeerAddress& peer);
 
-  // A request of this peer. Where it stands is kept until leave(). `has_share`: it is not trusted.
+  // A request of this peer arrived. The asker's slot is used until leave(). `has_share`: the peer is not
+  // trusted.
   Shares::Asker ask(const io::PeerAddress& peer, bool has_share, Instant now) noexcept {
     return has_share ? shares_.ask(key_of(peer).words, now) : Shares::Asker{};
   }
@@ -63,7 +64,7 @@ class Admission {
   RateVerdict try_take(const Shares::Asker& asker, Instant now) noexcept {
     return shares_.try_take(asker, rate, now);
   }
-  // Before anybody asks.
+  // Before the first ask().
   void set_seed(std::uint64_t seed) noexcept { shares_.set_seed(seed); }
 
   Permits inflight;

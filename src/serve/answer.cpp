@@ -6,7 +6,7 @@ namespace cairn::serve {
 
 ErrorCode public_code(const Error& error) noexcept {
   if (status_of(error.code) != 0) return error.code;
-  // A body that was cut off: half of a request is no request.
+  // A body was cut off: half of a request is malformed.
   if (error.code == ErrorCode::connection_lost && error.side == Side::client) return ErrorCode::malformed;
   if (error.code != ErrorCode::cancelled) return ErrorCode::internal;
   return error.stop == StopReason::deadline ? ErrorCode::timeout : ErrorCode::draining;
@@ -14,8 +14,8 @@ ErrorCode public_code(const Error& error) noexcept {
 
 namespace {
 
-// A wait that ended early carries the name of the wait, and an error of our own what we were doing: both are
-// for the log. A client is told what it can act on.
+// The context of a wait that ended early names the wait, and the context of our own errors says what we were
+// doing. Both are for the log. A client is told something that it can act on.
 std::string_view message_of(const Error& error, ErrorCode code) noexcept {
   if (error.stop == StopReason::deadline) return "the deadline passed";
   if (code == error.code) return error.context;
@@ -53,7 +53,7 @@ void answer_error(Request& request, const Error& error, std::string_view details
   CHECK(details.starts_with('{') && details.ends_with('}'));
   answer_error(request, error);
   std::string& text = request.response.text;
-  text.resize(text.size() - 2);  // the two ends
+  text.resize(text.size() - 2);  // the two closing braces
   text.append(R"(,"details":)").append(details).append("}}");
 }
 

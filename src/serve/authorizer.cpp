@@ -47,7 +47,7 @@ Result<const Principal*> Authorizer::authorize(const http::Fields& fields,
   const std::string_view token = find_bearer(fields);
   if (token.empty()) return fail(ErrorCode::unauthorized, "a capability is needed", Side::client);
   Known& known = known_[std::hash<std::string_view>()(token) % known_max];
-  // In full and in constant time: the one who asks may be guessing at somebody else's token.
+  // In full and in constant time: the client may be guessing at another client's token.
   if (known.token.empty() || !crypto::equal_constant_time(as_bytes(known.token), as_bytes(token))) {
     ++verified_;
     TRY(crypto::Macaroon macaroon, crypto::authenticate(keys_->ring, token));
@@ -56,7 +56,8 @@ Result<const Principal*> Authorizer::authorize(const http::Fields& fields,
     known.macaroon = std::move(macaroon);
     known.principal = make_principal(known.macaroon);
   }
-  // Where a service has no tenants of its own, the request is the one's the token is bound to.
+  // If the service has no tenants of its own, the request counts as one of the tenant that the token is bound
+  // to.
   crypto::CapabilityRequest asked = request;
   if (asked.tenant.empty()) asked.tenant = known.principal.tenant;
   TRY_VOID(crypto::check_caveats(known.macaroon, asked));

@@ -1,7 +1,8 @@
-// Authorizer: a shard's judge of bearer tokens: is this one genuine, and do its caveats hold for this
+// Authorizer: checks bearer tokens on one shard: is the token genuine, and do its caveats hold for this
 // request?
-//   [Z-1] A token counts under the newest keys only that this shard was given: new keys void every verdict.
-//   [Z-2] Caveats are checked for every request; only that a token is genuine is remembered.
+//   [Z-1] A token counts only under the newest keys that this shard was given: new keys void every earlier
+//         verdict.
+//   [Z-2] Caveats are checked for every request; the only fact that is remembered is that a token is genuine.
 //   [Z-3] No part of a token gets into an error.
 #pragma once
 
@@ -32,11 +33,11 @@ class Authorizer {
   Authorizer(const Authorizer&) = delete;
   Authorizer& operator=(const Authorizer&) = delete;
 
-  // Keys come from several places; older ones than the present ones change nothing.
+  // Keys come from several places. Keys that are older than the present ones change nothing.
   void take_keys(KeySnapshotPtr keys);
   std::uint64_t version() const noexcept { return keys_->version; }
 
-  // Whose token it is, as long as nothing else is authorized. `unauthorized` without one genuine
+  // The bearer of the token; valid until the next authorize(). `unauthorized` without one genuine
   // `Authorization: Bearer` token, `forbidden` when a caveat does not hold.
   Result<const Principal*> authorize(const http::Fields& fields, const crypto::CapabilityRequest& request);
 
@@ -44,8 +45,8 @@ class Authorizer {
   std::uint64_t verified() const noexcept { return verified_; }
 
  private:
-  // A hot client shows the same token with each request: the chain of MACs is computed once for it. Only
-  // genuine tokens get in, so nobody can push them out with invented ones.
+  // A busy client sends the same token with each request: the chain of MACs is computed once for it. Only
+  // genuine tokens are kept, so invented ones cannot push them out.
   struct Known {
     std::string token;
     crypto::Macaroon macaroon;
@@ -60,7 +61,7 @@ class Authorizer {
   std::uint64_t verified_ = 0;
 };
 
-// What follows `Bearer` in the one Authorization field; empty when there is none, or more than one.
+// The text behind `Bearer` in the one Authorization field; empty when there is none, or more than one.
 std::string_view find_bearer(const http::Fields& fields) noexcept;
 
 }  // namespace cairn::serve

@@ -12,13 +12,14 @@ namespace cairn::serve {
 
 class Body {
  public:
-  // `request` outlives this. A content coding that admission let pass and nobody decodes is told by next().
+  // `request` outlives this. If admission let a content coding pass that no decoder knows, next() returns the
+  // error.
   Body(Request& request, Slab& slab, codec::DecodeGuard guard);
 
   // The next decoded slice; empty at the end. Errors: those of RequestBody::next, decoded_cap,
   // decoded_ratio, malformed. Cancel: clean.
   Task<Result<Buffer>> next(Call call);
-  // All of it, for bodies that are documents. body_cap when it is over `most`.
+  // The whole body, for bodies that are documents. body_cap when it is over `most`.
   Task<Result<std::string>> read_all(Call call, std::size_t most);
 
  private:

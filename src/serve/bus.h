@@ -1,5 +1,5 @@
-// Bus: a shard's part of what every service has: the watches `shutdown` and `config`, and the events of the
-// whole process.
+// Bus: one shard's part of the channels that every service has: the watches `shutdown` and `config`, and the
+// events of the whole process.
 #pragma once
 
 #include "config/snapshot.h"

@@ -5,7 +5,7 @@
 namespace cairn::serve {
 namespace {
 
-// Digits with an optional fraction, as milliseconds; the client's wish is never longer than a day.
+// Digits with an optional fraction, as milliseconds. The result is at most one day.
 std::optional<std::int64_t> parse_seconds_ms(std::string_view text) noexcept {
   constexpr std::int64_t day_ms = 86'400'000;
   std::int64_t ms = 0;

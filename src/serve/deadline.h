@@ -6,8 +6,8 @@
 
 namespace cairn::serve {
 
-// The end of the request's time: `longest` from now, or earlier if the client says so. A header that does
-// not parse is ignored: it can only ever shorten.
+// The instant at which the request's time ends: `longest` from now, or earlier if the client says so. A
+// header that does not parse is ignored, because a header can only shorten the time.
 Instant request_deadline(const http::Fields& fields, Instant now, WallTime wall, Duration longest) noexcept;
 
 }  // namespace cairn::serve

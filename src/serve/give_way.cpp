@@ -39,7 +39,7 @@ void GiveWay::deliver(MailItem& item) {
   letter.home->all_[letter.at]->read(letter);
 }
 
-// On the shard that the letter has come to, which is this one's.
+// Runs on the shard that the letter has come to, which is this object's.
 void GiveWay::read(Letter& letter) noexcept {
   GiveWay& home = *letter.home;
   if (letter.found) {
@@ -56,7 +56,7 @@ void GiveWay::read(Letter& letter) noexcept {
     letter.longest_at = letter.at;
   }
   if (--letter.left > 0) return home.send((letter.at + 1) % all_.size());
-  // All have been asked. From here on `left` is the way home.
+  // All shards have been asked. From here on `left` is the index of the home shard.
   letter.found = true;
   letter.left = (letter.at + 1) % all_.size();
   home.send(letter.longest == Instant::never() ? letter.left : letter.longest_at);

@@ -1,8 +1,8 @@
 // Health: named gates that decide whether reads and writes are served.
 //
 // Gates are opened and closed by their owners on any shard; readiness is computed when asked. Writes become
-// unready first: a read needs only the gates that reads depend on, a write those too. A gate that neither
-// needs only tells: without it the service is degraded.
+// unready first: a read needs only the gates that reads depend on, a write needs those and its own. A gate
+// that neither needs is only shown: while it is closed the service is degraded.
 #pragma once
 
 #include <array>
@@ -36,7 +36,7 @@ class Health {
 
   // Gates are closed until opened. The name must be declared.
   void set(std::string_view gate, bool open) noexcept;
-  // Of the gates that every service has, `tasks` or `background`, as it matters.
+  // A task stays down: closes the gate `tasks` or `background`, by its criticality.
   void task_stays_down(Criticality criticality) noexcept;
   void set_draining() noexcept { draining_.store(true, std::memory_order_relaxed); }
   bool draining() const noexcept { return draining_.load(std::memory_order_relaxed); }

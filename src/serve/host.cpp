@@ -24,13 +24,13 @@ namespace {
 
 // A revocation by another process is to hold within 5 s.
 constexpr Duration keys_period = Duration::seconds(1);
-// A service's state is looked at so often for keys that it revokes, if it has told nothing.
+// How often a service's state is checked for keys that it revokes, if it has sent no event.
 constexpr Duration revocation_period = Duration::seconds(2);
 constexpr Duration revoke_patience = Duration::seconds(2);
-// How often a request that revokes looks whether every shard knows.
+// How often a request that revokes a key checks whether every shard knows.
 constexpr Duration spread_period = Duration::millis(1);
 
-// What a service is at one time: its declaration, its configuration and what was made of them.
+// One service at one time: its declaration, its configuration and the objects made from them.
 struct Hosted {
   HostedService spec;
   config::SnapshotPtr snapshot;
@@ -40,16 +40,16 @@ struct Hosted {
 };
 
 struct Loaded {
-  config::SnapshotPtr process;  // of a service alone: its own
+  config::SnapshotPtr process;  // for a service that runs alone: its own
   std::vector<config::SnapshotPtr> services;
 };
 
-// What came of reading it, on its way from the pool.
+// The result of reading a configuration, on its way from the pool.
 struct Outcome {
   std::expected<Loaded, std::string> loaded;
 };
 
-// The sections of a configuration, and which snapshot is whose.
+// The sections of a configuration, and which snapshot belongs to which service.
 class Sections {
  public:
   Sections(std::span<const HostedService> services, const HostOptions& options)
@@ -74,7 +74,7 @@ class Sections {
   std::vector<config::Section> sections_;
 };
 
-// Of what runs beside the services.
+// The declarations of the tasks that run beside the services.
 constexpr auto rows_of_all = shared_tasks({});
 
 class Host {
@@ -152,7 +152,7 @@ class Host {
       writer_.stop();
       io::leave_now(exit_);
     }
-    process_.finish();  // before the services go, which jobs and mail may still use
+    process_.finish();  // before the services are destroyed, because jobs and mail may still use them
     return exit_;
   }
 
@@ -172,7 +172,8 @@ class Host {
             }};
   }
 
-  // What a service calls: those before it are in this process, the others are where its configuration says.
+  // The services that `caller` calls: those before it in the list are in this process, the others are where
+  // its configuration says.
   std::vector<PeerTarget> targets_of(const Hosted& caller, unsigned shard) {
     std::vector<PeerTarget> targets;
     for (const std::string_view name : caller.service->declaration().calls) {
@@ -201,7 +202,7 @@ class Host {
     return all;
   }
 
-  // What is wrong with these, one for each service: at start and at every reload.
+  // The problem with these snapshots, one for each service; checked at start and at every reload.
   std::optional<std::string> check_descriptors(std::span<const config::SnapshotPtr> snapshots) const {
     const std::uint64_t limit = io::Process::descriptor_limit();
     std::uint64_t wanted = 0;
@@ -216,7 +217,7 @@ class Host {
                        wanted, limit);
   }
 
-  // Shard 0 learns the port when 0 was asked; the others share it by SO_REUSEPORT.
+  // If port 0 was configured, shard 0 learns the real port; the other shards share it by SO_REUSEPORT.
   std::expected<void, std::string> bind(Hosted& hosted) {
     const auto listen = [&](unsigned shard, const Endpoint& endpoint,
                             bool health_only) -> std::expected<std::string, std::string> {
@@ -237,7 +238,7 @@ class Host {
       bound = listen(i, *parse_endpoint(hosted.address), false);
     if (const std::string& apart = snapshot.get(keys.metrics_addr); bound && !apart.empty())
       bound = listen(0, *parse_endpoint(apart), true);
-    // A socket is a file.
+    // A Unix socket is a file, so an amnesic service has none.
     const bool files = !snapshot.get(keys.amnesia);
     if (const std::string& path = snapshot.get(keys.uds_path); bound && files && !path.empty())
       if (bound = listen(0, Endpoint{.host = {}, .port = 0, .path = path}, false); bound)
@@ -276,7 +277,8 @@ class Host {
       });
   }
 
-  // What runs beside the services is restarted as their own tasks are; what stays down makes them not ready.
+  // Tasks beside the services are restarted like the services' own. One that stays down makes the services
+  // not ready.
   class Events : public TaskEvents {
    public:
     explicit Events(Host& host) noexcept : host_(host) {}
@@ -320,7 +322,8 @@ class Host {
     }
   }
 
-  // What runs beside the services reads files and tells others of what is about to go: it goes first.
+  // The tasks beside the services read files, and tell services that are about to end. So these tasks end
+  // first.
   void begin_end(Duration within) {
     process_.end_within(within);
     watching_.drain(StopReason::draining);
@@ -334,11 +337,11 @@ class Host {
     const Duration span = lifecycle_->drain_timeout();
     logger_.info("draining", {{"deadline_ms", span.to_millis()}});
     if (options_.listening) options_.listening({});
-    // Counted from when the signal came, as the watchdog counts it.
+    // The time counts from the arrival of the signal, as in the watchdog.
     lifecycle_->end(std::max(Duration{}, came + span - current_shard()->now()));
   }
 
-  // From now on the watchdog gives this much after a signal. Again after each reload.
+  // Sets how long the watchdog waits after a signal. Called again after each reload.
   void note_patience() noexcept {
     patience_ns_.store(lifecycle_->drain_timeout().ns, std::memory_order_relaxed);
   }
@@ -349,7 +352,7 @@ class Host {
     last_words_.error("did not end in time and is left", {{"code", int{exit_aborted}}});
   }
 
-  // Without its host's task the process would serve on and never end.
+  // Without this task of the host the process would serve on and never end.
   void lose(const char* task, const char* what) noexcept {
     logger_.error("the host is lost, the process leaves", {{"task", task}, {"what", what}});
     exit_ = exit_failed;
@@ -372,10 +375,10 @@ class Host {
   Task<> live(Call call) {
     auto outcome = co_await lifecycle_->run(call);
     (void)co_await watching_.join(call);
-    CHECK(outcome.has_value());  // nobody stops this task
+    CHECK(outcome.has_value());  // this task is never stopped
     for (const std::string& name : outcome->still_alive)
       logger_.error("a task outlived the abort", {{"task", name}});
-    stuck_ = !outcome->still_alive.empty();  // their frames cannot be taken down
+    stuck_ = !outcome->still_alive.empty();  // the frames of these tasks cannot be destroyed
     if (outcome->failed != nullptr) {
       exit_ = exit_failed;
       const std::string where = outcome->failed->trouble();
@@ -391,8 +394,8 @@ class Host {
 
   // --- the root keys
 
-  // On the shard of the request. Whoever is answered may rely on it: every shard refuses the key's tokens.
-  // Cancel: partial — the key is revoked, and the other shards learn it all the same.
+  // Runs on the shard of the request. Once it returns, every shard refuses the key's tokens. Cancel: partial
+  // — the key is revoked, and the other shards learn it all the same.
   Task<Result<>> revoke(Call call, std::string id) {
     struct Left {
       KeySnapshotPtr keys;
@@ -444,7 +447,7 @@ class Host {
     }
   }
 
-  // What a service's own state revokes: at its start, and whenever it has changed.
+  // Revokes the keys that a service's own state revokes: at its start, and whenever that state has changed.
   Task<> watch_revocations(Call call) {
     Broadcast<Event>::Receiver receiver = bus_.events(0).subscribe();
     do {
@@ -456,10 +459,11 @@ class Host {
               logger_.error("a revoked key may still be in force", {{"why", done.error().context}});
     } while (co_await next_revocation(call, receiver));
   }
-  // False: no more will come.
+  // False: no more events will come.
   // NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the caller waits
   Task<bool> next_revocation(Call call, Broadcast<Event>::Receiver& receiver) {
-    // The event tells of most at once; the look now and then finds what was missed, and tries again.
+    // Most changes are announced by the event at once. The regular check finds those that were missed, and
+    // tries again.
     const auto event =
         co_await next_of(call.within(revocation_period), receiver, Event::Kind::registry_updated);
     co_return !call.stopped() && (event || event.error().code != ErrorCode::closed);
@@ -470,7 +474,7 @@ class Host {
     return key != nullptr && !key->revoked;
   }
 
-  // From any shard. One whose mailbox is full is told at the next look at the file.
+  // From any shard. A shard whose mailbox is full learns the keys at the next look at the file.
   void spread_keys(const KeySnapshotPtr& keys) {
     for (Hosted& each : hosted_)
       for (unsigned i = 0; i < process_.shards(); ++i)
@@ -503,7 +507,7 @@ class Host {
 
   // --- reload
 
-  // What is dropped is not missed: the reloader reads what there is then, for all that have asked.
+  // A dropped request loses nothing: the reloader reads the newest configuration, for all requests at once.
   void ask_reload() {
     const std::uint64_t dropped = reloads_.dropped();
     (void)reloads_.try_send({});
@@ -515,7 +519,7 @@ class Host {
     for (Hosted& each : hosted_) each.node->metrics().show_depth("cfg_reload", 0, reloads_.depth());
   }
 
-  // A file may take long to be read: not on a shard.
+  // Reading a file may take long, so it does not happen on a shard.
   Task<> reload_loop(Call call) {
     while (co_await reloads_.recv(call)) {
       while (reloads_.try_recv()) {
@@ -579,11 +583,11 @@ class Host {
     logger_.error("configuration refused, the old one stays", {{"problems", why}});
   }
 
-  // Shard 0 decides whether the new address can be had; the others follow it there.
+  // Shard 0 finds out whether the new address can be bound; the other shards follow.
   bool rebind(Hosted& hosted, const config::Snapshot& next) {
     const std::string& asked = next.get(hosted.spec.keys.bind);
     Node& node = *hosted.node;
-    // While the old listener closes, its address may become somebody else's.
+    // When the old listener has closed, another process may take its address.
     const std::string old = std::exchange(hosted.address, {});
     tell_listening();
     auto bound = node.rebind(0, *parse_endpoint(asked));
@@ -608,9 +612,9 @@ class Host {
   const HostOptions& options_;
   RootKeys* root_keys_;
   config::ProcessKeys keys_;
-  config::SnapshotPtr snapshot_;  // that the process's own keys are in
-  // Members die in reverse: the services, then the log's writer, then the process with the watchdog that sees
-  // to it that all of this ends, and the log last, because the watchdog speaks through it.
+  config::SnapshotPtr snapshot_;  // the snapshot that holds the process's own keys
+  // Members are destroyed in reverse order: the services; the log's writer; the process, whose watchdog makes
+  // sure that all of this ends; and the log last, because the watchdog writes to it.
   observe::Log log_;
   io::Process process_;
   ProcessBus bus_;
@@ -623,7 +627,7 @@ class Host {
   Scope control_;
   struct ReloadAsked {};
   Mpsc<ReloadAsked> reloads_;
-  Supervisor watching_;                       // what runs beside the services
+  Supervisor watching_;                       // the tasks beside the services
   std::atomic<std::int64_t> patience_ns_{0};  // publishes nothing else
   int exit_ = exit_ok;
   bool stuck_ = false;

@@ -71,9 +71,9 @@ struct Lifecycle::Leg {
   Step step = Step::start;
   Node* node = nullptr;
   Instant deadline{};
-  bool aborted = false;  // something was, until now
+  bool aborted = false;  // something was aborted so far
   Result<> started;
-  std::vector<DrainResult> results;  // of a drain: of each service
+  std::vector<DrainResult> results;  // after a drain: one for each service
   std::size_t awaited = 0;
 };
 
@@ -112,7 +112,7 @@ Task<Result<>> Lifecycle::order(Call call, Step step, Node* node, unsigned first
   co_return Result<>{};
 }
 
-// An error is one of the call; that a service could not start is in outcome_.
+// Returns only errors of the call; the failure of a service to start is in outcome_.
 // NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): nodes outlive this
 Task<Result<>> Lifecycle::start_one(Call call, Node& node) {
   const auto check = [&](unsigned shard) {
@@ -166,7 +166,7 @@ Task<Result<>> Lifecycle::drain_all(Call call) {
 
 // NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): nodes outlive this
 Task<Result<>> Lifecycle::stop_one(Call call, Node& node) {
-  // What still lives would find its service closed: the process leaves without another word instead.
+  // A task that is still alive would find its service destroyed: the process leaves at once instead.
   if (!outcome_.still_alive.empty()) co_return Result<>{};
   CO_TRY_VOID(co_await order(call, Step::stop, &node, 1, shards()));
   gather(1, shards());

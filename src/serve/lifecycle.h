@@ -1,11 +1,12 @@
 // Lifecycle: the services of one process from their start to their end, the same in real and simulated ones.
 //   [LI-1] A service starts after those before it in the list, on shard 0 before the other shards; it lets
 //         requests in when it has started on all of them.
-//   [LI-2] The end has one deadline. All services drain at once, on every shard; then they stop, through the
-//         list backwards, each on shard 0 last: whom others call is there until they have stopped.
-//   [LI-3] A service stops exactly where it had started, once, and not while something of it still lives.
-//   [LI-4] Health is told until the last service has stopped.
-// It lives on shard 0 and reaches the others by mail that is part of it, which no full mailbox refuses.
+//   [LI-2] The end has one deadline. All services drain at once, on every shard. Then they stop, through the
+//         list backwards, each on shard 0 last: a service that others call is there until they have stopped.
+//   [LI-3] A service stops exactly where it had started, once, and not while one of its tasks is still alive.
+//   [LI-4] Health requests are answered until the last service has stopped.
+// The Lifecycle lives on shard 0. It reaches the other shards by mail items that are its own members, so no
+// full mailbox refuses them.
 #pragma once
 
 #include <functional>
@@ -21,7 +22,7 @@ struct LifecycleOutcome {
   const Node* failed = nullptr;  // the service that could not start
   Error failure;
   std::size_t aborted = 0;
-  std::vector<std::string> still_alive;  // tasks that outlived their abort: their frames cannot be taken down
+  std::vector<std::string> still_alive;  // tasks that outlived their abort; their frames cannot be destroyed
 };
 
 struct LifecycleEvents {
@@ -33,24 +34,25 @@ struct LifecycleEvents {
 
 class Lifecycle {
  public:
-  // Of a service's stop, beyond the deadline of the drain; what is left of the drain's grace is for its
+  // The time for a service's stop beyond the deadline of the drain. The rest of the drain's grace is for its
   // abort.
   static constexpr Duration stop_grace = Drain::grace / 2;
 
-  // Each node after those it depends on. They are attached and started, on the same shards, and outlive this.
+  // Each node comes after those it depends on. The nodes are attached and started, on the same shards, and
+  // outlive this.
   explicit Lifecycle(std::vector<Node*> nodes, LifecycleEvents events = {});
   ~Lifecycle();
   Lifecycle(const Lifecycle&) = delete;
   Lifecycle& operator=(const Lifecycle&) = delete;
 
-  // Starts the services, waits for end() or a service that cannot start, and ends them.
-  // Cancel: partial — it lets go where it is; the nodes are the caller's to take down.
+  // Starts the services, waits for end() or a service that cannot start, and ends the services. Cancel:
+  // partial — it stops where it is; the caller takes the nodes down.
   Task<Result<LifecycleOutcome>> run(Call call);
 
   // --- on shard 0
-  // The first signal. A start that is under way is cancelled; that is no failure.
+  // On the first signal. A start that is under way is cancelled; that is no failure.
   void end(Duration within);
-  // The second.
+  // On the second signal.
   void abort();
   bool ending() const noexcept { return ending_; }
   // The longest of the services' timeouts.drain: the one deadline of them all.
@@ -67,7 +69,8 @@ class Lifecycle {
   Task<Result<>> stop_one(Call call, Node& node);
   Task<Result<>> leave_one(Call call, Node& node);
   void gather(unsigned first, unsigned last);
-  // Has the shards [first, last) do a step of one service, or of all of them, and waits for all of them.
+  // Makes the shards [first, last) do a step of one service, or of all of them, and waits for the reports of
+  // all.
   Task<Result<>> order(Call call, Step step, Node* node, unsigned first, unsigned last);
   void reported();
 

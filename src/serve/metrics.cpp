@@ -26,7 +26,7 @@ std::vector<std::string> queue_names(const ServiceDeclaration& declaration) {
   return names;
 }
 
-// Positions of those that `stands` says of.
+// The positions of the items for which `stands` is true.
 template <class T, class F>
 std::vector<std::size_t> still(const T& all, F stands) {
   std::vector<std::size_t> found;
@@ -35,25 +35,26 @@ std::vector<std::size_t> still(const T& all, F stands) {
   return found;
 }
 
-// Queues that somebody else's metric tells of, and watches, which have no depth and drop nothing. Events are
-// sent and logged by turns on one shard; those that are dropped all the same are shown then.
+// A queue has no depth metric if another metric covers it, or if it is a watch. A watch also drops nothing.
+// Events are sent and logged by turns on one shard; if some are dropped all the same, they are shown then.
 bool has_no_depth(const QueueDeclaration& queue) noexcept { return queue.metric != "queue_depth"; }
 bool drops_nothing(const QueueDeclaration& queue) noexcept {
   return queue.kind == QueueKind::broadcast ? queue.name == "events" : has_no_depth(queue) || !queue.fills;
 }
 
-// What can become of a task, by its kind. All can happen to those of the service's own.
+// Which ends a task can have, by its kind. The service's own tasks can have all of them.
 bool is_in(std::string_view kind, std::initializer_list<std::string_view> kinds) noexcept {
   return std::find(kinds.begin(), kinds.end(), kind) != kinds.end();
 }
-// Listeners and connections belong to their server. `afterwards` ends before anybody could see it.
+// Listeners and connections belong to their server. `afterwards` ends before a reader of the metrics could
+// see it.
 bool is_never_supervised(std::string_view task) noexcept {
   return is_in(task, {"supervisor", "listener", "connection", "afterwards"});
 }
-// The supervisor is no task, but what keeps them.
+// The supervisor is not a task itself: it keeps the tasks.
 bool is_never_spawned(std::string_view kind) noexcept { return kind == "supervisor"; }
-// Listeners end when they are told to; so do the host's, which are told first of all. Workers are left with
-// nothing to wait for: what is aborted is the connection whose request they do.
+// Listeners end when they are told to. So do the host's tasks, which are told first of all. A worker that is
+// left has nothing to wait for: the connection is aborted whose request the worker serves.
 bool is_never_aborted(std::string_view kind) noexcept {
   return is_in(kind, {"supervisor", "listener", "host", "worker"});
 }
@@ -61,7 +62,7 @@ bool is_never_aborted(std::string_view kind) noexcept {
 bool is_never_cancelled(std::string_view kind) noexcept {
   return is_in(kind, {"supervisor", "listener", "connection", "worker"});
 }
-// What a listener cannot take in costs that connection.
+// If a listener cannot accept a connection, only that connection is lost.
 bool never_panics(std::string_view kind) noexcept { return is_in(kind, {"supervisor", "listener"}); }
 
 std::vector<std::string> task_kinds(const ServiceDeclaration& declaration) {

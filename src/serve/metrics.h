@@ -31,7 +31,7 @@ enum class IoOp : std::uint8_t { read, write, commit };
 struct Metrics {
   struct Route {
     std::string_view pattern;
-    bool flies = true;  // its requests are in flight: it is neither a health route nor one that stays open
+    bool flies = true;  // its requests count as in flight: no health route, and none that stays open
   };
   // `routes` by RouteId; one more label is for requests that matched none.
   Metrics(observe::Registry& registry, std::span<const Route> routes, const ServiceDeclaration& declaration);
@@ -56,23 +56,23 @@ struct Metrics {
   static std::size_t status_index(int status) noexcept;
   std::size_t kind_index(std::string_view kind) const noexcept;
 
-  // Of a declared queue.
+  // Shows the depth of a declared queue.
   void show_depth(std::string_view queue, observe::Slot slot, std::uint64_t depth) const noexcept;
   std::uint64_t depth(std::string_view queue) const noexcept;  // as last shown
   void count_dropped(std::string_view queue, observe::Slot slot, std::uint64_t items = 1) const noexcept;
-  // Of a declared task: one more, one less; and how many there are.
+  // Counts one more or one less of a declared task; running() says how many there are.
   void count_running(std::string_view task, observe::Slot slot, std::int64_t more) const noexcept;
   std::uint64_t running(std::string_view task) const noexcept;
-  // The same, when this error is the refusal of a declared queue.
+  // Calls count_dropped() when this error is the refusal of a declared queue.
   void count_refusal(const Error& error, observe::Slot slot) const noexcept;
-  // A declared consumer of a declared broadcast missed so many: the broadcast dropped them.
+  // A declared consumer of a declared broadcast missed `missed` items: the broadcast dropped them.
   void count_lag(std::string_view topic, std::string_view consumer, observe::Slot slot,
                  std::uint64_t missed) const noexcept;
 
  private:
   std::vector<std::size_t> labels_;  // by RouteId
   std::vector<std::string> kinds_, tasks_, queues_, topics_, consumers_;
-  std::vector<std::string_view> refusals_;  // by queue; empty: it refuses nobody
+  std::vector<std::string_view> refusals_;  // by queue; empty: the queue refuses nothing
 };
 
 }  // namespace cairn::serve

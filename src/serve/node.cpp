@@ -11,7 +11,7 @@ namespace {
 // `admin_op` outlives them.
 std::vector<RouteSpec> all_routes(const Service& service, const Access& access, std::string_view admin_op) {
   std::vector<RouteSpec> specs(service.routes().begin(), service.routes().end());
-  // A service that asks for capabilities and has no keys would let everybody in, or nobody.
+  // A service that asks for capabilities but has no keys would let every client in, or none.
   for (const RouteSpec& spec : specs) CHECK(spec.op.empty() || access.keys != nullptr || access.open);
   CHECK((access.keys != nullptr) == static_cast<bool>(access.revoke));
   const std::vector<RouteSpec> built_in = built_in_routes(admin_op);
@@ -27,7 +27,7 @@ std::vector<http::Route> plain_routes(std::span<const RouteSpec> specs) {
   return routes;
 }
 
-// The built-in ones answer in the step that begins them, but for the last, which asks the host.
+// The built-in routes answer in the step that begins them, except the last, which asks the host.
 std::vector<Metrics::Route> measured(std::span<const RouteSpec> specs, std::size_t own) {
   std::vector<Metrics::Route> routes;
   for (const RouteSpec& spec : specs)
@@ -57,7 +57,7 @@ std::vector<GateDeclaration> all_gates(const Service& service) {
 
 constexpr Duration lag_warning_period = Duration::seconds(5);
 constexpr Duration task_patience = Duration::seconds(1);
-// For what those that attend have asked when the process leaves, and for a look at what was aborted.
+// Time to answer the last requests of connections that attend, and to show what was aborted.
 constexpr Duration last_look = Duration::millis(100);
 
 void log_event(const observe::Logger& log, const Event& event) {
@@ -121,8 +121,8 @@ class Node::BackgroundEvents : public TaskEvents {
   observe::Slot slot_;
 };
 
-// Members die in reverse; by then no task is alive. The server's stop switches hang below the scope of its
-// connections, so it goes first.
+// Members are destroyed in reverse order; by then no task is alive. The server's cancel sources are children
+// of its connections' scope, so the server is destroyed first.
 struct Node::ShardPart {
   ShardPart(Shared& shared, io::Machine& m, config::SnapshotPtr snapshot, const Settings& settings,
             observe::Logger l, std::size_t workers, ProcessBus& process, std::span<const PeerTarget> targets)
@@ -151,7 +151,7 @@ struct Node::ShardPart {
   Pipeline pipeline;
   Scope connections, attending;
   http::Server server;
-  Supervisor background;  // workers and what every service has
+  Supervisor background;  // workers and the tasks that every service has
   Scope starting, stopping;
   Scope control;
   bool started = false;  // the service's start() has succeeded
@@ -239,7 +239,7 @@ void Node::start(unsigned shard) {
   health_.set("background", true);
 }
 
-// With the capacities this process was configured with, and what is so at this moment.
+// Shows the capacities that this process was configured with, and the present depths.
 std::string Node::topology_json() const {
   const std::vector<QueueDeclaration> queues = configured_queues(service_.declaration(), *snapshot_, keys_);
   Pool& pool = parts_.front()->machine.pool;
@@ -334,7 +334,7 @@ void Node::apply(unsigned shard, const config::SnapshotPtr& snapshot) {
   part.server.set_options(settings.server);
   part.pipeline.apply(*snapshot, settings);
   part.bus.config.set(snapshot);
-  // Each shard is told by itself, when it has the configuration.
+  // Each shard tells its own listeners, once it has the configuration.
   (void)part.bus.events.send({Event::Kind::config_updated, snapshot->version(), {}, name()});
 }
 
@@ -378,7 +378,7 @@ void Node::fail_task(unsigned shard, std::string_view name) noexcept {
   part.background.fail_tasks(name, true);  // a worker's wait is shielded: it ends when the queue is closed
 }
 
-// The one listener every service has: what happened is in the log, and what was missed is counted.
+// The one listener to events that every service has: it logs the events, and counts those it missed.
 // NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): parts outlive their tasks
 Task<> Node::log_events(Call call, ShardPart& part) {
   Broadcast<Event>::Receiver receiver = part.bus.events.subscribe();
@@ -387,7 +387,7 @@ Task<> Node::log_events(Call call, ShardPart& part) {
   for (std::uint64_t lost = 0;;) {
     metrics_.show_depth("events", shard, part.bus.events.waiting());
     auto event = co_await receiver.recv(call);
-    // What was lost on its way to this shard lags as what came and was missed.
+    // Events that were lost on their way to this shard count as lag, like those that arrived and were missed.
     if (const std::uint64_t more = bus_.lost(shard) - lost; more > 0) {
       lost += more;
       metrics_.count_lag("events", "event-log", shard, more);
@@ -409,7 +409,8 @@ Task<> Node::drain_shard(Call call, ShardPart& part, std::function<void(DrainRes
   try {
     result = co_await part.bus.drain.finish(call, part.connections);
   } catch (const std::exception& problem) {
-    // All have ended, one of them badly. Whatever it was, the process still has to come to its end.
+    // All connections have ended, one of them with an exception. Whatever it was, the process still has to
+    // end.
     part.pipeline.broke(problem.what());
   } catch (...) {
     part.pipeline.broke("not a std::exception");
@@ -458,11 +459,12 @@ Task<> Node::run_stop(Call call, ShardPart& part) {
 // NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): parts outlive their tasks
 Task<> Node::stop_shard(Call call, ShardPart& part, std::function<void(DrainResult)> done) {
   DrainResult result;
-  // Nobody can ask any more, from inside the process neither: workers end when nobody waits for a turn.
+  // No request can come any more, from inside the process neither: a worker ends when no request waits for a
+  // turn.
   part.pipeline.close();
   part.background.drain(StopReason::draining);
   co_await end_tasks(part.control.call(), part.bus.drain, part.background, result);
-  // Only now: requests of other shards may have needed them to the last.
+  // The service's tasks end only now, because requests of other shards may have needed them to the last.
   part.tasks.drain(StopReason::draining);
   co_await end_tasks(part.control.call(), part.bus.drain, part.tasks, result);
   if (std::exchange(part.started, false) && result.still_alive.empty()) {

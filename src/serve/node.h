@@ -1,5 +1,5 @@
-// Node: one instance of a service: what its shards share, and each shard's part. The same for real
-// processes and simulated ones; whoever owns the machines attaches it, and a Lifecycle takes it from its
+// Node: one instance of a service: the state that its shards share, and each shard's part. It is the same for
+// real processes and simulated ones. The owner of the machines attaches it, and a Lifecycle takes it from its
 // start to its end.
 #pragma once
 
@@ -22,9 +22,9 @@ struct BuildInfo {
 
 class Node {
  public:
-  // `service`, `log` and the snapshot's schema outlive the node. A service that has routes with an `op` needs
-  // keys in `access`, or its word that it is open. `bus` is the process's and outlives it; without one the
-  // service hears itself alone.
+  // `service`, `log` and the snapshot's schema outlive the node. A service with routes that have an `op`
+  // needs keys in `access`, or `access.open`. `bus` is the process's and outlives the node; without one the
+  // service hears only its own events.
   Node(Service& service, config::SnapshotPtr snapshot, const config::ServerKeys& keys, observe::Log& log,
        BuildInfo build, unsigned shards, std::size_t workers, Access access = {}, ProcessBus* bus = nullptr);
   ~Node();
@@ -32,7 +32,7 @@ class Node {
   Node& operator=(const Node&) = delete;
 
   // --- before the shards run, or on the shard itself
-  // `peers`: what of the service's declared calls can be reached from that shard.
+  // `peers`: those of the service's declared callees that can be reached from that shard.
   void attach(io::Machine& machine, std::span<const PeerTarget> peers = {});
   // The bound address. A `health_only` listener serves health, readiness, version and metrics.
   Result<std::string> listen(unsigned shard, const io::Endpoint& endpoint, bool health_only = false);
@@ -43,23 +43,23 @@ class Node {
   // Runs the service's own start() there; `done` is called on the shard with its outcome.
   void start_service(unsigned shard, std::function<void(Result<>)> done);
   void cancel_start(unsigned shard) noexcept;
-  // Closes the listeners and lets connections end until `deadline`; `done` is called on the shard when all
-  // have ended, or when the drain's grace is over. Calls from inside the process are let in until
+  // Closes the listeners and lets connections end until `deadline`. `done` is called on the shard when all
+  // have ended, or when the drain's grace is over. Calls from inside the process are admitted until
   // stop_service. A second call only brings the deadline nearer; its `done` is dropped.
   void drain(unsigned shard, Instant deadline, std::function<void(DrainResult)> done);
-  // After drain, and when every service that calls this one has stopped: ends the work and the tasks and,
-  // where start_service succeeded, runs the service's own stop(), until `deadline`; then as above.
+  // After drain(), and once every service that calls this one has stopped: ends the work and the tasks. Where
+  // start_service succeeded it also runs the service's own stop(), until `deadline`. Then `done` as above.
   void stop_service(unsigned shard, Instant deadline, std::function<void(DrainResult)> done);
-  // After that, and when every service of the process has come so far: ends who was told of health until
-  // now. `aborted`: something was, and whoever asks gets a moment to see it.
+  // After that, and once every service of the process has stopped: ends the connections that were still told
+  // of health. `aborted`: something was aborted, and clients get a moment to see it.
   void leave(unsigned shard, bool aborted, std::function<void(DrainResult)> done);
-  void abort(unsigned shard) noexcept;  // the second signal; health is told of until the end
-  // As when the process is gone: whoever is told of health is cut off, too. For simulated ones.
+  void abort(unsigned shard) noexcept;  // the second signal; health requests are still answered until the end
+  // As if the process were gone: connections that attend are cut off too. For simulated processes.
   void cut_off(unsigned shard) noexcept;
   // Ends a shard's background tasks of that name as if by an exception. For tests of whole processes.
   void fail_task(unsigned shard, std::string_view name) noexcept;
   void apply(unsigned shard, const config::SnapshotPtr& snapshot);
-  // Moves the shard's listener; on failure the old one stays. The address now served.
+  // Moves the shard's listener; on failure the old one stays. Returns the address now served.
   Result<std::string> rebind(unsigned shard, const io::Endpoint& endpoint);
   void take_keys(unsigned shard, const KeySnapshotPtr& keys);
   // On shard 0, once the service has started there.
@@ -99,11 +99,11 @@ class Node {
   Service& service_;
   config::ServerKeys keys_;
   Settings settings_;
-  config::SnapshotPtr snapshot_;  // of the start; shards have the newest in Bus::config
+  config::SnapshotPtr snapshot_;  // the one at the start; shards have the newest in Bus::config
   observe::Log& log_;
   std::size_t workers_;
   Access access_;
-  std::unique_ptr<ProcessBus> own_bus_;  // none: it has the process's
+  std::unique_ptr<ProcessBus> own_bus_;  // none: the node uses the process's bus
   ProcessBus& bus_;
   std::string admin_op_;
   observe::Registry registry_;

@@ -16,10 +16,10 @@ using http::Method;
 
 constexpr std::string_view schema_place = "#/components/schemas/";
 
-// What http/route.h takes for a parameter, as JSON Schema.
+// The parameter kinds of http/route.h, as JSON Schema.
 struct Kind {
   std::string_view name;
-  std::string_view pattern;  // empty: any text but none at all
+  std::string_view pattern;  // empty: any text that is not empty
   std::string_view about;
 };
 constexpr Kind kinds[] = {
@@ -31,7 +31,7 @@ constexpr Kind kinds[] = {
     {"Rest", "", "All that is left of the path; its slashes are not escaped"},
 };
 
-// In the order in which documents have them.
+// In the order of OpenAPI documents.
 struct Verb {
   Method method;
   std::string_view key;
@@ -44,7 +44,7 @@ struct PathParameter {
   std::string_view name, kind;
 };
 
-// The segments of a pattern one by one: `literal` or `parameter` is told.
+// Walks over the segments of a pattern: calls `literal` or `parameter` for each.
 template <class Literal, class Parameter>
 void walk(std::string_view pattern, Literal literal, Parameter parameter) {
   while (!pattern.empty()) {
@@ -70,7 +70,8 @@ std::string path_of(std::string_view pattern) {
   return path;
 }
 
-// `get_o_by_address_proof`. Made from what makes an operation one, so that no two have the same.
+// `get_o_by_address_proof`. It is made from the method and the pattern, so that no two operations have the
+// same id.
 std::string operation_id(std::string_view verb, std::string_view pattern) {
   std::string id(verb);
   walk(
@@ -125,7 +126,7 @@ void write_request_body(JsonWriter& json, const RouteSpec& spec) {
 bool is_of_ranges(const ParameterSpec& field) { return field.name == "Range" || field.name == "If-Range"; }
 constexpr int partial_content = 206;
 
-// The answers to HEAD have no body, whatever they would have.
+// The answers to HEAD have no body, even where GET's have one.
 void write_responses(JsonWriter& json, std::span<const AnswerSpec> answers, bool head) {
   json.key("responses").begin_object();
   while (!answers.empty()) {
@@ -152,7 +153,7 @@ void write_responses(JsonWriter& json, std::span<const AnswerSpec> answers, bool
   json.end_object();
 }
 
-// An empty requirement beside the other says that it may be met by nothing.
+// An empty requirement beside the other says that the token is optional.
 void write_security(JsonWriter& json, const RouteSpec& spec) {
   if (spec.op.empty()) return;
   json.key("security").begin_array();
@@ -187,7 +188,7 @@ void write_operation(JsonWriter& json, const RouteSpec& spec, const Verb& verb) 
   json.end_object();
 }
 
-// Every route of one pattern, which may stand at several lines of the table.
+// Writes every route of one pattern, which may stand in several lines of the table.
 void write_path(JsonWriter& json, std::span<const RouteSpec> specs, std::string_view pattern) {
   json.key(path_of(pattern)).begin_object().key("parameters").begin_array();
   walk(
@@ -223,7 +224,7 @@ constexpr PublicCode codes[] = {
 #include "base/error_codes.def"
 #undef ERROR_CODE
 };
-// What is answered as an error: the others mean success, or stay inside the process.
+// Whether the code is answered as an error. The other codes mean success, or stay inside the process.
 bool is_answered(const PublicCode& code) { return code.status >= 400; }
 
 void write_error_schema(JsonWriter& json) {
@@ -334,7 +335,7 @@ std::string indented(std::string_view compact) {
     }
     const bool opens = c == '{' || c == '[', closes = c == '}' || c == ']';
     depth -= closes ? 1 : 0;
-    // Nothing inside stays on one line.
+    // An empty object or array stays on one line.
     if (closes && out.back() != '{' && out.back() != '[') line();
     out += c;
     quoted = c == '"';

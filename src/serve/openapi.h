@@ -10,8 +10,8 @@
 
 namespace cairn::serve {
 
-// The service's routes in the order of its table, then the ones that every service has. The same declarations
-// give the same bytes. What JSON is sent and answered is referred to as a file beside the document's
+// The service's routes in the order of its table, then the routes that every service has. The same
+// declarations give the same bytes. JSON bodies are described by a reference to a file beside the document's
 // directory: `../schemas/NAME.json`.
 std::string format_openapi(const ServiceDeclaration& service, std::span<const RouteSpec> routes,
                            std::string_view version);

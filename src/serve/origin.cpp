@@ -16,7 +16,7 @@ bool has(const std::vector<std::string>& list, std::string_view text) noexcept {
   return std::ranges::any_of(list, [&](const std::string& one) { return equal_ignoring_case(one, text); });
 }
 
-// Of a host that the parser has found valid: `name`, `name:port`, `[address]:port`.
+// The name in a host that the parser has found valid: `name`, `name:port`, `[address]:port`.
 std::string_view name_in(std::string_view host) noexcept {
   if (host.starts_with('[')) return host.substr(1, host.find(']') - 1);
   std::string_view name = host.substr(0, host.find(':'));
@@ -28,7 +28,7 @@ bool is_ours(const Request& request, const Settings& settings) {
   if (request.peer().local) return true;
   if (!request.peer().loopback && settings.names.empty()) return true;
   const std::string_view host = request.head().host();
-  if (host.empty()) return true;  // only HTTP/1.0 may say none
+  if (host.empty()) return true;  // only HTTP/1.0 may send no host
   const std::string_view name = name_in(host);
   return is_loopback_name(name) || has(settings.names, name) || equal_ignoring_case(name, settings.bound);
 }
@@ -50,10 +50,10 @@ bool may_change(const Request& request, const Settings& settings) noexcept {
 }  // namespace
 
 bool is_loopback_name(std::string_view name) {
-  // Nearly every request.
+  // The fast path of nearly every request.
   if (name == "127.0.0.1" || equal_ignoring_case(name, "localhost")) return true;
   if (name.size() > 10 && equal_ignoring_case(name.substr(name.size() - 10), ".localhost")) return true;
-  // No address is as long.
+  // A longer name is no address.
   return name.size() < 64 && Endpoint{.host = std::string(name), .port = 0}.is_loopback();
 }
 

@@ -1,14 +1,13 @@
-// Whom a request believes to be talking to, and whose page sent it.
+// Origin checks: the host that a request is addressed to, and the web page that sent it.
 //
-// A browser can be made to send requests here that its user did not mean: a name that first led to a foreign
-// page and then to this machine (DNS rebinding), or a foreign page that posts a form. The first kind comes
-// with a name that is not ours in `Host`, the second with an `Origin` that is not.
-//   [OR-1] On a listener that is bound to loopback only loopback names and server.names are answered; on
-//   another
-//         one any, unless server.names is set. A Unix socket takes any: no browser reaches it.
-//   [OR-2] A request that may change something and says that it comes from a page is answered only if the
-//   page is
-//         of the same host and port, or in cors.origins.
+// A browser can be made to send requests here that its user did not mean. With DNS rebinding, a name leads to
+// a foreign page first and then to this machine; such a request has a name in `Host` that is not ours. Or a
+// foreign page posts a form; such a request has an `Origin` that is not ours.
+//   [OR-1] A listener that is bound to loopback answers only loopback names and server.names. Any other
+//         listener answers every name, unless server.names is set. A Unix socket takes every name: no browser
+//         reaches it.
+//   [OR-2] A request that may change something, and that says that it comes from a page, is answered only if
+//         the page is of the same host and port, or is in cors.origins.
 #pragma once
 
 #include <string_view>

@@ -1,5 +1,6 @@
 // Peers: the other services that a service calls, by name, on one shard. In the same process a call goes
-// straight into the other's pipeline; otherwise over pooled connections. The service cannot tell which.
+// straight into the other service's pipeline; otherwise over pooled connections. The service cannot tell
+// which.
 #pragma once
 
 #include <memory>
@@ -15,10 +16,10 @@
 
 namespace cairn::serve {
 
-// Where a service is that another one calls.
+// Where to reach a service that another one calls.
 struct PeerTarget {
   std::string name;
-  http::Answerer* inside = nullptr;  // of the same process and shard; outlives the caller
+  http::Answerer* inside = nullptr;  // if it is in the same process, on the same shard; outlives the caller
   io::Endpoint endpoint = {};        // where it is otherwise
 };
 
@@ -30,13 +31,13 @@ class Peer {
   };
   using Handle = std::unique_ptr<http::PeerCall, GiveBack>;
 
-  // `client` is needed for a peer outside; both outlive it.
+  // `client` is needed for a peer in another process. Both references outlive this.
   Peer(io::Machine& machine, const PeerTarget& target, http::Client* client)
       : machine_(machine), target_(target), client_(client) {}
 
   std::string_view name() const noexcept { return target_.name; }
   bool is_inside() const noexcept { return target_.inside != nullptr; }
-  // For one request after the other; whatever was not read of its answer is dropped with it.
+  // Serves one request after the other. The unread rest of an answer is dropped with the handle.
   Handle call();
 
  private:
@@ -52,9 +53,9 @@ class Peer {
 class Peers {
  public:
   Peers(io::Machine& machine, std::span<const PeerTarget> targets);
-  // None: the configuration names no such service.
+  // nullptr: the configuration names no such service.
   Peer* find(std::string_view name) noexcept;
-  // Closes the connections, when the service has ended. Cancel: partial — idle ones are closed.
+  // Closes the connections, once the service has ended. Cancel: partial — idle connections are closed.
   Task<> close(Call call);
 
  private:

@@ -20,10 +20,10 @@ using http::Method;
 
 constexpr std::string_view json_type = "application/json";
 
-// What is to be undone when a request is finished; bits of Request::counted.
+// What has to be undone when a request has finished: bits of Request::counted.
 constexpr std::uint32_t counted_inflight = 1;
 constexpr std::uint32_t counted_route = 2;
-constexpr std::uint32_t counted_answer = 4;  // nothing to undo: its head was its answer
+constexpr std::uint32_t counted_answer = 4;  // nothing to undo: its head was its answer, and was counted
 
 bool is_corr_char(char c) noexcept { return is_letter_or_digit(c) || c == '_' || c == '-'; }
 
@@ -31,8 +31,8 @@ bool names_address(const RouteSpec& spec) noexcept {
   return spec.pattern.find(":Address}") != std::string_view::npos;
 }
 
-// How much the request would store. Nobody can tell before the end of a chunked body, and before it is
-// decoded of one with a content coding.
+// How many bytes the request would store. Unknown before the end of a chunked body, and before a body with a
+// content coding is decoded.
 std::optional<std::uint64_t> stored_bytes(const http::RequestHead& head, const RouteSpec& spec) noexcept {
   if (spec.takes == Takes::nothing || head.body == http::BodyKind::none) return spec.stores_least;
   if (head.body != http::BodyKind::length || head.fields.has(http::FieldName::content_encoding))
@@ -40,7 +40,7 @@ std::optional<std::uint64_t> stored_bytes(const http::RequestHead& head, const R
   return std::max(spec.stores_least, head.content_length);
 }
 
-// What a service kept for this request goes when its handler has returned, however that ended.
+// Drops the state that a service kept for this request, once its handler has returned in whatever way.
 struct StateDrop {
   Request& request;
   ~StateDrop() { request.state.reset(); }
@@ -56,7 +56,7 @@ unsigned whole_seconds(Duration duration) noexcept {
 struct Pipeline::BuiltInRoute {
   RouteSpec spec;
   bool is_health;                      // passes by every limit
-  void (Pipeline::*answer)(Request&);  // none: a worker revokes a key
+  void (Pipeline::*answer)(Request&);  // nullptr: a worker revokes a key
 };
 
 namespace {
@@ -231,12 +231,12 @@ void Pipeline::take_corr_id(Request& request) noexcept {
     format_ulid_to(make_ulid(machine_.shard.wall(), random.next(), random.next()), request.corr_text.data());
     request.corr_size = ulid_text_size;
   }
-  // Whatever becomes of the answer.
+  // The id is sent with every answer, an error too.
   request.response.add_field(name_of(http::FieldName::x_corr_id), request.corr());
   request.response.fields.keep();
 }
 
-// Who is asking, for whatever the work calls in turn: the caller's trace goes on, or one begins here.
+// The context for the calls that this request makes: it continues the caller's trace, or begins one.
 void Pipeline::take_context(Request& request) noexcept {
   Random& random = machine_.shard.random();
   auto parent = observe::parse_traceparent(request.fields().get(http::FieldName::traceparent));
@@ -288,7 +288,7 @@ void Pipeline::reject(Request& request, Rejected why, const Error& error, unsign
     answer_error(request, error);
 }
 
-// Changes only, and of the service's own.
+// Only refused changes are told, and only those of the service's own routes.
 void Pipeline::tell_refused(const Request& request, const Error& error) {
   if (request.route.outcome != http::RouteMatch::Outcome::matched || request.route.id >= shared_.own) return;
   const RouteSpec& spec = shared_.specs[request.route.id];
@@ -297,7 +297,7 @@ void Pipeline::tell_refused(const Request& request, const Error& error) {
 
 Request& Pipeline::request_of(http::Exchange& exchange) {
   if (!exchange.attached) exchange.attached = std::make_unique<Request>(exchange);
-  // A server's exchanges have one answerer.
+  // All exchanges of a server belong to one answerer, so the attachment is its own.
   return static_cast<Request&>(*exchange.attached);
 }
 
@@ -321,7 +321,8 @@ http::Answerer::Next Pipeline::begin(http::Exchange& exchange) {
     reject(request, Rejected::connections, {ErrorCode::busy, "too many connections", Side::client});
     return Next::answered;
   }
-  // Of a call inside the process the first hop has looked at these, and has counted its connection and rate.
+  // For a call inside the process, the first hop has made these checks, and has counted its connection and
+  // its rate.
   const bool first_hop = !exchange.inside;
   if (const Error wrong = first_hop ? check_origin(request, settings_) : Error{ErrorCode::ok, ""};
       wrong.code != ErrorCode::ok) {
@@ -366,7 +367,7 @@ http::Answerer::Next Pipeline::begin(http::Exchange& exchange) {
   return try_now(spec, request) ? Next::answered : Next::handle;
 }
 
-// False: it is to be run as a task.
+// False: the request has to run as a task.
 bool Pipeline::try_now(const RouteSpec& spec, Request& request) {
   if (spec.handlers.now == nullptr) return false;
   const Result<bool> answered = service_->answer_now(spec.handlers, request);
@@ -374,7 +375,7 @@ bool Pipeline::try_now(const RouteSpec& spec, Request& request) {
   return !answered || *answered;
 }
 
-// Admitted: from here on it counts as a connection only.
+// The request is admitted. From here on it counts as a connection only.
 http::Answerer::Next Pipeline::begin_open(Request& request) {
   leave_flight(request);
   request.exchange.stays_open = true;
@@ -401,7 +402,8 @@ Task<> Pipeline::answer_open(Call call, Request& request) {
   count_open_stream(request);
 }
 
-// Of a stream that lasts, the head is the answer; how long it lasts is no latency, and its end no failure.
+// The head of a stream that stays open counts as its answer: the stream's length is no latency, and its end
+// no failure.
 void Pipeline::count_open_stream(Request& request) noexcept {
   if (request.response.kind != http::Response::Body::stream) return;
   count_answer(request, request.response.status);
@@ -410,7 +412,7 @@ void Pipeline::count_open_stream(Request& request) noexcept {
 
 Result<> Pipeline::authorize(Request& request, const RouteSpec& spec) {
   if (spec.op.empty() || (spec.asked == Asked::of_reads && !settings_.reads_need_capability)) return {};
-  if (!authorizer_) return {};  // open access: the node has checked that this was asked for
+  if (!authorizer_) return {};  // open access: the node has checked that it was asked for
   crypto::CapabilityRequest asked{.op = spec.op,
                                   .service = shared_.service.declaration().name,
                                   .now = machine_.shard.wall(),
@@ -467,7 +469,7 @@ Task<> Pipeline::handle(Call call, http::Exchange& exchange) {
     answer_outcome(request, outcome.error());
 }
 
-// What did not get its turn.
+// Answers a request that did not get its turn.
 void Pipeline::answer_undone(Request& request, const Error& why) {
   request.response.clear();
   switch (why.code) {
@@ -490,7 +492,7 @@ void Pipeline::answer_undone(Request& request, const Error& why) {
 
 // True when the body is there and the request may be queued; otherwise it was answered.
 Task<bool> Pipeline::stage(Call call, Request& request) {
-  // What the queue would refuse now is not read first.
+  // A request that the queue would refuse now is refused before its body is read.
   if (shared_.work.taken() >= shared_.work.limit()) {
     shared_.metrics.queue_dropped.at(0).add(slot_);
     reject(request, Rejected::queue, {ErrorCode::busy, "work queue is full"});
@@ -528,7 +530,7 @@ void Pipeline::log_exception(const Request& request) {
   }
 }
 
-// What the service itself refused counts where the pipeline's own refusals do.
+// Refusals by the service itself are counted with the pipeline's own.
 void Pipeline::answer_outcome(Request& request, const Error& error) {
   request.response.clear();
   const Metrics& metrics = shared_.metrics;
@@ -555,7 +557,7 @@ void Pipeline::refuse(http::Exchange& exchange, Error error) {
   if (request.corr_size == 0) take_corr_id(request);
   if (error.code == ErrorCode::internal)
     log_.error("a request failed beside its handler", {{"corr_id", request.corr()}, {"what", error.context}});
-  // Who was refused at the door was counted there.
+  // A connection that was refused at the door was counted there.
   if (error.code != ErrorCode::internal && error.code != ErrorCode::forbidden)
     shared_.metrics.rejected.at(Rejected::head).add(slot_);
   request.response.close = true;
@@ -571,7 +573,7 @@ void Pipeline::finished(http::Exchange& exchange, bool complete) {
   Request& request = request_of(exchange);
   leave_flight(request);
   if ((request.counted & counted_route) != 0) shared_.metrics.inflight.at(route_of(request)).add(slot_, -1);
-  // 499: the connection broke before the answer was out; nobody saw that status.
+  // 499: the connection broke before the answer was sent; no client saw that status.
   if ((request.counted & counted_answer) == 0)
     count_answer(request, complete ? request.response.status : 499);
 }

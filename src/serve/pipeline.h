@@ -1,18 +1,19 @@
-// Pipeline: what every request of every service goes through, in the same order, on its shard:
+// Pipeline: the steps that every request of every service goes through, in the same order, on its shard:
 //   connection caps → head limits → admission (reserved, ready, inflight, rate) → capability → body cap →
 //   decode guard → answer at once, or (staged: the body →) its turn, waited for in the bounded queue `work` →
 //   answer; open: a wait without a turn → answer. One coroutine does all of it.
-//   [V-1] A refused request has cost no work, no queue place and no body; only a queue that fills up while a
-//         staged body comes in refuses after it.
-//   [V-2] What is still queued when its deadline passes is answered 504 and never started.
-//   [V-3] Health, readiness, version and metrics pass by every limit; of the metrics, which cost the most, a
-//         shard writes out no more than `renderings_max` in `rendering_window`, and then tells the last
-//         again.
-//   [V-4] A request that waits for its body has its turn only on a route that is queued, and a place in the
-//         queue never.
-//   [V-5] What a route's `op` asks for was granted before anything else of the request was looked at.
-//   [V-6] What stays open holds its connection and nothing else that is counted, and ends when draining
-//         begins.
+//   [V-1] A refused request has cost no work, no queue place and no body, with one exception: if the queue
+//         fills up while a staged body comes in, the request is refused after its body.
+//   [V-2] A request that is still queued when its deadline passes is answered 504 and never started.
+//   [V-3] No limit holds up health, readiness, version and metrics. The metrics cost the most: a shard
+//         renders them at most `renderings_max` times in `rendering_window`, and beyond that sends the last
+//         rendering again.
+//   [V-4] A request whose handler waits for its body holds a turn only on a queued route, and never a place
+//         in the queue.
+//   [V-5] The capability that a route's `op` asks for is granted before any other part of the request is
+//         looked at.
+//   [V-6] A request that stays open holds its connection and no other counted resource, and ends when
+//         draining begins.
 #pragma once
 
 #include <functional>
@@ -33,18 +34,18 @@
 
 namespace cairn::serve {
 
-// Who may do what the routes name as their `op`.
+// The rights that the routes' `op` names ask for: the root keys, or open access.
 struct Access {
-  // Without keys only a service without such routes runs, or one that says so here: everything is allowed, to
-  // everybody. For tests and demonstrations.
+  // Without keys, only a service without such routes runs, or one that sets `open`: everybody may do
+  // everything. For tests and demonstrations.
   bool open = false;
   KeySnapshotPtr keys = {};
-  // Of POST /admin/keys/{id}/revoke: makes it durable and gives the keys to every shard. There exactly when
-  // keys are. Cancel: partial — it may have happened.
+  // For POST /admin/keys/{id}/revoke: makes the revocation durable and gives the keys to every shard. Set
+  // exactly when keys are. Cancel: partial — the revocation may have happened.
   std::function<Task<Result<>>(Call call, std::string id)> revoke = {};
 };
 
-// One per process and service; what the shards share.
+// The state that the shards of a service share. One per process and service.
 struct Shared {
   Service& service;
   const Access& access;
@@ -58,18 +59,18 @@ struct Shared {
   observe::Registry& registry;
   std::string_view version_json;
   std::function<void(std::string& out)> topology_json;  // with live depths
-  // Started on every shard; until then requests are `not_ready`, and after that they see what each start
-  // made.
+  // The service has started on every shard. Until then requests are answered `not_ready`; after that they see
+  // everything that start() made on each shard.
   std::atomic<bool> serving = false;
   std::vector<GiveWay*> ways = {};  // by shard, complete before any of them runs
 };
 
-// A scraper asks once in seconds, and somebody who looks now and then never meets these.
+// A scraper asks once in some seconds, and a person now and then: neither meets this limit.
 inline constexpr unsigned renderings_max = 20;
 inline constexpr Duration rendering_window = Duration::millis(100);
 
-// The routes every service has; their numbers follow the service's own. The last one is there with keys only,
-// and asks for `admin_op`, which outlives them.
+// The routes that every service has; their numbers follow the service's own. The last route exists only with
+// keys. It asks for `admin_op`, which outlives the routes.
 std::vector<RouteSpec> built_in_routes(std::string_view admin_op);
 
 class Pipeline final : public http::Gate, public http::Answerer {
@@ -83,7 +84,7 @@ class Pipeline final : public http::Gate, public http::Answerer {
   void take_keys(KeySnapshotPtr keys);
   ServiceShard& service() noexcept { return *service_; }
   GiveWay& give_way() noexcept { return give_way_; }
-  // No more work will come: workers end when the queue is empty.
+  // No more work will come: a worker ends when the queue is empty.
   void close() noexcept { turns_.close(); }
   std::size_t depth() const noexcept { return turns_.depth(); }
 
@@ -97,7 +98,7 @@ class Pipeline final : public http::Gate, public http::Answerer {
   Place place(http::Exchange& exchange, bool health_only, PermitHold& hold) override;
   DrainGuard enter() override { return drain_.enter(door_); }
   void closed_unread() override;
-  // Only a user who may not connect at all is refused at the door.
+  // At the door only a Unix user who may not connect at all is refused.
   Error refusal() const override {
     return {ErrorCode::forbidden, "this user may not connect; uds.allow_uids says who may", Side::client};
   }
@@ -111,7 +112,7 @@ class Pipeline final : public http::Gate, public http::Answerer {
   static const BuiltInRoute built_in[];
   friend std::vector<RouteSpec> built_in_routes(std::string_view admin_op);
 
-  // What is known of it; made when the exchange is seen first.
+  // The Request attached to the exchange; made when the exchange is first seen.
   static Request& request_of(http::Exchange& exchange);
   const BuiltInRoute* find_built_in(const Request& request) const noexcept;
   Next begin_open(Request& request);
@@ -148,7 +149,8 @@ class Pipeline final : public http::Gate, public http::Answerer {
   Shared& shared_;
   io::Machine& machine_;
   Drain& drain_;
-  // Draining waits for whoever is inside: the open door, and each connection that came through it for work.
+  // Draining waits for those who hold such a guard: the open door, and each connection that came through it
+  // for work.
   DrainGuard door_;
   GiveWay give_way_;
   Settings settings_;
@@ -160,7 +162,7 @@ class Pipeline final : public http::Gate, public http::Answerer {
   std::size_t workers_;
   FifoOrder order_;
   Turns turns_;
-  // Of the metrics, in the present window.
+  // The renderings of the metrics in the present window.
   Instant rendering_since_{};
   unsigned renderings_ = 0;
   std::string rendering_;  // the last one of a full window

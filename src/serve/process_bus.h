@@ -1,6 +1,6 @@
 // ProcessBus: the events of all services of a process, heard on every shard.
-//   [PB-1] An event is heard on every shard, those of one publishing shard in their order; on another shard
-//          whose mailbox is full it is not, and is counted as lost.
+//   [PB-1] An event is heard on every shard; events of one publishing shard are heard in their order. A shard
+//         whose mailbox is full does not hear an event of another shard, and the event counts as lost.
 #pragma once
 
 #include <atomic>
@@ -14,12 +14,12 @@
 
 namespace cairn::serve {
 
-// The next event of that kind. Others do not make the wait longer.
-// Errors: those of the receiver. Cancel: clean.
+// The next event of that kind. Other events do not extend the deadline. Errors: those of the receiver.
+// Cancel: clean.
 // NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the caller waits
 inline Task<Result<Event>> next_of(Call call, Broadcast<Event>::Receiver& receiver, Event::Kind kind) {
   for (;;) {
-    // What comes without a pause would never be waited for, and so outlast every deadline.
+    // If events come without a pause, recv() never waits, and so never notices the deadline.
     if (call.expired()) co_return fail(ErrorCode::timeout, "an event");
     CO_TRY(const Event event, co_await receiver.recv(call));
     if (event.kind == kind) co_return event;
@@ -34,9 +34,9 @@ class ProcessBus {
     CHECK(shard.index() == parts_.size());
     parts_.push_back({&mailbox, std::make_shared<Ear>(shard)});
   }
-  // What is heard on that shard, for its own tasks.
+  // The events heard on that shard, for its own tasks.
   Broadcast<Event>& events(unsigned shard) noexcept { return parts_[shard].ear->events; }
-  // What was not, until now. From any thread.
+  // How many events that shard has lost so far. From any thread.
   std::uint64_t lost(unsigned shard) const noexcept {
     return parts_[shard].ear->lost.load(std::memory_order_relaxed);
   }
@@ -61,7 +61,7 @@ class ProcessBus {
   };
   struct Part {
     Mailbox* mailbox;
-    std::shared_ptr<Ear> ear;  // mail that is on its way when a process ends holds it, too
+    std::shared_ptr<Ear> ear;  // shared with mail that is still on its way when the process ends
   };
   std::vector<Part> parts_;
 };

@@ -1,6 +1,6 @@
-// Request: what the pipeline knows of one request, whatever carries it, and what a service answers it with.
+// Request: the pipeline's record of one request, for every carrier; a service answers with it.
 //
-// It stays with its exchange, which is used again and again: it allocates once.
+// It stays with its exchange and is reused with it, so it is allocated once.
 #pragma once
 
 #include <array>
@@ -16,7 +16,7 @@
 
 namespace cairn::serve {
 
-// What a service keeps about one request between its steps.
+// The state that a service keeps for one request between its steps.
 struct RequestState {
   virtual ~RequestState() = default;
 };
@@ -35,26 +35,27 @@ class Request final : public http::Attachment {
   http::Response& response;
   http::RouteMatch route;
   Instant deadline{};   // of the response head
-  CallContext context;  // of what it calls in turn
+  CallContext context;  // for the calls that this request makes
   std::unique_ptr<RequestState> state;
 
-  // As it is echoed: the client's own text, or a ULID's. Empty before it was taken.
+  // The correlation id as it is echoed: the client's own text, or a ULID. Empty until it was taken.
   std::string_view corr() const noexcept { return {corr_text.data(), corr_size}; }
   std::array<char, 64> corr_text;
   std::uint8_t corr_size = 0;
   std::string path_text;  // room for a path that had escapes
 
-  // Who asks. None: the route needs no capability, or nobody does.
+  // The bearer that asks. nullptr: the route needs no capability, or the bearer is not known.
   const Principal* principal() const noexcept { return is_known ? &bearer : nullptr; }
   // For logs and audits.
   std::string_view who() const noexcept { return is_known ? std::string_view(bearer.name) : "anonymous"; }
   bool is_known = false;
-  Principal bearer;  // keeps its room
+  Principal bearer;  // stays allocated between requests
 
-  // What the pipeline has counted for it, and where it counted what its address has under way.
+  // The counts that the pipeline has to undo, and the slot of Shares that counts this request for its
+  // address.
   std::uint32_t counted = 0;
   std::uint32_t share = 0;
-  bool contested = false;  // another address asked, too, when this began
+  bool contested = false;  // another address asked too when this request began
 
   void clear() noexcept override {
     route.outcome = http::RouteMatch::Outcome::not_found;

@@ -30,7 +30,7 @@ Result<crypto::KeyRing> RootKeys::read(const std::string& path) {
 }
 
 Result<std::unique_ptr<RootKeys>> RootKeys::open(std::string path) {
-  // The mark first: what is written between the two is seen as a change.
+  // The mark is taken first: a write between the two steps is then seen as a change.
   TRY(const io::FileMark mark, io::mark_file(path));
   TRY(crypto::KeyRing ring, read(path));
   auto keys = std::make_shared<const KeySnapshot>(1, std::move(ring));

@@ -1,7 +1,7 @@
 // RootKeys: the root keys of capabilities as a process has them: a file that other processes may rewrite too,
 // or memory only.
-//   [Y-1] A revocation that was answered is durable (of a file), and no rewrite of another process is lost:
-//         whoever rewrites the file reads it first, under a lock beside it.
+//   [Y-1] A revocation that was answered is durable (if there is a file), and no rewrite by another process
+//         is lost: every process reads the file before it rewrites it, under a lock beside the file.
 //   [Y-2] A snapshot with a higher version was read later; a damaged file never replaces what is known.
 // The file's bytes: docs/formats/capability-root.md.
 #pragma once
@@ -21,7 +21,7 @@ class RootKeys {
  public:
   // In memory only: gone with the process.
   explicit RootKeys(crypto::KeyRing ring);
-  // What the file says. Blocks. `not_found` when there is none, `malformed` when it is damaged.
+  // Reads the file. Blocks. `not_found` when there is none, `malformed` when it is damaged.
   static Result<std::unique_ptr<RootKeys>> open(std::string path);
   // Makes the file, durably. `conflict` when there is one already. Blocks.
   static Result<> create(const std::string& path, const crypto::KeyRing& ring);
@@ -30,13 +30,14 @@ class RootKeys {
   KeySnapshotPtr current() const;
 
   // --- from any thread but a shard's: they block
-  // Voids every token under the id; gives what holds from now on. Where it was the last one, `instead` mints
-  // from the same moment on. Errors: those of KeyRing::revoke and rotate, io_failed, malformed.
+  // Voids every token under the id, and returns the keys that hold from now on. If it was the last key,
+  // `instead` mints from the same moment on. Errors: those of KeyRing::revoke and rotate, io_failed,
+  // malformed.
   Result<KeySnapshotPtr> revoke(std::string_view id, crypto::RootKey instead);
   // From now on `key` mints. Errors: those of KeyRing::rotate, io_failed, malformed.
   Result<KeySnapshotPtr> rotate(crypto::RootKey key);
-  // Looks whether somebody else has rewritten the file; gives what holds from now on. After an error what was
-  // known holds on.
+  // Checks whether another process has rewritten the file, and returns the keys that hold from now on. After
+  // an error the known keys still hold.
   Result<KeySnapshotPtr> refresh();
 
  private:

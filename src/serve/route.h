@@ -1,11 +1,12 @@
-// RouteSpec: one line of a service's table: what is asked, by what right, and who answers.
+// RouteSpec: one line of a service's table: the pattern and its methods, the capability they need, and the
+// handlers.
 //
 //   const serve::RouteSpec routes[] = {
 //       {.pattern = "/o/{address:Address}", .methods = Method::put, .summary = "Store an object",
 //        .handlers = serve::staged<&StorageShard::take_body, &StorageShard::put>(),
 //        .takes = serve::Takes::body, .op = "storage.put"}, …};
 //
-// The table is the only place that knows them: a route's number is its place in it, and a route without a
+// The routes are in this table and nowhere else: a route's number is its place in it, and a route without a
 // handler or a summary does not compile. The reference of a service (serve/openapi.h) is written from it.
 #pragma once
 
@@ -23,17 +24,19 @@ namespace cairn::serve {
 
 class ServiceShard;
 
-// How a route's requests run. `at_once` is answered on the connection's shard without a wait; `queued` goes
-// through `work` to a worker. A route at once may hand a request on to a worker when it would have to wait.
-// `staged` is for bodies: the connection's own task pulls the body first, so that a client that sends slowly
-// holds neither a worker nor a place in the queue; then it is queued.
-// `open` is for what waits for something to happen: a long poll, a stream of events. It is admitted like any
-// other request and from then on counts as a connection, not in flight: no worker, no place in the queue. It
-// is answered at once if it can be, or else in the connection's own task.
+// How a route's requests run.
+//   * `at_once` is answered on the connection's shard without a wait. It may hand a request on to a worker,
+//     when it would have to wait.
+//   * `queued` goes through `work` to a worker.
+//   * `staged` is for bodies: the connection's own task pulls the body first, so that a slow client holds
+//     neither a worker nor a place in the queue. Then the request is queued.
+//   * `open` is for a request that waits for an event: a long poll, a stream of events. It is admitted like
+//     any other request. From then on it counts as a connection, not in flight: it needs no worker and no
+//     place in the queue. It is answered at once if it can be, or else in the connection's own task.
 enum class Run : std::uint8_t { at_once, queued, staged, open };
 
-// Who answers a route, with the type of its shard taken away. Made by at_once(), queued(), staged() and
-// open() alone, from member functions of the shard:
+// The handlers of a route, with the type of their shard erased. Made only by at_once(), queued(), staged()
+// and open(), from member functions of the shard:
 //
 //   answer now    Answered (Shard::*)(Request&): fills the response, and must not wait. `Answered` is void;
 //                 bool or Result<bool>, where false hands the request on; or Result<>.
@@ -42,12 +45,12 @@ enum class Run : std::uint8_t { at_once, queued, staged, open };
 //                 have. Cancel: clean.
 //   work          Task<Result<>> (Shard::*)(Call, Request&), with the State where there is one: the response
 //                 is filled, or the error is answered. Cancel: as the route's page says.
-//   wait          the same, of an open route, in the connection's task: waits, by its own narrower time
-//                 (wait_open()), and answers with what there is then, or with a stream (http/sse.h). The
-//                 call's deadline is open_timeout, whatever timeouts.request says. When draining begins its
-//                 waits end with `cancelled` and StopReason::draining: what there is may still be answered;
-//                 the error itself is answered `draining`. A stream's source is stopped and ended in the same
-//                 way, without its doing. It may keep no view of the request. Cancel: clean.
+//   wait          the same, for an open route, in the connection's task: waits, for its own shorter time
+//                 (wait_open()), and answers with what it has then, or with a stream (http/sse.h). The call's
+//                 deadline is open_timeout, whatever timeouts.request says. When draining begins, its waits
+//                 end with `cancelled` and StopReason::draining. It may still answer with what it has; if it
+//                 returns the error, the client gets `draining`. The pipeline ends a stream's source in the
+//                 same way. The source may keep no view of the request. Cancel: clean.
 struct Handlers {
   using Now = Result<bool> (*)(ServiceShard&, Request&);
   using Later = Task<Result<>> (*)(ServiceShard&, Call, Request&);
@@ -81,7 +84,8 @@ using ShardOf = typename MemberOf<decltype(member)>::Shard;
 template <auto member>
 using StateOf = typename MemberOf<decltype(member)>::State;
 
-// What was taken of a request, until its work is done. Recycled as frames are: every body has one.
+// The State of a staged request, until its work is done. Its memory is recycled like a frame's, because every
+// request with a body has one.
 template <class State>
 struct Taken final : RequestState, PooledFrame {
   State state;
@@ -153,15 +157,15 @@ consteval Handlers open() {
   return {.run = Run::open, .now = detail::answer_now<answer>, .later = detail::answer_later<wait>};
 }
 
-// What comes with a request.
+// What a request brings with it.
 enum class Takes : std::uint8_t {
   nothing,
   body  // decoded under the guard
 };
-// Whether a route's `op` is asked for always, or only where auth.reads = required.
+// Whether a route's `op` is always required, or only where auth.reads = required.
 enum class Asked : std::uint8_t { always, of_reads };
 
-// --- what a reference says of a route. No request looks at it.
+// --- for the reference of a service; no request looks at it
 
 // One plain line, without a full stop. It cannot be left out.
 struct Summary {
@@ -197,13 +201,13 @@ struct RouteSpec {
   Takes takes = Takes::nothing;
   std::string_view op = {};  // the capability asked for; empty: none
   Asked asked = Asked::always;
-  // What its requests store at least, although they may say nothing of it: a capability for less will not do.
+  // What its requests store at least, even if they do not say how much: a capability for less is refused.
   std::uint64_t stores_least = 0;
   // For the reference, as the summary.
   std::span<const ParameterSpec> query = {};  // as the handler's allow_only() has them
   std::span<const ParameterSpec> fields = {};
-  std::span<const BodySpec> bodies = {};  // what it takes; none, where it takes one: any bytes
-  bool needs_body = false;                // an empty one will not do
+  std::span<const BodySpec> bodies = {};  // the types of body it takes; empty, if it takes a body: any bytes
+  bool needs_body = false;                // an empty body is refused
   std::span<const AnswerSpec> answers = {};
 };
 

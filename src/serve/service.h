@@ -1,4 +1,4 @@
-// What a service gives to be served: its declarations, and per shard the code that answers.
+// The interface of a service: its declarations, and per shard the code that answers.
 #pragma once
 
 #include <memory>
@@ -23,7 +23,7 @@
 
 namespace cairn::serve {
 
-// A long poll lasts 60 s at most; then it is to be told what came of it.
+// A long poll waits 60 s at most; the rest of open_timeout is for its answer.
 inline constexpr Duration open_wait_max = Duration::seconds(60);
 inline constexpr Duration open_timeout = open_wait_max + Duration::seconds(5);
 
@@ -31,8 +31,8 @@ class ServiceShard {
  public:
   virtual ~ServiceShard() = default;
 
-  // Before any request, on shard 0 before the others. An error ends the process: its text is shown to whoever
-  // started it. Cancel: clean — as if it had not begun; stop() is not called then.
+  // Before any request, on shard 0 before the others. An error ends the process, and its text is shown to the
+  // person who started it. Cancel: clean — as if it had not begun; stop() is not called then.
   virtual Task<Result<>> start(Call call) {
     (void)call;
     co_return Result<>{};
@@ -44,7 +44,7 @@ class ServiceShard {
     co_return;
   }
 
-  // How its handlers are called: by the table, unless somebody listens in.
+  // How the handlers are called: by the table, unless a subclass listens in.
   virtual Result<bool> answer_now(const Handlers& handlers, Request& request) {
     return handlers.now(*this, request);
   }
@@ -54,15 +54,16 @@ class ServiceShard {
   virtual Task<Result<>> answer_later(Call call, const Handlers& handlers, Request& request) {
     return handlers.later(*this, call, request);
   }
-  // A request that asks for `op`, which is no read, was refused before this service had it or while it waited
-  // in the queue. What it came with is believed only where request.principal() is there. Must not wait.
+  // A request that asks for `op`, which is not a read, was refused before the service got it, or while it
+  // waited in the queue. Its bearer is known only if request.principal() is not null. Must not wait.
   virtual void refused(const Request& request, std::string_view op, const Error& error) {
     (void)request, (void)op, (void)error;
   }
   // A new configuration; called between steps.
   virtual void apply(const config::Snapshot&) {}
-  // On shard 0: ids of capability keys that this service's own state revokes. The host looks when the service
-  // has started and after each of its `registry_updated`, and makes it so for every service of the process.
+  // On shard 0: ids of capability keys that this service's own state revokes. The host asks when the service
+  // has started and after each of its `registry_updated` events, and revokes them for every service of the
+  // process.
   virtual std::vector<std::string> revoked_keys() { return {}; }
 };
 
@@ -85,11 +86,11 @@ class Service {
   virtual ~Service() = default;
   virtual const ServiceDeclaration& declaration() const = 0;
   virtual std::span<const RouteSpec> routes() const = 0;
-  // Gates of its own, beside the ones every service has: `config`, `listener`, `tasks`.
+  // The service's own gates, beside those that every service has: `config`, `listener`, `tasks`.
   virtual std::vector<GateDeclaration> gates() const { return {}; }
   virtual std::unique_ptr<ServiceShard> make_shard(ShardContext context) = 0;
   virtual void declare_metrics(observe::Registry&) {}
-  // For people, after a start() that failed: where; nothing if there is no place to name.
+  // For people, after a start() that failed: the place of the trouble; empty if there is none to name.
   virtual std::string trouble() const { return {}; }
 };
 

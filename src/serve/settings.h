@@ -18,11 +18,11 @@ struct Settings {
   std::uint64_t max_body;
   bool reads_need_capability;
   std::vector<std::uint32_t> allow_uids;  // of Unix peers, beside our own
-  std::vector<IpNetwork> trusted;         // whose peers have no share of one address
-  bool trust_local;                       // Unix peers are such
-  std::vector<std::string> names;         // that it answers to
+  std::vector<IpNetwork> trusted;         // networks whose peers have no share of one address
+  bool trust_local;                       // Unix peers are trusted too
+  std::vector<std::string> names;         // the host names that the service answers to
   std::string bound;                      // the host of server.bind
-  std::vector<std::string> origins;       // whose pages may change something
+  std::vector<std::string> origins;       // the origins of pages that may change something
   codec::DecodeGuard decode;
   Duration request_timeout, drain_timeout;
   http::ServerOptions server;

@@ -1,5 +1,5 @@
-// The rows that every service has in its declaration: the tasks, queues, locks and writers of what it is
-// served by. A service joins its own to them.
+// The rows that every service has in its declaration: the tasks, queues, locks and writers of the machinery
+// that serves it. A service joins its own rows to them.
 #pragma once
 
 #include <array>
@@ -14,7 +14,7 @@
 
 namespace cairn::serve {
 
-// What differs from service to service.
+// The rows' values that differ from service to service.
 struct SharedRows {
   std::string_view workers = "128 per shard";
   std::uint64_t work = 512;  // places in the queue
@@ -51,7 +51,8 @@ consteval auto shared_tasks(const SharedRows& of) {
 consteval auto shared_queues(const SharedRows& of) {
   NameList telling{"supervisor"};
   for (std::size_t i = 0; i + 1 < telling.size(); ++i) telling[i + 1] = of.publishers[i];
-  // What one shard calls on another, beside errands and jobs, which are bounded by what they are part of.
+  // The tasks whose calls run on another shard, besides errands and jobs. Those are bounded by the work that
+  // they belong to.
   NameList calling{"reloader", "watch-keys", "watch-revocations"};
   for (std::size_t i = 0; i + 3 < calling.size(); ++i) calling[i + 3] = of.publishers[i];
   return std::to_array<QueueDeclaration>({

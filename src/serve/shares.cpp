@@ -28,7 +28,8 @@ Shares::Asker Shares::ask(const Address& address, Instant now) noexcept {
   const std::uint64_t last = last_.load(std::memory_order_relaxed);
   const bool again = (last & ~time_mask) == me;
   const std::uint64_t another = again ? other_.load(std::memory_order_relaxed) : last;
-  // Written when something has changed, so that one address alone keeps the line to itself.
+  // Written only when something has changed, so that while one address asks alone the cache line stays
+  // unchanged.
   if (!again) other_.store(last, std::memory_order_relaxed);
   if (last != stamp) last_.store(stamp, std::memory_order_relaxed);
   const bool is_other = another != 0 && (another & ~time_mask) != me;
@@ -53,8 +54,8 @@ void Shares::leave(std::uint32_t slot, Permits& all) noexcept {
   all.give();
 }
 
-// The half's own count goes on while it does not bind, as far as to be used up: from the moment that another
-// one asks, what was taken before that has been taken.
+// The slot counts against its half even while the half does not bind, up to the point where the half is used
+// up. So as soon as another address asks, everything that was taken before counts.
 RateVerdict Shares::try_take(const Asker& asker, RateLimiter& all, Instant now) noexcept {
   if (!asker) return all.try_take(now);
   const std::uint64_t rate = all.rate();

@@ -1,13 +1,14 @@
-// Shares: what one address may take of the process's rate and places while another asks, too.
+// Shares: how much of the process's rate and places one address may take while another address asks too.
 //   [SH-1] While another address has asked within `contest`, an address has half of the rate and half of the
-//          places; alone it has all of them. What it took before is not taken back.
-//   [SH-2] Who is within its half reaches an eighth beyond the whole: what a flood has filled up before
-//         is not in a newcomer's way. Over time the rate stays the rate.
-// Asked for every request, from every shard: no lock, and no memory but this. Addresses are hashed into
-// slots; the few that meet in one count as one address, and who meets whom is drawn anew at each start.
+//         places; alone it has all of them. Places and rate that it took before are not taken back.
+//   [SH-2] An address within its half may go an eighth beyond the whole, so that a flood that has filled
+//         everything does not lock a newcomer out. Over time the rate stays the rate.
+// Shares is asked for every request, from every shard, so it takes no lock and no memory but its own table.
+// Addresses are hashed into slots. The few addresses that share a slot count as one; a seed changes at each
+// start which addresses those are.
 //
-// Atomics: each is a number of its own that publishes no other memory, so the order is relaxed. Shards that
-// look at the same moment may let one more each pass.
+// Atomics: each is a number that publishes no other memory, so the order is relaxed. Shards that ask at the
+// same moment may each let one request too many pass.
 #pragma once
 
 #include <array>
@@ -27,7 +28,7 @@ class Shares {
   static constexpr Duration contest = Duration::seconds(1);
   static constexpr std::uint64_t beyond_part = 8;
 
-  // One address's at this moment. None: it has no share, and no bound of its own.
+  // The slot of one address at this moment. `none`: it has no share, and no bound of its own.
   struct Asker {
     std::uint32_t slot = none;
     bool contested = false;
@@ -36,17 +37,17 @@ class Shares {
   };
 
   Shares() : slots_(std::make_unique<std::array<Slot, slots>>()) {}
-  // Before anybody asks.
+  // Before the first ask().
   void set_seed(std::uint64_t seed) noexcept { seed_ = seed; }
 
   // This address asks now.
   using Address = std::array<std::uint64_t, 2>;
   Asker ask(const Address& address, Instant now) noexcept;
-  // A place of `all`, until leave(). False: there is none, or none for this address.
+  // Takes a place of `all`, until leave(). False: there is none, or none for this address.
   bool try_enter(const Asker& asker, Permits& all) noexcept;
   void leave(std::uint32_t slot, Permits& all) noexcept;
   std::uint32_t slot_of(const Address& address) const noexcept;
-  // One of the rate of `all`.
+  // Takes one request of the rate of `all`.
   RateVerdict try_take(const Asker& asker, RateLimiter& all, Instant now) noexcept;
 
  private:
@@ -58,7 +59,8 @@ class Shares {
 
   std::unique_ptr<std::array<Slot, slots>> slots_;
   std::uint64_t seed_ = 0;
-  // Who asked last, and who before it: slot + 1 and the millisecond; 0 is nobody.
+  // The address that asked last, and the last one before it that differs: slot + 1 and the millisecond; 0 is
+  // none.
   alignas(64) std::atomic<std::uint64_t> last_{0};
   std::atomic<std::uint64_t> other_{0};
 };

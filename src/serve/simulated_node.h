@@ -22,22 +22,22 @@
 
 namespace cairn::serve {
 
-// What the routes do, and what the tests look at.
+// The knobs that the routes obey, and the state that the tests look at.
 struct SampleState {
   Slab* slab = nullptr;
   codec::DecodeGuard guard;
   int started = 0, ended = 0, started_late = 0, applied = 0;
   int staging = 0, staged = 0;              // bodies coming in, and kept
   int open = 0;                             // requests that wait for the version to change
-  Watch<std::uint64_t>* version = nullptr;  // of the last shard, and its bus
+  Watch<std::uint64_t>* version = nullptr;  // of the last shard, as is its bus
   Bus* bus = nullptr;
   std::vector<StopReason> stops;
-  // Of the service as a whole.
+  // State of the service as a whole.
   Duration start_takes{}, stop_takes{};
   std::optional<Error> start_fails;
   unsigned failing_shard = 0;
-  std::vector<std::string> life;     // what happened, with the shard's number
-  std::vector<std::string> refused;  // before it had them: operation, reason, and whether anybody is known
+  std::vector<std::string> life;     // events, with the shard's number
+  std::vector<std::string> refused;  // before the service got them: operation, reason, is the bearer known
 };
 
 // A body that was staged.
@@ -231,7 +231,7 @@ class SampleShard final : public ServiceShard {
     if (ms == 13) throw std::runtime_error("the wait's reason");
     Watch<std::uint64_t>::Receiver seen = version_.subscribe();
     ++state_.open;
-    // Beyond what is allowed: as a service that waits on its own.
+    // Waits longer than is allowed, like a service that waits on its own.
     Result<> error;
     if (ms > open_wait_max.to_millis()) {
       error = co_await seen.changed(call);
@@ -427,7 +427,7 @@ class SimulatedNode {
     ShardScope here(host.shard());
     lifecycle_->end(within);
   }
-  // Something has happened: for those who wait on the last shard.
+  // Wakes the requests that wait on the last shard.
   void set_version(std::uint64_t version) {
     ShardScope here(host.shard(host.shards() - 1));
     service.state.version->set(version);

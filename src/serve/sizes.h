@@ -1,5 +1,5 @@
-// Sizes: queues and the pool's lanes, as a service's declaration and its configuration say together. A
-// capacity is declared once; its key, what runs and /debug/topology follow.
+// Sizes of queues and of the pool's lanes, from a service's declaration and its configuration together. A
+// capacity is declared once; its key, the running queue and /debug/topology follow.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace cairn::serve {
 
-// What the keys are made with.
+// The sizes from which the configuration keys are made.
 std::vector<config::Sized> queue_sizes(const ServiceDeclaration& declaration);
 std::vector<config::Sized> pool_sizes();
 
@@ -20,7 +20,7 @@ std::vector<config::Sized> pool_sizes();
 std::vector<QueueDeclaration> configured_queues(const ServiceDeclaration& declaration,
                                                 const config::Snapshot& snapshot,
                                                 const config::ServerKeys& keys);
-// One of them. The name must be declared.
+// The capacity of one queue. The name must be declared.
 std::uint64_t queue_capacity(const ServiceDeclaration& declaration, const config::Snapshot& snapshot,
                              const config::ServerKeys& keys, std::string_view queue);
 LaneSizes configured_lanes(const config::Snapshot& snapshot, const config::ProcessKeys& keys);

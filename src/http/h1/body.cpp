@@ -8,7 +8,8 @@
 namespace cairn::http {
 namespace {
 
-// A peer that ended its side may still read what became of its half body; one that broke the connection not.
+// A peer that only ended its sending side may still read the answer to its half body. A peer that broke the
+// connection may not.
 Error cut_off(io::IoStatus status) noexcept {
   return status == io::IoStatus::eof
              ? Error{ErrorCode::malformed, "the body ended before its length", Side::client}
@@ -71,7 +72,8 @@ Task<Result<>> Connection::wait_body(Call call, WireBody& body) {
   const bool behind = in_window < least;
   const Instant until = behind ? body.window_start_ + window : now + window;
   auto waited = co_await stream_->readable.wait(call.by(until));
-  // The request's own deadline may end the wait first; that a slow client used it up is still the client's.
+  // The request's own deadline may end the wait first. If a slow client used that time up, the client is to
+  // blame.
   const Duration span = server_.machine_.shard.now() - body.window_start_;
   const bool slow =
       span >= Duration::seconds(1) &&

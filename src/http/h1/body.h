@@ -26,7 +26,7 @@ class WireBody final : public RequestBody {
   bool expects_continue_ = false;
   std::uint64_t left_ = 0;  // of a body with a length
   ChunkedDecoder chunks_;
-  // The window over which the lowest rate is demanded, and what had been received when it began.
+  // The window over which the lowest rate is demanded, and how many bytes had been received when it began.
   Instant window_start_{};
   std::uint64_t window_from_ = 0;
 };

@@ -6,7 +6,7 @@
 
 namespace cairn::http {
 
-// One byte of framing. Returns why it is refused, or nullptr.
+// Takes one byte of framing. Returns why the byte is refused, or nullptr.
 const char* ChunkedDecoder::advance(char c) noexcept {
   switch (state_) {
     case State::size_first:

@@ -21,7 +21,7 @@ class ChunkedDecoder {
   enum class Kind : std::uint8_t { need_more, data, done, failed };
   struct Step {
     Kind kind = Kind::need_more;
-    std::size_t consumed = 0;  // of the input; what follows stays with the caller
+    std::size_t consumed = 0;  // of the input; the caller keeps the rest
     std::string_view data;     // kind data: a non-empty slice of the input
     Error error;               // kind failed
   };

@@ -13,12 +13,12 @@
 namespace cairn::http {
 namespace {
 
-// What a peer may send before its answer without making us read for ever.
+// How many interim heads a peer may send before its answer, so that it cannot keep us reading for ever.
 constexpr unsigned interim_heads_max = 16;
 
 iovec part(std::string_view text) noexcept { return {const_cast<char*>(text.data()), text.size()}; }
 
-// For steps that find their stream ready and would not notice otherwise.
+// For steps that find their stream ready: they do not wait, so they would not notice a stop or a deadline.
 Result<> still_wanted(const Call& call) noexcept {
   if (call.stopped())
     return fail(Error(ErrorCode::cancelled, "request to a peer", Side::self, call.cancel().reason()));
@@ -27,8 +27,8 @@ Result<> still_wanted(const Call& call) noexcept {
   return {};
 }
 
-// A slice that fills little of its block moves to a smaller one: whoever gathers slices of a slow peer must
-// not hold sixteen times their size.
+// Moves a slice that fills little of its block to a smaller block: a caller that gathers slices of a slow
+// peer must not hold sixteen times their size.
 Buffer fit(Slab& slab, Buffer slice) {
   if (slice.capacity() <= Slab::small || slice.size() * 4 >= slice.capacity()) return slice;
   Buffer smaller = slab.take(slice.size());
@@ -107,7 +107,7 @@ Task<Result<>> ClientExchange::run(Call call, ClientRequest& request) {
     }
   }
   if (head().status == 101) co_return not_understood("protocol switched unasked");
-  // What was not sent of the request would be read as the next one.
+  // If part of the request was not sent, the peer would read the next request as that part.
   reusable_ = sent && head().keep_alive;
   out_.reset();
   start_body();
@@ -123,7 +123,7 @@ Task<Result<bool>> ClientExchange::send_body(Call call, ClientRequest& request) 
                                                                 : std::string_view{});
     co_return co_await write(call, {parts.data(), parts[1].iov_len == 0 ? 1u : 2u});
   }
-  // The head goes ahead: a refusal, or a connection found dead, then costs nothing of the source.
+  // The head is sent first: a refusal, or a connection found dead, then uses up nothing of the source.
   CO_TRY(bool going, co_await write(call, {parts.data(), 1}));
   std::uint64_t left = request.length.value_or(0);
   for (bool last = false; going && !last;) {
@@ -206,7 +206,7 @@ Task<Result<bool>> ClientExchange::write_file(Call call, io::Piece* piece) {
 }
 
 Result<bool> ClientExchange::stopped_taking() {
-  // Why it stopped reading may be waiting to be read.
+  // The peer stopped reading. Its answer may say why, and may have arrived.
   connection_->gone = true;
   TRY(const bool explained, poll_head());
   if (explained) return false;
@@ -265,7 +265,7 @@ void ClientExchange::start_body() noexcept {
   if (head().body == BodyKind::none || (head().body == BodyKind::length && left_ == 0)) finish();
 }
 
-// The end of the body, of which raw_ holds what should not be there.
+// The body has ended. Bytes left in raw_ do not belong to it.
 void ClientExchange::finish() noexcept {
   done_ = true;
   std::unique_ptr<Client::Connection> connection = std::move(connection_);
@@ -331,8 +331,8 @@ Task<Result<Buffer>> ClientExchange::next_chunk(Call call) {
 
 Task<Result<Buffer>> ClientExchange::receive(Call call, std::uint64_t most) {
   CO_TRY_VOID(still_wanted(call));
-  // What is left of a peer that is gone is read without waiting; for the others this wait, when ready, only
-  // gives way to other tasks now and then.
+  // If the peer is gone, the bytes it left are read without a wait. Otherwise this wait, when the stream is
+  // ready, only gives way to other tasks now and then.
   bool waits = !connection_->gone;
   for (;; waits = true) {
     if (waits) CO_TRY_VOID(blame_upstream(co_await stream().readable.wait(call)));

@@ -16,7 +16,7 @@ inline std::unexpected<Error> not_understood(const char* context) noexcept {
   return fail(ErrorCode::upstream, context, Side::upstream);
 }
 
-// Time that ran out while a peer was asked is the peer's.
+// A timeout while a peer was asked is the peer's fault.
 inline Error blame_upstream(Error error) noexcept {
   if (error.code == ErrorCode::timeout) error.side = Side::upstream;
   return error;
@@ -42,13 +42,13 @@ struct Client::Connection {
     stream = std::move(connected);
     stream->on_peer_gone([](void* self) noexcept { static_cast<Connection*>(self)->peer_gone(); }, this);
   }
-  // The end may come together with the last bytes; no other edge tells of it once these were read. And who
-  // waits for room to send must come and see whether an answer was the reason.
+  // The end may arrive together with the last bytes; once these were read no other event tells of it. A task
+  // that waits for room to send is woken too, to see whether an answer is the reason.
   void peer_gone() noexcept {
     gone = true;
     stream->writable.signal();
   }
-  // Nothing has come since the last answer, no end either.
+  // Nothing has arrived since the last answer: no byte, and no end either.
   bool is_quiet() noexcept {
     if (gone) return false;
     if (!stream->readable.ready()) return true;
@@ -63,8 +63,8 @@ struct Client::Connection {
   bool gone = false;
 };
 
-// One request and its answer on one connection at a time. Comes from the client's spares; outlives the
-// connection's part in it, so that the head can still be read.
+// One request and its answer on one connection at a time. The client keeps spare exchanges and reuses them.
+// An exchange outlives its use of the connection, so that the head can still be read.
 class ClientExchange {
  public:
   explicit ClientExchange(Client& client) : client_(client), parser_(client.options_.head) {}
@@ -88,9 +88,9 @@ class ClientExchange {
   Task<Result<bool>> send_body(Call call, ClientRequest& request);
   Task<Result<bool>> write(Call call, std::span<iovec> parts);
   Task<Result<bool>> write_file(Call call, io::Piece* piece);
-  // The peer takes no more of the request: false when it said why.
+  // The peer reads no more of the request. False: it sent an answer that may say why.
   Result<bool> stopped_taking();
-  // Takes in what has arrived without waiting; true when the answer's head is complete.
+  // Reads the bytes that have arrived, without waiting; true when the answer's head is complete.
   Result<bool> poll_head();
   Result<bool> parse_head();
   void make_room();
@@ -117,7 +117,7 @@ class ClientExchange {
   bool answered_ = false;  // a byte of an answer has come
   bool reusable_ = false;
   bool done_ = false;
-  Buffer raw_;  // of the body: received and not yet given out
+  Buffer raw_;  // body bytes received and not yet given out
   std::uint64_t left_ = 0;
   ChunkedDecoder chunks_;
   std::optional<Error> failure_;

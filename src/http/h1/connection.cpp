@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::string_view continue_line = "HTTP/1.1 100 Continue\r\n\r\n";
 
-// How long a connection that has not yet asked anything may still do so when draining begins.
+// A connection that has sent no request yet when draining begins may still send one within this time.
 constexpr Duration fresh_grace = Duration::millis(250);
 
 }  // namespace
@@ -126,7 +126,7 @@ Task<> Connection::turn_away(Call call) {
   if (append_small_answer() && co_await flush(call, {})) co_await linger(call);
 }
 
-// One iteration is one request. Answered at once, it runs in this frame alone but for the write.
+// One iteration serves one request. A request that is answered at once needs no other frame, except to write.
 Task<> Connection::serve(Call call) {
   for (;;) {
     // Wait for the first byte, holding no memory. A fresh connection is served even while draining.
@@ -139,7 +139,8 @@ Task<> Connection::serve(Call call) {
       start_waiting();
       auto waited = co_await stream_->readable.wait(head_wait(idle.within(server_.options_.timeouts.idle)));
       if (!stop_waiting(waited)) co_return;
-      // Draining: what has arrived in this moment is still answered, and who has just come may still ask.
+      // When draining begins, bytes that have just arrived are still answered, and a fresh connection may
+      // still ask.
       if (!waited && waited.error().stop != StopReason::draining && !last_chance) co_return;
       if (!input_) input_ = server_.machine_.slab.take(Slab::small - 64);
       input_.clear();
@@ -177,7 +178,7 @@ Task<> Connection::serve(Call call) {
       }
       const io::Io got = stream_->try_read(input_.room());
       if (got.status == io::IoStatus::would_block) continue;
-      if (got.status != io::IoStatus::done) co_return;  // half a head, then the end: nobody to answer
+      if (got.status != io::IoStatus::done) co_return;  // half a head, then the end: no client to answer
       input_.fill(got.count);
       parsed = exchange.parser.parse(as_text(input_.bytes()));
     }
@@ -194,7 +195,7 @@ Task<> Connection::serve(Call call) {
     answering_ = true;
     if (parsed.progress == Progress::failed) {
       exchange.response.close = true;
-      exchange.parser.head.rebase(as_text(input_.bytes()).data());  // what was read of it may be looked at
+      exchange.parser.head.rebase(as_text(input_.bytes()).data());  // the answerer may look at it
       server_.answerer_.refuse(exchange, parsed.error);
     } else {
       begin_request(parsed.size);
@@ -220,12 +221,12 @@ Task<> Connection::serve(Call call) {
 
     bool complete = !response.abandoned;
     if (response.abandoned) {
-      // Nobody to answer.
+      // No client is left to answer.
     } else if (!append_small_answer()) {
       complete = co_await send_answer(call);
     } else if (response.close || input_.empty() || ++gathered_ >= server_.options_.pipelined ||
                out_.room().size() < head_room) {
-      // Nothing gathered waits longer than the requests that are already here.
+      // Gathered answers wait only while requests that have already arrived are read.
       complete = co_await flush(call, {});
     }
     const bool close = response.close;
@@ -236,7 +237,7 @@ Task<> Connection::serve(Call call) {
       co_return;
     }
     if (close) {
-      // Also behind what was pipelined: closing on bytes that nobody read is a reset.
+      // This also covers unread pipelined requests: closing a socket with unread bytes sends a reset.
       if (unread || !input_.empty() || stream_->readable.ready()) co_await linger(call);
       co_return;
     }
@@ -266,7 +267,7 @@ bool Connection::make_room() {
   if (!input_.room().empty()) return true;
   input_.compact();  // behind answered requests of the same read
   if (!input_.room().empty()) return true;
-  // Of the parser, not of the server: the options may be others since this head began.
+  // The parser's limit, not the server's: the server's options may have changed since this head began.
   const std::size_t limit = exchange_->parser.limits().head_bytes;
   if (input_.size() >= limit) return true;  // the parser says so first; kept as the bound of the buffer
   Buffer larger = server_.machine_.slab.take(input_.capacity() < Slab::medium ? Slab::medium : Slab::large);
@@ -296,9 +297,9 @@ void Connection::answer_failure() {
 Task<> Connection::run_handler(Call call) {
   Exchange& exchange = *exchange_;
   CancelSource stop(server_.machine_.shard, &parent_of_waits(call));
-  // The peer's end of the stream, seen while we work, stops the work. A client that only closes its sending
-  // side cannot be told from one that left; by far the most have left. While its body is still being read
-  // the end is the body's, and reading it tells whether it came whole.
+  // The end of the peer's stream stops the work. A client that only closes its sending side cannot be told
+  // from one that has left; by far the most have left. While the request's body is still being read, the
+  // reader of the body finds that end, and sees whether the body came whole.
   struct Watch {
     CancelSource& stop;
     const Exchange& exchange;
@@ -328,9 +329,10 @@ bool Connection::skip_body() noexcept {
   return true;
 }
 
-// The answer is out and our side is shut; reading on keeps the kernel from answering late bytes with a
-// reset that could overtake it. Over loopback each piece that is dropped lets the peer's kernel hand over the
-// next one at once, so the end of what is here to read would come only with the last byte of the body.
+// The answer is sent and our side is shut. Reading on keeps the kernel from answering late bytes with a
+// reset, which could overtake the answer. Over loopback, each piece that is dropped lets the peer's kernel
+// hand over the next one at once. So without a pause this loop would reach the end of the available bytes
+// only with the last byte of the body.
 Task<> Connection::linger(Call call) {
   constexpr std::size_t piece = Slab::large;
   input_.reset();

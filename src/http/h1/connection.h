@@ -10,8 +10,7 @@
 
 namespace cairn::http {
 
-// What the exchange of an HTTP/1.1 connection is made of: views of the head point into the connection's
-// input.
+// The parts of an HTTP/1.1 connection's exchange. Views of the head point into the connection's input.
 struct WireParts {
   RequestParser parser;
   WireBody wire_body;
@@ -41,7 +40,7 @@ class Connection : public Link {
 
   const io::Stream& stream() const noexcept { return *stream_; }
   Instant waits_since() const noexcept { return waits_since_; }
-  // Ends its wait for a head, and with it the connection. What it held is free at once.
+  // Ends this connection's wait for a head, and with it the connection. Its place is free at once.
   void give_way() noexcept;
   // From now on draining does not wait for it.
   void attend() noexcept;
@@ -52,24 +51,25 @@ class Connection : public Link {
 
   Task<> serve(Call call);
   void stand(Gate::Admission admission) noexcept;
-  // Draining has begun, or its end has come, and this connection is idle: it may be kept to attend.
+  // Draining has begun or is over, and this connection is idle: it may be kept to attend.
   bool may_be_kept() const noexcept {
     return !attends_ && server_.attending_ != nullptr && admission_ != Gate::Admission::extra;
   }
-  // Around every wait for bytes of a head. After it: false when this connection has given way, or should
-  // have.
+  // Called before and after every wait for bytes of a head. stop_waiting() is false when this connection has
+  // given way, or should have.
   void start_waiting() noexcept;
   bool stop_waiting(const Result<>& waited) noexcept;
   Call head_wait(const Call& call) const noexcept {
     return admission_ == Gate::Admission::extra ? call.by(extra_until_) : call;
   }
-  // Of an extra connection, its head being there: a place, or none. False: it is not even told so.
+  // The head of an extra connection is complete: finds a place for it, or none. False: the connection ends
+  // without being told so.
   Task<bool> find_place(Call call, bool whole);
-  // The task failed: the peer sees a reset, and what was counted for its request is given back.
+  // The task failed: resets the connection, and undoes the counts of its request.
   void break_off(const char* what) noexcept;
   // Says why this connection may not stay, without reading from it.
   Task<> turn_away(Call call);
-  // What the waits of a request answer to below the connection's own stop.
+  // The cancel source for the waits of a request, below the connection's own stop.
   CancelSource& parent_of_waits(const Call& call) const noexcept {
     return exchange_->stays_open ? *server_.idle_ : call.cancel();
   }
@@ -84,14 +84,14 @@ class Connection : public Link {
   // --- send.cpp
   // Leaves room for a usual head behind an answer that is already gathered.
   static constexpr std::size_t head_room = 2048;
-  // What the head of the answer takes at most.
+  // An upper bound of the size of the answer's head.
   std::size_t head_size_max() const noexcept {
     return head_room - FieldList::inside_size + exchange_->response.fields.lines().size();
   }
-  // A fast reader gets this much and then lets others have their turn.
+  // A connection sends at most this much to a fast reader before other tasks get their turn.
   static constexpr std::size_t turn_bytes_max = std::size_t{1} << 20;
-  // What a slow reader keeps of a cache is all of a run: its runs are short, and get longer as long as it
-  // takes them at once.
+  // A cache must keep every piece of a run until all of the run is sent. So the runs of a slow reader are
+  // short. They grow as long as the socket takes each run at once.
   static constexpr std::size_t run_pieces_min = 4, run_pieces_max = 16;
   enum class Sent : std::uint8_t { all, full, cold, turn, broken };
   class Run;
@@ -104,24 +104,26 @@ class Connection : public Link {
   bool append_small_answer() noexcept;
   Task<bool> send_answer(Call call);
   Task<bool> send_stream(Call call);
-  // Of an open stream: the peer's kernel has acknowledged nothing for a long time. Looked at now and then.
+  // For an open stream: whether the peer's kernel has acknowledged nothing for a long time. Checked now and
+  // then.
   bool has_vanished() noexcept;
-  // The next piece of the source. One that stays open ends when draining begins.
+  // The next piece of the source. A stream that stays open ends when draining begins.
   Task<Result<io::Piece>> pull(Call call);
-  // The end of the turn, for whoever has sent much in it.
+  // Ends the turn of a connection that has sent much in it: other tasks run first.
   Task<bool> give_way(Call call);
-  // As much of [piece.offset, + piece.count) as goes now, taken off the piece; why it stopped there.
+  // Sends as much of [piece.offset, + piece.count) as goes now, takes it off the piece, and returns why it
+  // stopped.
   Sent try_send_range(io::Piece& piece) noexcept;
-  // Waits for what stopped it.
+  // Waits until the obstacle that stopped try_send_range() is gone.
   Task<bool> get_past(Call call, Sent obstacle, const io::Piece* piece);
   Task<bool> send_file(Call call);
-  // Until the kernel takes more. False when the peer is too slow, and when the call ends.
+  // Waits until the kernel takes more. False when the peer is too slow, and when the call ends.
   Task<bool> wait_writable(Call call);
   Task<bool> flush(Call call, std::span<iovec> parts);
 
   Task<> linger(Call call);
   Task<Result<>> send_continue(Call call);
-  // Drops what is left of a body that is already here; false when more would have to be read.
+  // Drops the rest of a body if it has already arrived; false when more would have to be read.
   bool skip_body() noexcept;
 
   Task<Result<Buffer>> next_length(Call call, WireBody& body);
@@ -133,22 +135,22 @@ class Connection : public Link {
   Gate::Admission admission_;
   bool health_only_;  // came in by a door that serves health only
   bool attends_;
-  bool is_kept_ = false;        // its task ends, and one that attends follows
+  bool is_kept_ = false;        // its task ends, and another one that attends follows
   DrainGuard inside_;           // unless it attends, or was refused
-  bool gave_way_ = false;       // and is to end without another word
-  PermitHold place_;            // of a reserved one
+  bool gave_way_ = false;       // and must end without another word
+  PermitHold place_;            // of a reserved connection
   Instant waits_since_{};       // for a head
   Instant extra_until_{};       // its head is complete by then
   bool fresh_ = true;           // no request was read yet
   bool answering_ = false;      // the answerer has been told of a request, and not yet of its end
   unsigned gathered_ = 0;       // answers in out_
-  std::size_t turn_bytes_ = 0;  // sent since others last had their turn
+  std::size_t turn_bytes_ = 0;  // bytes sent since other tasks last had their turn
   std::size_t run_pieces_ = run_pieces_min;
   Pace pace_;
-  Instant look_at_{};  // for a peer that has vanished
+  Instant look_at_{};  // when has_vanished() looks next
   Buffer input_;       // bytes received and not yet used, from the current head's first byte on
-  Buffer chunks_;      // of a chunked body: what is behind the head, so that the head can stay where it is
-  Buffer out_;         // answers not yet sent
+  Buffer chunks_;  // body bytes behind the head of a chunked request, so that the head can stay where it is
+  Buffer out_;     // answers not yet sent
   WireExchange* exchange_ = nullptr;
 };
 

@@ -10,16 +10,16 @@
 namespace cairn::http {
 
 // Body kind and length as the fields alone announce them (until_close never). Returns why they must be
-// refused, or nullptr. Refused is whatever two recipients could read differently: any repetition, both
-// fields together, a length that is not plain digits, a coding that is not exactly `chunked`, a coding
-// in an HTTP/1.0 message.
+// refused, or nullptr. Everything that two recipients could read differently is refused: any repetition, both
+// fields together, a length that is not plain digits, a coding that is not exactly `chunked`, a coding in an
+// HTTP/1.0 message.
 const char* find_framing_fault(const Fields& fields, unsigned minor, BodyKind& body,
                                std::uint64_t& length) noexcept;
 
 // HTTP/1.1 persists unless told `close`; HTTP/1.0 only when told `keep-alive`; `close` always wins.
 bool is_persistent(const Fields& fields, unsigned minor) noexcept;
 
-// Of fields that speak of a message's framing or of one connection: the carrier writes them, nobody else.
+// Whether the field describes a message's framing or one connection. Only the carrier writes such fields.
 bool is_framing(FieldName name) noexcept;
 
 // `name`, `name:port`, `1.2.3.4:80`, `[::1]:80`; no user, no empty host, no escapes.

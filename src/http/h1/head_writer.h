@@ -1,7 +1,7 @@
 // HeadWriter: a response head written into the caller's memory. No allocation.
 //
-// Running out of room, or a name or value that would break the framing (CR, LF, NUL, other control
-// characters), makes the writer fail for good: finish() tells, and nothing of it may be sent.
+// If room runs out, or a name or value would break the framing (CR, LF, NUL, other control characters), the
+// writer fails for good: finish() then returns nothing, and no part of the head may be sent.
 #pragma once
 
 #include <cstdint>
@@ -33,7 +33,7 @@ class HeadWriter {
     return append_number(name_of(name), value);
   }
   HeadWriter& append_date(FieldName name, WallTime time) noexcept;
-  // Whole field lines, each with its CRLF, that were looked at when they were made.
+  // Whole field lines, each with its CRLF, that were checked when they were made.
   HeadWriter& append_lines(std::string_view lines) noexcept;
   // `GET /path HTTP/1.1`, for the client, instead of status(). Fails on blanks or control characters.
   HeadWriter& request(std::string_view method, std::string_view target) noexcept;

@@ -1,15 +1,16 @@
-// Pace: whether a peer takes what is sent to it fast enough, judged only while a write has to wait for it.
+// Pace: whether a peer reads what is sent to it fast enough. It is judged only while a write has to wait for
+// the peer.
 //
-// What counts is what the peer's kernel has acknowledged. That the socket becomes writable says too little:
-// the kernel tells of room only once a third of its buffer is free. Acknowledgements come in bursts as well:
-// a kernel whose buffer was full tells of room when a sixteenth of it is free, or one segment (64 KiB over
-// loopback), which a steady reader of 2 KiB/s needs half a minute for. So what a peer took beyond the lowest
-// rate counts for the windows that follow, up to a bound.
+// The measure is the number of bytes that the peer's kernel has acknowledged. A writable socket says too
+// little, because the kernel reports room only once a third of its buffer is free. Acknowledgements come in
+// bursts as well: a kernel whose buffer was full reports room when a sixteenth of it is free, or one segment
+// (64 KiB over loopback). A steady reader of 2 KiB/s needs half a minute for a segment. So the bytes that a
+// peer took beyond the lowest rate are saved for the windows that follow, up to a bound.
 //   [PC-1] A peer that has taken less than the lowest rate over a window, and has nothing saved, is too slow.
 //   [PC-2] A peer that stops is found too slow after at most 2 + windows_saved_max windows.
-//   [PC-3] One above the lowest rate is never too slow, if its kernel acknowledges something within as many.
-//   [PC-4] A peer that has vanished under an open stream is noticed, although nothing is written that would
-//   wait.
+//   [PC-3] A peer above the lowest rate is never too slow, if its kernel acknowledges something within that
+//         many windows.
+//   [PC-4] A peer that has vanished under an open stream is noticed, even if no write ever has to wait.
 #pragma once
 
 #include <algorithm>
@@ -23,15 +24,15 @@ class Pace {
  public:
   static constexpr std::int64_t windows_saved_max = 6;
 
-  // `counts_reads`: what the peer has not read is not acknowledged (a Unix socket, and in large pieces). It
-  // is trusted with all it could have saved.
+  // `counts_reads`: bytes count as acknowledged only once the peer has read them, and in large pieces (a Unix
+  // socket). Such a peer starts with the largest saving.
   explicit Pace(bool counts_reads) noexcept : trusted_(counts_reads) {}
 
   void sent(std::size_t bytes) noexcept { sent_ += static_cast<std::int64_t>(bytes); }
-  // What follows is another answer: the time between them was not the peer's.
+  // Another answer begins. The peer is not charged for the time between the two.
   void start_over() noexcept { until_ = {}; }
 
-  // A write has to wait: until when at most, before too_slow() is asked.
+  // A write has to wait: it waits at most until this instant, and then asks too_slow().
   Instant judged_at(Instant now, Duration window) noexcept {
     if (until_ <= now) until_ = now + window;
     return until_;
@@ -51,8 +52,8 @@ class Pace {
     return false;
   }
 
-  // Of a stream that writes so little that no write ever waits: has nothing been acknowledged for `span`,
-  // although there is something?
+  // For a stream that writes so little that no write ever waits: has the peer acknowledged nothing for
+  // `span`, although bytes are outstanding?
   bool vanished(Instant now, std::uint64_t unacknowledged, Duration span) noexcept {
     const std::int64_t acknowledged = sent_ - static_cast<std::int64_t>(unacknowledged);
     if (unacknowledged == 0 || acknowledged > silent_at_) {

@@ -73,7 +73,7 @@ bool split_target(RequestHead& head, std::string_view target, std::size_t query)
   return true;
 }
 
-// What the complete header section means, or why it is refused.
+// Applies the complete header section. Returns why it must be refused, or nullptr.
 const char* apply_fields(RequestHead& head, RequestFraming& framing) noexcept {
   const Fields& fields = head.fields;
   if (!fields.has(FieldName::host) && framing.minor >= 1) return "no Host";
@@ -99,7 +99,7 @@ const char* apply_fields(RequestHead& head, RequestFraming& framing) noexcept {
 
 struct MethodToken {
   Method method;
-  std::uint8_t size;  // with the blank behind; 0: not one of the common ones
+  std::uint8_t size;  // with the blank behind it; 0: not a common method
 };
 
 // `p` has 8 readable bytes.

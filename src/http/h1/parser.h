@@ -8,7 +8,7 @@
 //   * target over its limit: uri_too_long; head over its limit or more than 100 fields: headers_too_large
 //   * everything else that is not exactly the grammar, and every framing that two recipients could read
 //     differently: malformed
-// After `failed` the connection cannot be trusted to be in step: answer and close.
+// After `failed` the beginning of the next request is unknown: answer and close.
 #pragma once
 
 #include <string_view>
@@ -17,7 +17,7 @@
 
 namespace cairn::http {
 
-// What a head says about its connection.
+// What a head says about its connection, beside the request itself.
 struct RequestFraming {
   std::uint8_t minor = 1;  // HTTP/1.minor
   bool keep_alive = true;

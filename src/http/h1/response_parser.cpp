@@ -24,7 +24,7 @@ const char* apply_fields(ResponseHead& head, Method request_method) noexcept {
   const bool never_has_body = head.status < 200 || head.status == 204;
   if (never_has_body) {
     if (head.body == BodyKind::chunked) return "transfer coding where no body can be";
-    // Whoever announces a body here may also send one: do not read on behind it.
+    // A peer that announces a body here may also send one: do not use the connection again.
     if (head.announced && head.content_length != 0) head.keep_alive = false;
     head.body = BodyKind::none;
   } else if (head.status == 304 || request_method == Method::head) {

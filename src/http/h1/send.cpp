@@ -13,9 +13,9 @@ namespace {
 
 iovec part(std::string_view text) noexcept { return {const_cast<char*>(text.data()), text.size()}; }
 
-// A head that so much follows at most is held back to share its first segment. Before more it goes ahead: one
-// small segment is nothing beside the rest, and a reader that is already awake takes over its share of the
-// work (half of the sender's CPU for 1 MiB over loopback).
+// If at most this many bytes follow, the head is held back to share its first segment with them. Before a
+// larger body the head is sent at once: one small segment is nothing beside the rest, and a reader that is
+// already awake takes over its share of the work (half of the sender's CPU for 1 MiB over loopback).
 constexpr std::uint64_t held_back_max = 128 * 1024;
 
 using ChunkLine = std::array<char, 20>;
@@ -77,9 +77,11 @@ bool Connection::append_small_answer() noexcept {
 
 Task<bool> Connection::send_answer(Call call) {
   Response& response = exchange_->response;
-  if (input_.empty()) turn_bytes_ = 0;  // its request was waited for; one of many pipelined was not
+  if (input_.empty())
+    turn_bytes_ = 0;  // the connection waited for this request; pipelined requests do not start a new turn
   if (!out_) out_ = server_.machine_.slab.take(Slab::small - 64);
-  // A stream may have to be waited for, or fail: the answers before it do not share its fate.
+  // A stream may make the connection wait, or may fail. The gathered answers before it are sent first, so
+  // that they do not share its fate.
   const std::size_t head_size = head_size_max();
   const bool ahead = out_.room().size() < head_size || (gathered_ > 0 && response.source);
   if (ahead && !co_await flush(call, {})) co_return false;
@@ -100,8 +102,8 @@ Task<bool> Connection::send_answer(Call call) {
   co_return complete;
 }
 
-// A wait for something else than the peer, while an answer is sent: it ends when the peer leaves, so that
-// nothing is held for nobody, and after a time that is generous beyond what the waits inside are bounded by.
+// A wait for something other than the peer, while an answer is sent. It ends when the peer leaves, so that
+// nothing is held in vain. It also ends after a time that is longer than the bounds of the waits inside it.
 class Connection::WhileThere {
  public:
   WhileThere(Connection& connection, const Call& call) noexcept
@@ -179,7 +181,8 @@ Task<bool> Connection::give_way(Call call) {
 Connection::Sent Connection::try_send_range(io::Piece& piece) noexcept {
   while (piece.count > 0) {
     if (turn_bytes_ >= turn_bytes_max) return Sent::turn;
-    // A head before it costs the turn nothing: what takes all of a turn is not cut for its sake.
+    // A head that was sent before does not shorten the turn: a piece that takes a whole turn is not cut
+    // because of it.
     const std::uint64_t rest = turn_bytes_ <= head_room ? turn_bytes_max : turn_bytes_max - turn_bytes_;
     const auto size = static_cast<std::size_t>(std::min(piece.count, rest));
     if (!piece.file->is_warm(piece.offset, size)) return Sent::cold;
@@ -223,12 +226,12 @@ Task<bool> Connection::send_file(Call call) {
   co_return true;
 }
 
-// Pieces that lie side by side in one file, sent as one: a system call and a push for each would cost more
-// than the rest of the sending.
+// Pieces that lie side by side in one file are sent as one: a system call and a push for each piece would
+// cost more than the rest of the sending.
 class Connection::Run {
  public:
-  // What is at hand of `source` behind `first`, up to `most` bytes and `pieces` in all. The piece that did
-  // not belong to it is left in `after`.
+  // Adds the pieces that `source` has ready behind `first`, up to `most` bytes and `pieces` in all. A piece
+  // that does not continue the run is left in `after`.
   void gather(io::Piece& first, io::BodySource& source, std::uint64_t most, std::size_t pieces,
               std::optional<io::Piece>& after) {
     while (count_ + 1 < pieces) {
@@ -250,11 +253,11 @@ class Connection::Run {
   std::size_t count_ = 0;
 };
 
-// The kernel would go on sending to it for a quarter of an hour.
+// Without this check the kernel would keep sending to a vanished peer for a quarter of an hour.
 bool Connection::has_vanished() noexcept {
   constexpr Duration look_every = Duration::seconds(10);
   const Instant now = server_.machine_.shard.now();
-  // A Unix peer that has ended is seen to.
+  // The kernel itself tells when a Unix peer has ended.
   if (now < look_at_ || stream_->peer().local) return false;
   look_at_ = now + look_every;
   if (!pace_.vanished(now, stream_->unacknowledged(), server_.options_.timeouts.idle)) return false;
@@ -265,12 +268,13 @@ bool Connection::has_vanished() noexcept {
 Task<Result<io::Piece>> Connection::pull(Call call) {
   const WhileThere wait(*this, call);
   Result<io::Piece> piece = co_await exchange_->response.source->next(wait.call());
-  // A peer that left is no end: there is nobody to tell.
+  // Only draining ends the stream properly. If the peer has left, the error stands.
   if (!piece && exchange_->stays_open && wait.reason() == StopReason::draining) co_return io::Piece();
   co_return piece;
 }
 
-// The head goes out with the first piece, unless an open-ended stream has to be waited for: that may last.
+// The head is sent with the first piece. An open-ended stream that has no piece ready sends it ahead, because
+// the wait may be long.
 Task<bool> Connection::send_stream(Call call) {
   Response& response = exchange_->response;
   const bool sized = response.sized;
@@ -283,7 +287,7 @@ Task<bool> Connection::send_stream(Call call) {
     if (exchange_->stays_open && has_vanished()) co_return false;
     std::optional<io::Piece> piece = std::exchange(after, std::nullopt);
     try {
-      // One that always has more to say ends here, too.
+      // A stream that always has more to send ends here, too.
       if (exchange_->stays_open && server_.idle_->reason() == StopReason::draining) piece = io::Piece();
       if (!piece) piece = response.source->try_next();
       if (!piece) {

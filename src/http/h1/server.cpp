@@ -8,17 +8,20 @@
 namespace cairn::http {
 namespace {
 
-// Refused connections that are told so at a time.
+// How many refused connections are being told so at a time.
 constexpr std::size_t telling_max = 64;
-// Connections beyond the caps whose head is not complete; one more ends the one that has waited longest.
+// How many connections beyond the caps may wait for their head. One more ends the one that has waited
+// longest.
 constexpr std::size_t unread_max = 128;
-// Who has waited for less has not had time to ask.
+// A connection that has waited for less than this has not had time to ask.
 constexpr Duration idle_min = Duration::seconds(1);
 constexpr Duration accept_pause = Duration::millis(100);
 constexpr std::size_t spare_exchanges = 64;
-// Connections taken in before others have their turn: a flood of them must not hold up those that are here.
+// Connections accepted before other tasks have their turn: a flood of new ones must not hold up the present
+// ones.
 constexpr unsigned accepts_per_turn = 64;
-// What can be queued on a listener when it closes; who knocks all the time does not keep it open.
+// How many connections are still accepted from a closing listener. A client that connects all the time must
+// not keep it open.
 constexpr unsigned accepts_at_the_end = 4096;
 
 }  // namespace
@@ -64,7 +67,7 @@ Server::Door& Server::open(std::unique_ptr<io::Listener> listener, bool health_o
 }
 
 Result<> Server::rebind(const io::Endpoint& endpoint) {
-  if (draining_) return fail(ErrorCode::draining, "rebind");  // nobody may come in any more
+  if (draining_) return fail(ErrorCode::draining, "rebind");  // no new connection may come in
   TRY(auto listener, machine_.network.listen(endpoint));
   const std::size_t before = doors_.size();
   start_accepting(open(std::move(listener), false));
@@ -116,7 +119,7 @@ void Server::leave() noexcept {
   if (attended_) attended_->cancel(StopReason::draining);
 }
 
-// NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): only this task forgets it
+// NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): only this task removes the door
 Task<> Server::accept(Call call, Door& door) {
   io::Listener& listener = *door.listener;
   const Call waits = call.under(*door.accepting);
@@ -128,10 +131,10 @@ Task<> Server::accept(Call call, Door& door) {
       co_await yield(call);
       continue;
     }
-    // Out of descriptors: those waiting stay queued in the kernel while others finish.
+    // Out of descriptors: new connections stay queued in the kernel while others finish.
     if (listener.acceptable.ready() && !co_await sleep_for(waits, accept_pause)) break;
   }
-  // What has already connected is served before the door closes.
+  // Connections that are already queued are served before the door closes.
   if (is_over(door)) {
     for (unsigned taken = 1; taken <= accepts_at_the_end && take_one(call, door); ++taken)
       if (taken % accepts_per_turn == 0) co_await yield(call);
@@ -148,7 +151,7 @@ bool Server::take_one(Call call, Door& door) {
   if (accepted.status != io::IoStatus::done) return false;
   try {
     welcome(call, std::move(accepted.stream), door);
-  } catch (...) {  // no memory: the connection is gone, the next may have more luck after a pause
+  } catch (...) {  // no memory: this connection is lost; after a pause the next may succeed
     gate_.broke("a connection that could not be taken in");
     return false;
   }
@@ -163,7 +166,7 @@ void Server::welcome(Call call, std::unique_ptr<io::Stream> stream, const Door& 
     return;
   }
   if (admission == Gate::Admission::extra && standing(admission) >= unread_max) {
-    if (unread_.empty()) {  // all of them have just come
+    if (unread_.empty()) {  // all of them arrived just now
       gate_.closed_unread();
       gate_.left(peer, admission);
       stream->close(true);

@@ -3,19 +3,19 @@
 //   [HS-1] One task per connection; it is the only reader and writer of its stream.
 //   [HS-2] An idle connection holds no buffer and no exchange.
 //   [HS-3] A request whose head was read is answered, or its connection is broken; never silence.
-//   [HS-4] Every wait of a connection's task has a deadline, of one of the timeouts below or of its request;
-//   the
+//   [HS-4] Every wait of a connection's task has a deadline: one of the timeouts below, or its request's. The
 //         simulation checks it (spawned as `bounded`).
-//   [HS-5] An answer that waits for its source, or for its file, waits no longer than its peer is there.
-//   [HS-6] A connection's task that fails costs its connection, told by broke(), and nothing else.
-//   [HS-7] Who gives way waits for a head of which it has sent nothing, and has done so for a second; beyond
-//   the
-//         caps, who has waited longest for the rest of its head.
-//   [HS-8] Connections without a place are bounded: so many unread ones, so many being told.
-//   [HS-9] Draining does not wait for who only attends: health-only doors with what came in by them, and
-//         connections that were idle when it began. They are told of health until leave().
-//   [HS-10] What is thrown away behind an early answer is one piece a turn of the loop: bodies that are
-//         refused hold up no request that has just arrived.
+//   [HS-5] While an answer waits for its source or its file, the wait ends when the peer leaves.
+//   [HS-6] A connection's task that fails is reported by broke(), and ends its own connection and nothing
+//         else.
+//   [HS-7] A connection gives way only if it has waited for a head for at least a second and has sent no byte
+//         of it. Beyond the caps, the connection that has waited longest for the rest of its head gives way.
+//   [HS-8] Connections without a place are bounded: one bound for those with an unread head, one for those
+//         being told.
+//   [HS-9] Draining does not wait for connections that only attend: those of health-only doors, and those
+//         that were idle when it began. They are told of health until leave().
+//   [HS-10] Behind an early answer, a connection throws away one piece of the request's body a turn of the
+//         loop, so that refused bodies hold up no request that has just arrived.
 #pragma once
 
 #include <array>
@@ -33,13 +33,12 @@ namespace cairn::http {
 
 struct ServerTimeouts {
   Duration head = Duration::seconds(5);   // from its first byte
-  Duration read = Duration::seconds(5);   // body without progress, and the window of the lowest rate
+  Duration read = Duration::seconds(5);   // a body without progress, and the window of the lowest rate
   Duration write = Duration::seconds(5);  // the window of the lowest rate at which an answer is taken
   Duration idle = Duration::seconds(60);
   Duration linger = Duration::seconds(2);
-  Duration extra = Duration::seconds(1);  // a connection beyond the caps has sent its head by then
-  Duration source =
-      Duration::seconds(60);  // for one piece of a streamed answer, whatever its source waits for
+  Duration extra = Duration::seconds(1);    // a connection beyond the caps has sent its head by then
+  Duration source = Duration::seconds(60);  // for the source to give one piece of a streamed answer
 };
 
 struct ServerOptions {
@@ -66,19 +65,22 @@ class Server {
   void set_options(const ServerOptions& options) noexcept { options_ = options; }
   const ServerOptions& options() const noexcept { return options_; }
 
-  // Connections of a `health_only` listener are asked for as such.
+  // Connections of a `health_only` listener are shown to the gate as such.
   Result<> listen(const io::Endpoint& endpoint, bool health_only = false);
   std::vector<std::string> addresses() const;
-  // While running: opens a door there and retires the present ones (not health-only or Unix ones): each takes
-  // in what is queued on it and closes. On failure nothing changes.
+  // While running: opens a door at `endpoint` and retires the present ones (not the health-only and Unix
+  // ones). A retired door accepts the connections that are queued on it, then closes. On failure nothing
+  // changes.
   Result<> rebind(const io::Endpoint& endpoint);
-  // Starts accepting; every task belongs to `scope`, but for those that attend (HS-9): to `attending`.
-  // Without that nobody does, and draining ends them all.
+  // Starts accepting. Every task belongs to `scope`, except the tasks of connections that attend (HS-9),
+  // which belong to `attending`. Without `attending` no connection attends, and draining ends them all.
   void start(Scope& scope, Scope* attending = nullptr);
-  // Accepts what is queued on the listeners, closes them, lets idle connections attend or end; the rest
-  // answer what they have begun with `Connection: close`. The scope is empty when all have ended.
+  // Accepts the connections that are queued on the listeners, and closes the listeners. Idle connections
+  // attend or end; the others answer the requests they have begun, with `Connection: close`. The scope is
+  // empty when all have ended.
   void drain() noexcept;
-  // After drain(): ends those that attend in the same way. Their scope is empty when all have ended.
+  // After drain(): ends the connections that attend in the same way. Their scope is empty when all have
+  // ended.
   void leave() noexcept;
   bool draining() const noexcept { return draining_; }
   std::size_t connections() const noexcept {
@@ -86,18 +88,18 @@ class Server {
     for (const std::size_t count : standing_) all += count;
     return all;
   }
-  // Of these, without a place: not yet read, told that there are too many, or about to end.
+  // How many of these have no place: not yet read, told that there are too many, or about to end.
   std::size_t refusals() const noexcept {
     return standing(Gate::Admission::extra) + standing(Gate::Admission::refused);
   }
 
-  // Of the connections that fit `among`: since when the one waits that would give way.
+  // Among the connections that `fits` accepts: since when the one that would give way has waited.
   struct Among {
     bool (*fits)(const void* context, const io::PeerAddress& peer) noexcept;
     const void* context;
   };
   std::optional<Instant> longest_idle(const Among& among) noexcept;
-  // That one does. False when there is none.
+  // Makes that connection give way. False when there is none.
   bool let_one_give_way(const Among& among) noexcept;
 
  private:
@@ -105,15 +107,15 @@ class Server {
   std::size_t standing(Gate::Admission admission) const noexcept {
     return standing_[static_cast<std::size_t>(admission)];
   }
-  // Whether one more may be told that there are too many; above it they are reset, so that a flood costs
-  // nothing.
+  // Whether one more connection may be told that there are too many. Connections above this bound are reset,
+  // so that a flood costs nothing.
   bool may_tell() const noexcept;
   Connection* find_idler(const Among& among) noexcept;
   struct Door {
     std::unique_ptr<io::Listener> listener;
     bool health_only;
     bool retired;
-    std::unique_ptr<CancelSource> accepting;  // stopped when it is to close
+    std::unique_ptr<CancelSource> accepting;  // stopped to close the door
   };
   Door& open(std::unique_ptr<io::Listener> listener, bool health_only);
   bool attends(const Door& door) const noexcept { return door.health_only && attending_ != nullptr; }
@@ -124,7 +126,7 @@ class Server {
   Task<> accept(Call call, Door& door);
   bool take_one(Call call, Door& door);
   void welcome(Call call, std::unique_ptr<io::Stream> stream, const Door& door);
-  // It was idle when draining began, and attends from now on.
+  // Keeps a connection that was idle when draining began: it attends from now on.
   void keep(std::unique_ptr<Connection> connection) noexcept;
 
   WireExchange* borrow();
@@ -139,12 +141,12 @@ class Server {
   Scope* attending_ = nullptr;
   bool draining_ = false, left_ = false;
   std::array<std::size_t, 4> standing_{};  // connections by their admission
-  List<Connection> idlers_;     // who waits for a head's first byte and has a place, the longest first
-  List<Connection> unread_;     // who has none and waits for its head
+  List<Connection> idlers_;  // connections with a place that wait for a head's first byte, the longest first
+  List<Connection> unread_;  // connections without a place that wait for their head
   std::size_t open_doors_ = 0;  // for work
   std::vector<std::unique_ptr<Door>> doors_;
   std::unique_ptr<CancelSource> idle_;      // stopped when draining begins; idle waits answer to it
-  std::unique_ptr<CancelSource> attended_;  // stopped by leave(); the waits of those that attend do
+  std::unique_ptr<CancelSource> attended_;  // stopped by leave(); attending connections wait under it
   std::vector<std::unique_ptr<WireExchange>> spare_;
   std::int64_t date_second_ = -1;
   std::array<char, 80> date_line_;
