@@ -1,7 +1,7 @@
-// ByteBudget: how many bytes the whole process may have on their way in at once, and how many of them one
+// ByteBudget: how many bytes may be on their way into the whole process at once, and how many of them for one
 // address.
-//   [BG-1] Never more than `bytes` are taken, and the eighth beyond them that is kept for who has little.
-//   [BG-2] While another asks, an address has at most half; one body it always may begin.
+//   [BG-1] At most `bytes` are taken, plus an eighth of them that is kept for addresses that have little.
+//   [BG-2] While another address asks too, an address has at most half. It may always begin one body.
 #pragma once
 
 #include <array>
@@ -12,8 +12,8 @@
 
 namespace cairn::store {
 
-// Whose bytes they are: the slot that its address is hashed into, and whether another one asks too. None:
-// nobody's share.
+// The address that takes bytes: the slot that it is hashed into, and whether another address asks too.
+// `none`: the bytes count for no address.
 struct Taker {
   std::uint32_t slot = none;
   bool contested = false;
@@ -32,7 +32,7 @@ class ByteBudget {
         left_(all_),
         taken_(std::make_unique<std::array<std::atomic<std::int64_t>, slots>>()) {}
 
-  // False: there are not as many left, or not for this one.
+  // False: too few bytes are left, or the address has its share.
   bool try_take(std::size_t bytes, Taker taker = {}) noexcept {
     const auto count = static_cast<std::int64_t>(bytes);
     std::int64_t beyond = 0;
@@ -54,7 +54,7 @@ class ByteBudget {
     left_.fetch_add(count, std::memory_order_relaxed);
     if (slot != Taker::none) of(slot).fetch_sub(count, std::memory_order_relaxed);
   }
-  // Below 0 when some of what is kept beyond them is taken.
+  // Below 0 when some of the eighth beyond `bytes` is taken.
   std::int64_t left() const noexcept { return left_.load(std::memory_order_relaxed); }
 
  private:

@@ -93,7 +93,7 @@ struct Fixture {
     return static_cast<bool>(cache.find(address_of(object), group));
   }
 
-  // A part of an object, as it is read by somebody who gets it by file or by copy.
+  // A part of an object, as a reader reads it that gets it by file or by copy.
   void put_part(std::uint64_t object, std::uint64_t part, bool by_file, std::uint8_t mark = 7) {
     for (std::uint64_t i = 0; i < 16; ++i) {
       GroupCache::Ref ref = put(object, part * 16 + i, large, mark);

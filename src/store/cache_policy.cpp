@@ -44,7 +44,7 @@ bool Ghost::remember_missed(std::uint64_t hash) noexcept {
 
 void Ghost::remember_evicted(std::uint64_t hash) noexcept {
   Set& set = sets_[set_of(hash)];
-  // Its miss, if it is still known, gives its place.
+  // If its miss is still known, that mark gives its place.
   if (const std::uint32_t* mark = find(set, hash)) {
     std::shift_left(set.begin() + (mark - set.data()), set.end(), 1);
   }
@@ -76,9 +76,9 @@ CacheSlot& GroupQueue::take_oldest(bool from_small) noexcept {
 }
 
 bool GroupQueue::may_go(const CacheSlot& slot) noexcept {
-  // A reference can only be added under the stripe's lock, which is ours: one that is not held stays so.
+  // A reference can only be added under the stripe's lock, which we hold: a group that is not held stays so.
   if (slot.refs.load(std::memory_order_acquire) > 1) return false;
-  // One hit shortly after it came is mostly the same reader again.
+  // One hit shortly after the group came is mostly the same reader again.
   return slot.frequency <= (slot.in_main ? 0 : 1);
 }
 

@@ -1,7 +1,7 @@
-// Which group stays: S3-FIFO. What comes waits in a small queue (a tenth); what is used there more than once,
-// or comes back soon after it had to leave, goes to the main queue, which gives everything that was used
-// another round. One pass over many objects is not let in at all (Ghost), and one that reads each a few times
-// at once flows through the small queue.
+// S3-FIFO: decides which groups stay in the cache. A new group waits in a small queue (a tenth). A group that
+// is used there more than once, or that comes back soon after it was evicted, goes to the main queue. The
+// main queue gives another round to every group that was used. One pass over many objects is not let in at
+// all (Ghost). One that reads each object a few times at once flows through the small queue.
 #pragma once
 
 #include <array>
@@ -18,7 +18,7 @@ class Ghost {
  public:
   static std::uint64_t bytes_for(std::uint64_t entries) noexcept;
   void prepare(std::uint64_t entries);
-  // Whether it was there, for whatever reason; it is now.
+  // Remembers the hash. True: it was there already, missed or evicted.
   bool remember_missed(std::uint64_t hash) noexcept;
   void remember_evicted(std::uint64_t hash) noexcept;
   bool was_evicted(std::uint64_t hash) const noexcept;
@@ -35,8 +35,8 @@ class Ghost {
   std::vector<Set> sets_;
 };
 
-// Which groups go before their turn, for the sake of one beside them: those that would be next to go now, of
-// these only those that just came, or all that nobody holds.
+// Which groups are evicted before their turn, to make room beside another group. `due`: those that would be
+// next now. `passing`: only those of them that just came. `all`: every group that is not held.
 enum class Early : std::uint8_t { due, passing, all };
 
 // The groups of one kind of memory in one stripe, in the order of their eviction.
@@ -46,8 +46,8 @@ class GroupQueue {
   void remove(CacheSlot& slot) noexcept;
   // The next to go, already removed; nullptr when all are held or `looks` (counted down) is used up.
   CacheSlot* evict(Ghost& ghost, unsigned& looks) noexcept;
-  // Lets this one go before its turn; whether it did. One that was still in use is remembered as one that has
-  // to come back.
+  // Evicts this group before its turn; whether it did. A group that was still in use is remembered as one
+  // that has to come back.
   bool evict_early(CacheSlot& slot, Ghost& ghost, Early which) noexcept;
   // Any one, or nullptr.
   CacheSlot* first() noexcept;

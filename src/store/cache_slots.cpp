@@ -11,8 +11,8 @@ namespace {
 constexpr std::size_t least_class = 1024;
 constexpr std::align_val_t alignment{alignof(CacheSlot)};
 
-// What an entry takes beside its slot: the object's node and the facts with strings of a usual length.
-// Counted for every group although the groups of an object share it: which one comes last is not known.
+// Memory of an entry beside its slot: the object's node and the facts with strings of a usual length. Counted
+// for every group, although the groups of an object share it: which of them goes last is not known.
 constexpr std::uint32_t usual_strings = 160;
 constexpr std::uint32_t node_bytes = 256 + usual_strings;
 
@@ -172,7 +172,7 @@ SlotPool::Taken SlotPool::take_heap(std::size_t size) noexcept {
 
 bool SlotPool::charge_facts(CacheSlot& slot, const ObjectFacts& facts) noexcept {
   const std::uint64_t strings = facts.media_type.capacity() + facts.etag.capacity();
-  if (strings > GroupCache::group_bytes) return false;  // no media type anybody sends
+  if (strings > GroupCache::group_bytes) return false;  // longer than any real media type
   const std::uint32_t more =
       strings > usual_strings ? static_cast<std::uint32_t>(strings) - usual_strings : 0;
   return books_.with([&](Books& books) {

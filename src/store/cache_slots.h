@@ -1,12 +1,12 @@
 // SlotPool: the memory of the cache and its books.
 //
-//   [CS-1] What is committed (tables, arena pages that hold memory, heap) never exceeds the capacity.
-//   [CS-2] A slot that was sent by file is punched out before anybody gets it again; one that lies in a large
-//         page when all of the page is punched.
-// The arena's part that holds no memory is lent to the heap, and taken back from it slot by slot: a store of
-// small objects uses the whole capacity, and so does one of large ones. Groups of one object lie side by side
-// where that is possible (SlotRows). In a large arena the parts of objects lie in large pages, which are made
-// ahead of them; a small one has too few slots to let them rest.
+//   [CS-1] Committed memory (tables, arena pages that hold memory, heap) never exceeds the capacity.
+//   [CS-2] A slot that was sent by file is punched out before it is given out again. A slot in a large page
+//         waits until all of the page is punched.
+// The part of the arena that holds no memory is lent to the heap, and taken back slot by slot. So a store of
+// small objects uses the whole capacity, and so does a store of large ones. Groups of one object lie side by
+// side where that is possible (SlotRows). In a large arena the parts of objects lie in large pages, which are
+// made ahead of them. A small arena has too few slots to let them rest.
 #pragma once
 
 #include <array>
@@ -32,8 +32,8 @@ struct CachedObject;
 struct QueueLink : Link {};
 struct ObjectLink : Link {};
 
-// One group: its key and links (of the stripe, under its lock while it is in the table), and its memory. What
-// a lookup reads is in the first cache line.
+// One group: its key and links, and its memory. Key and links belong to the stripe and are under its lock
+// while the group is in the table. The fields that a lookup reads are in the first cache line.
 struct alignas(64) GroupCache::Slot : QueueLink, ObjectLink {
   alignas(64) std::atomic<std::uint32_t> refs{0};  // one is the table's, while it is there
   std::uint8_t frequency = 0;                      // hits, up to 3, since the queue looked at it
@@ -69,31 +69,31 @@ class SlotPool {
     SlotKind wanted = SlotKind::arena;  // what to evict when there is no slot
     std::uint64_t used = 0;             // by all groups of that kind
   };
-  // With one reference; the key is for the caller to fill in. A large arena that is nearly full gives the
-  // first group of a part nothing before something is evicted, unless the part fits or `anywhere`.
+  // With one reference; the caller fills in the key. A large arena that is nearly full has no slot for the
+  // first group of a part until something is evicted, unless the whole part fits or `anywhere` is set.
   Taken take(std::size_t size, const SlotRows::Want& want, bool anywhere = false) noexcept;
   // Whether eviction should make room for groups side by side.
   bool keeps_rows() const noexcept { return slack_ > 0; }
-  // Where the group of an arena's slot was to be found when it came: a hint that needs no lock.
+  // Where the group in this slot of the arena was to be found when it came: a hint that needs no lock.
   std::atomic<std::uint64_t>& whereabouts(std::uint32_t index) noexcept { return whereabouts_[index]; }
   CacheSlot* slot_at(std::uint32_t index) noexcept { return index < slot_count_ ? &slots_[index] : nullptr; }
   // Whether parts lie in large pages, as far as they can be had.
   bool keeps_blocks() const noexcept { return ready_most_ > 0; }
   enum class Made : std::uint8_t { enough, one, none, no_block };
-  // Makes a block a large page for parts to come, if more of them are wanted. `none`: the kernel had none to
-  // give; it is asked again later. `no_block`: something is to be evicted first. Blocks for milliseconds.
+  // Makes a block a large page for parts to come, if more of them are wanted. `none`: the kernel has none to
+  // give now; a later call asks again. `no_block`: groups must be evicted first. Blocks for milliseconds.
   Made make_block() noexcept;
-  // Whether that is worth an attempt now.
+  // Whether make_block() is worth an attempt now.
   bool wants_block() noexcept;
   // The block of small pages or the large page that the slot lies in; and whether it is a large one.
   static std::uint32_t block_of(std::uint32_t index) noexcept { return index / SlotRows::block_slots; }
   bool is_huge(std::uint32_t block) noexcept;
-  // Whether a group in the block is held: then evicting the others does not free it.
+  // Whether a group in the block is held: then evicting the others does not free the block.
   bool is_held(std::uint32_t block) const noexcept;
   // When too many slots rest: the block that is the easiest to free.
   std::optional<std::uint32_t> overdue_block() noexcept;
   struct Blocks {
-    std::uint32_t huge = 0, ready = 0;  // large pages; those of which nobody has a slot
+    std::uint32_t huge = 0, ready = 0;  // large pages; those with no slot given out
     std::uint32_t resting = 0;          // slots
   };
   Blocks blocks() noexcept;
@@ -122,7 +122,7 @@ class SlotPool {
   };
   Taken take_arena(const SlotRows::Want& want, bool anywhere) noexcept;
   Taken take_heap(std::size_t size) noexcept;
-  // A slot that can be had with the memory there is, and what else is to be done for it outside of the lock.
+  // A slot for which there is memory, and what must be done for it outside of the lock.
   struct Found {
     std::optional<SlotRows::Place> place;
     std::optional<SlotRows::Spare> spare;  // gives the place its memory

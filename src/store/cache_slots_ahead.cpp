@@ -6,7 +6,7 @@ namespace cairn::store {
 namespace {
 
 constexpr std::uint32_t unused_share = 8;    // more of the arena does not lie unused in large pages
-constexpr std::uint32_t resting_share = 16;  // what may rest before pages are freed by force
+constexpr std::uint32_t resting_share = 16;  // slots that may rest before pages are freed by force
 constexpr std::uint32_t full_share = 8;      // less free than this: groups make way for a page
 constexpr unsigned failures_most = 3;        // in a row; then the kernel is asked
 constexpr std::uint32_t retry_each = 1024;   // so many times less often

@@ -140,7 +140,8 @@ std::optional<SlotRows::Place> SlotRows::take(const Want& want, bool huge_only) 
   const bool there = wished && (rows_[*wished / row_slots].free >> (*wished % row_slots) & 1) != 0 &&
                      (!huge_only || ground_of(*wished / row_slots) != Ground::small_pages);
   auto index = there ? wished : std::nullopt;
-  // Where the part has a place for this group, another reader brings the same one in: the part stays there.
+  // Where the part has a place for this group, another reader has brought the same group in: the part stays
+  // there.
   if (!wished && want.count > 1) {
     const Run run = find_run(want, huge_only);
     if (run.length > 1) {

@@ -1,16 +1,18 @@
 // SlotRows: which slot of the arena a group gets. A row is sixteen slots side by side, as many as a part of
 // an object has groups: groups that lie one behind the other in the file are sent by one call.
 //
-//   [CR-1] take() gives a slot that nobody has, and gives one as long as there is one.
+//   [CR-1] take() gives a slot that is not given out, and gives one as long as there is one.
 //   [CR-2] A place is a wish: a group whose place was taken goes somewhere else.
-//   [CR-3] A slot of a large page that was sent rests: nobody gets it before the page was punched, which is
-//         when nobody has any slot of it.
-// Runs of free slots go to parts, and the fullest rows to what comes alone, so that free rows stay free. A
-// row that is being filled is left alone until its part is there, or many others have begun since.
+//   [CR-3] A slot of a large page that was sent rests: it is not given out before the page was punched, which
+//         happens when no slot of the page is given out.
+// Parts get runs of free slots. Groups that come alone get the fullest rows, so that free rows stay free. A
+// row that is being filled is left alone until its part is there, or until many other parts have begun since.
 //
-// Two rows are a block, which may be one large page (io::Arena). Parts go there first. What comes back lies
-// in other large pages than what comes for the first time: a page is of use again when its last group goes.
-// For one lock.
+// Two rows are a block, which may be one large page (io::Arena). Parts go there first. Groups that come back
+// lie in other large pages than groups that come for the first time: a page is of use again only when its
+// last group goes.
+//
+// Not thread-safe: the owner holds a lock.
 #pragma once
 
 #include <array>
@@ -61,7 +63,7 @@ class SlotRows {
   bool fits(const Want& want) const noexcept;
   // `huge_only`: one of a large page, which needs no memory.
   std::optional<Place> take(const Want& want, bool huge_only = false) noexcept;
-  // Memory that nobody uses: a slot, rather one that was sent, else all slots of a large page.
+  // Unused memory to give up: a slot, preferably one that was sent, else all slots of a large page.
   struct Spare {
     std::uint32_t index = 0;  // of the slot or the block
     bool block = false;
@@ -71,27 +73,27 @@ class SlotRows {
   void give(std::uint32_t index, Memory memory) noexcept;
 
   std::uint32_t free() const noexcept { return free_; }        // that take() can give
-  std::uint32_t resting() const noexcept { return resting_; }  // CR-3; of pages that somebody uses
-  std::uint64_t with_memory() const noexcept;                  // of all slots that nobody has; counts them
+  std::uint32_t resting() const noexcept { return resting_; }  // CR-3; of pages in use
+  std::uint64_t with_memory() const noexcept;  // of all slots that are not given out; counts them
 
   // --- blocks (cache_slots_blocks.cpp)
-  // A block of which nobody has a slot and which is not a large page that is good to use.
+  // A block with no slot given out, other than a large page that is ready for use.
   struct Idle {
     std::uint32_t block = 0;
     std::uint32_t with_memory = 0;  // of its slots
   };
   std::optional<Idle> find_idle() const noexcept;
-  // A large page that is to be punched, and nobody has a slot of it: all of them rest.
+  // A large page to be punched: no slot of it is given out, all of them rest.
   std::optional<std::uint32_t> find_stale() const noexcept { return by_rest_[block_slots].next(); }
-  // All slots of a block of which nobody has one; it is small pages from here on, whose memory is the
-  // caller's.
+  // Takes all slots of a block with no slot given out. From here on the block is small pages, and their
+  // memory is the caller's.
   void take_block(std::uint32_t block) noexcept;
-  // All slots, back from take_block: of a large page, or without memory.
+  // Gives back the slots that take_block() took: as a large page, or without memory.
   void give_block(std::uint32_t block, bool huge) noexcept;
   bool is_huge(std::uint32_t block) const noexcept {
     return block < blocks_.size() && blocks_[block].ground != Ground::small_pages;
   }
-  // Of the large pages in use the one with most resting slots that `accept` takes; a few are looked at.
+  // Of the large pages in use that `accept` takes, the one with the most resting slots; looks at a few only.
   template <class F>
   std::optional<std::uint32_t> most_rested(F accept) const noexcept {
     unsigned looks = 16;
@@ -102,14 +104,14 @@ class SlotRows {
     }
     return std::nullopt;
   }
-  std::uint32_t ready() const noexcept { return ready_; }  // large pages of which nobody has a slot
+  std::uint32_t ready() const noexcept { return ready_; }  // large pages with no slot given out
   std::uint32_t stale() const noexcept { return stale_; }  // and those to be punched
   std::uint32_t huge() const noexcept { return huge_; }
-  // Slots of large pages that are in use which nobody has.
+  // Slots in the large pages in use that are not given out.
   std::uint32_t unused_in_huge() const noexcept { return resting_ + huge_free_ - ready_ * block_slots; }
 
  private:
-  // What a block is, and for whom: rows of different grounds are in different sets.
+  // The kind of pages in a block, and the groups it is for: rows of different grounds are in different sets.
   enum class Ground : std::uint8_t { small_pages, newcomers, returning, ready };
   static constexpr std::size_t ground_count = 4;
   struct Block {
@@ -134,8 +136,8 @@ class SlotRows {
   const Row* row_of(std::uint64_t part) const noexcept;
   // The slot of its row where the group belongs, free or not; nothing when the part does not go on there.
   std::optional<std::uint32_t> place_in_part(const Want& want) const noexcept;
-  // A run of free slots for all of the part, of those the one in the fullest row; else the longest that was
-  // found soon.
+  // A run of free slots that takes all of the part: of several such runs the one in the fullest row. If there
+  // is none, the longest run that was found soon.
   Run find_run(const Want& want, bool huge_only) const noexcept;
   Run find_run_in(Ground ground, unsigned count) const noexcept;
   void claim(const Run& run, const Want& want) noexcept;
@@ -158,9 +160,9 @@ class SlotRows {
   std::uint32_t free_in(std::uint32_t block) const noexcept;
   void set_ground(std::uint32_t block, Ground ground) noexcept;
   void set_resting(std::uint32_t block, std::uint32_t count) noexcept;
-  // The page is better punched than filled up.
+  // Lets the free slots of a page rest: punching it is better than filling it up.
   void rest_all(std::uint32_t block) noexcept;
-  // After a change of a row's bits: what the block now is.
+  // After a change of a row's bits: brings the block's ground and counts up to date.
   void review(std::uint32_t row) noexcept;
 
   static constexpr std::size_t filling_max = 32;
@@ -171,13 +173,13 @@ class SlotRows {
   // Rows that are not being filled, by their ground and the number of their free slots.
   std::vector<RowSet> by_free_;
   RowSet warm_, sent_;                              // rows of small pages with such slots
-  std::array<std::uint32_t, filling_max> filling_;  // the oldest at the hand
+  std::array<std::uint32_t, filling_max> filling_;  // the hand points to the oldest
   std::size_t filling_count_, hand_ = 0;
   std::uint32_t free_ = 0, resting_ = 0;
 
   std::vector<Block> blocks_;
   std::vector<RowSet> by_rest_;  // large pages by the number of their resting slots
-  RowSet idle_, ready_blocks_;   // blocks of which nobody has a slot: of small pages; large pages
+  RowSet idle_, ready_blocks_;   // blocks with no slot given out: of small pages; large pages
   std::uint32_t ready_ = 0, stale_ = 0, huge_ = 0, huge_free_ = 0;
 };
 

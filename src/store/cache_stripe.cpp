@@ -81,7 +81,7 @@ CacheSlot* CacheStripe::erase(std::uint64_t object_hash, const Address& address,
   for (bool last = false; !last && limit > 0; --limit) {
     CacheSlot& slot = object->groups.front();
     queue(slot.kind).remove(slot);
-    // The last group takes the object with it: between the list's head and the list's head is one group.
+    // The last group takes the object with it. It is the last if both its neighbours are the list's head.
     last = static_cast<ObjectLink&>(slot).next == static_cast<ObjectLink&>(slot).prev;
     leave(slot);
     slot.chain = erased;
@@ -118,7 +118,7 @@ CachedObject* CacheStripe::add_object(const CacheSlot& slot, std::uint64_t hash)
   return object;
 }
 
-// Out of the table; the queue was left before. The object goes with its last group.
+// Takes the slot out of the table; it left the queue before. The object goes with its last group.
 void CacheStripe::leave(CacheSlot& slot) noexcept {
   unchain(&groups_[slot.hash & mask_], &slot);
   CachedObject* object = std::exchange(slot.object, nullptr);

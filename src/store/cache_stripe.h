@@ -1,5 +1,5 @@
 // CacheStripe: a part of the cache's table, under one lock: groups by address and number, objects by address,
-// and the queues that say who goes next. All groups of an object are in one stripe.
+// and the queues that say which group is evicted next. All groups of an object are in one stripe.
 #pragma once
 
 #include <array>
@@ -13,7 +13,7 @@
 
 namespace cairn::store {
 
-// What the groups of an object share while at least one of them is in the table.
+// Shared by the groups of an object while at least one of them is in the table.
 struct CachedObject {
   Address address;
   std::uint64_t hash = 0;
@@ -49,21 +49,21 @@ class CacheStripe {
     const CachedObject* object = find_object(object_hash, address);
     return object == nullptr ? nullptr : object->facts;
   }
-  // Puts it in the table, which gets a reference of its own; not when the group is there already, when
-  // `epoch` has passed, or when there is no memory for a node.
+  // Puts the slot in the table, which takes a reference of its own. Does nothing when the group is there
+  // already, when `epoch` has passed, or when there is no memory for a node.
   void insert(CacheSlot& slot, std::uint64_t object_hash, std::uint64_t epoch) noexcept;
-  // One that nobody holds, with the table's reference; nullptr when this stripe has less than `least` bytes
-  // of the kind.
+  // Evicts a group that is not held and gives it with the table's reference. nullptr when this stripe has
+  // less than `least` bytes of the kind.
   CacheSlot* evict(SlotKind kind, std::uint64_t least, unsigned& looks) noexcept;
-  // Lets the group of this slot go before its turn, if the group has this hash, is in this stripe and one of
-  // these. Whether it did; the table's reference is the caller's then.
+  // Evicts the group of this slot before its turn, if the group has this hash, is in this stripe and is one
+  // of `which`. True: it did, and the table's reference is the caller's.
   bool evict_early(std::uint64_t hash, const CacheSlot* sought, Early which) noexcept;
   // Up to `limit` groups of an object, chained, with the table's references.
   CacheSlot* erase(std::uint64_t object_hash, const Address& address, unsigned limit) noexcept;
   // One group of any object, with the table's reference.
   CacheSlot* take_any() noexcept;
 
-  // Large groups are few, so the memory of those that were missed is short: twice what the arena holds.
+  // Large groups are few, so their ghost remembers few misses: twice as many as the arena holds groups.
   Ghost& ghost(SlotKind kind) noexcept { return ghosts_[static_cast<std::size_t>(kind)]; }
   std::uint64_t epoch = 0;
 

@@ -1,8 +1,8 @@
 // ChangeTable: the newest change of each key, found by key. Bytes are appended to pieces that never move, and
-// given back all at once: a change costs no allocation of its own.
+// all pieces are freed at once: a change costs no allocation of its own.
 //
-//   [CT-1] What freeze() gave stays as it is, where it is, as long as the table: set() adds behind it. So one
-//          thread reads it while another goes on with the table.
+//   [CT-1] The changes that freeze() gave stay as they are, where they are, as long as the table: set() adds
+//         behind them. So one thread reads them while another goes on with the table.
 #pragma once
 
 #include <cstddef>
@@ -26,7 +26,7 @@ class ChangeTable {
       if (value_size_ == removed) return std::nullopt;
       return std::string_view(bytes_ + key_size_, value_size_);
     }
-    // Decides by what is at hand; the key is looked at only where its first bytes are not enough.
+    // Compares the first bytes, which are at hand. Reads the whole key only where they are equal.
     friend bool operator<(const Change& a, const Change& b) noexcept {
       return a.first_ != b.first_ ? a.first_ < b.first_ : a.key() < b.key();
     }
@@ -42,11 +42,11 @@ class ChangeTable {
     std::uint32_t key_size_ = 0, value_size_ = removed;
   };
 
-  // `seed`: so that nobody can choose keys that meet in one place.
+  // `seed`: keeps a client from choosing keys that collide.
   explicit ChangeTable(std::uint64_t seed) noexcept : seed_(seed) {}
 
   void set(std::string_view key, std::optional<std::string_view> value);
-  // Until the next set().
+  // Valid until the next set().
   const Change* find(std::string_view key) const noexcept;
   // In no order. Of each key the newest is the last, and the only one unless there was a freeze() between.
   std::span<const Change> changes() const noexcept { return changes_; }
@@ -56,12 +56,12 @@ class ChangeTable {
   }
   bool empty() const noexcept { return changes_.empty(); }
   std::uint64_t bytes() const noexcept { return bytes_; }
-  // For as many as another one held.
+  // Makes room for as many changes as another table held.
   void expect(std::size_t count);
 
  private:
-  // A word of the hash and the number of the change, from 1; 0: nothing. The place follows from the word, so
-  // that a larger table is made without looking at keys.
+  // A word of the hash and the number of the change, from 1; 0: empty. The place follows from the word, so
+  // growing the table does not read keys.
   struct Slot {
     std::uint32_t word = 0, number = 0;
   };

@@ -15,7 +15,7 @@ constexpr std::size_t move_records_max = 256;
 constexpr std::size_t move_bytes_max = 1u << 20;
 constexpr Duration compact_pause = Duration::seconds(1);
 constexpr Duration after_failure = Duration::seconds(10);
-// What an index writes when it is opened: the list of its tables.
+// The room that an index needs to write the list of its tables when it is opened.
 constexpr std::uint64_t opening_room = 1u << 20;
 
 }  // namespace
@@ -29,7 +29,7 @@ Compactor::Compactor(HomeParts& parts, Committer& committer, Scrubber& scrubber)
                parts.store.options().reserve > 0 ? opening_room : 0, 0, opening_name) {}
 
 Task<> Compactor::compact_loop(Call call) {
-  // Without it a segment of removals alone would look as if nothing in it were needed.
+  // Without the count a segment of removals alone would look as if nothing in it were needed.
   (void)co_await parts_.indexer->count_removals(call, parts_.segments->durable());
   while (!call.stopped()) {
     auto worked = co_await compact_once(call);
@@ -39,7 +39,7 @@ Task<> Compactor::compact_loop(Call call) {
     co_await look_for_room(call);
     if (full_ && worked && !*worked) worked = co_await committer_.end_idle_upload(call);
     if (worked && *worked) continue;
-    // Nothing can be compacted now: what is deleted next may change that.
+    // Nothing can be compacted now; later deletes may change that.
     if (worked) parts_.store.status().making_room = false;
     if (!worked && !co_await sleep_for(call, full_ ? compact_pause : after_failure)) co_return;
     if (worked) (void)co_await ListWait(call.within(compact_pause), room_wanted_, "dead space");
@@ -47,7 +47,8 @@ Task<> Compactor::compact_loop(Call call) {
 }
 
 Task<Result<bool>> Compactor::compact_once(Call call) {
-  // Nothing is taken away by the word of a damaged index, nor moved under the eyes of who makes a new one.
+  // While the index is damaged no segment is taken away by its word, and no record moves while a new one is
+  // made.
   if (parts_.store.status().index_damaged) co_return false;
   struct Working {
     explicit Working(Compactor& compactor) noexcept : compactor_(compactor) { compactor_.compacting_ = true; }
@@ -77,8 +78,8 @@ Task<Result<bool>> Compactor::compact_any(Call call) {
     wanted_ = 0;  // there is nothing to make it from
     co_return false;
   }
-  // The index writes when segments are copied and does not ask: it would only find the disk full. Earlier
-  // than that the reserve is not given away, or whoever else fills the disk would have it.
+  // The index writes when segments are copied and does not ask first: it would only find the disk full. The
+  // reserve is not given away before that, or other users of the disk would take its space.
   if (room.index_lacks_room) (void)co_await parts_.segments->release_reserve(call);
   co_return co_await compact_segment(call, *victim_);
 }
@@ -105,11 +106,11 @@ Task<Result<bool>> Compactor::compact_segment(Call call, std::uint32_t segment) 
   std::vector<Mutation::Move> moves;
   std::size_t bytes = 0;
   std::vector<Address> copies;
-  std::set<std::uint64_t> moved;  // origins of what has no place in the index
+  std::set<std::uint64_t> moved;  // origins of records that the index has no place for
   for (;;) {
     CO_TRY(auto found, co_await scan.next(call));
     if (found.damage) {
-      // Nobody knows what was there: the bytes stay for whoever can tell.
+      // It is not known what was there: the bytes stay in case they can be read another way.
       scrubber_.note_damage(*found.damage);
       co_return true;
     }
@@ -118,7 +119,7 @@ Task<Result<bool>> Compactor::compact_segment(Call call, std::uint32_t segment) 
     CO_TRY(const bool needed, co_await parts_.indexer->is_needed(call, entry, parts_.machine.shard.wall()));
     if (auto address = Indexer::address_of(entry)) copies.push_back(*address);
     if (!needed) continue;
-    // A move that was broken off left a copy behind; both are needed, but only once.
+    // A move that was broken off left a copy behind: both count as needed, but only one is moved.
     if (entry.header.data_size == 0 && !moved.insert(entry.header.origin).second) continue;
     Mutation::Move move;
     move.record.kind = entry.header.kind;
@@ -147,7 +148,7 @@ Task<Result<bool>> Compactor::compact_segment(Call call, std::uint32_t segment) 
   const auto live = parts_.indexer->live().find(segment);
   if (live != parts_.indexer->live().end() && live->second != 0)
     co_return fail(ErrorCode::internal, "a compacted segment is still pointed to");
-  // An index that fell back behind this would miss what the segment had [OH-4].
+  // An index that falls back behind this point would miss the records of the segment [OH-4].
   const auto flushed = co_await parts_.flush_index(call);
   if (!flushed && flushed.error().code != ErrorCode::storage_full) co_return fail(flushed.error());
   if (!flushed) parts_.log.warn("there is no room to write the index down: after a crash it is made anew");

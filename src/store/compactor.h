@@ -1,12 +1,12 @@
-// Compactor: moves what is alive out of segments that are mostly dead, and takes those away. It knows whether
-// the disk is full, and what room is wanted.
+// Compactor: moves live records out of segments that are mostly dead, and takes those segments away. It knows
+// whether the disk is full, and how much room is wanted.
 //
-//   [OH-4] A segment is taken away only when no entry points into it, and when that is so in the index that a
-//         crash would leave: what the index lost is then still in the log. On a disk that is too full to
-//         write the index down, the log's floor tells the next start to make it anew.
-//   [OH-5] A segment is compacted only when there is room for all of what lives in it: copying never takes
-//         what the index needs. Deletes wait while they would take what copying needs and compaction has
-//         something to do: a full disk can always be emptied.
+//   [OH-4] A segment is taken away only when no entry points into it, and when that is also so in the index
+//         that a crash would leave: the log then still has all that such an index lost. On a disk that is too
+//         full to flush the index, the log's floor tells the next start to make the index anew.
+//   [OH-5] A segment is compacted only when there is room for all that lives in it: copying never takes the
+//         room that the index needs. Deletes wait while they would take the room that copying needs and
+//         compaction has something to do. So a full disk can always be emptied.
 #pragma once
 
 #include <optional>
@@ -25,24 +25,25 @@ class Compactor {
  public:
   static constexpr char opening_name[] = "index.room";  // keeps room to open the index on a full disk
 
-  // All outlive it; the tasks may be made after it.
+  // The arguments outlive the compactor. Committer and scrubber may be made after it.
   Compactor(HomeParts& parts, Committer& committer, Scrubber& scrubber);
 
   // When the log is open: is the disk full? Cancel: clean.
   Task<> open(Call call);
   Task<> compact_loop(Call call);
-  // One round of it: whether there was something to do.
+  // One round of compaction. True: there was something to do.
   Task<Result<bool>> compact_once(Call call);
 
   bool compacting() const noexcept { return compacting_; }
-  std::optional<std::uint32_t> victim() const noexcept { return victim_; }  // what it is about to take away
+  std::optional<std::uint32_t> victim() const noexcept { return victim_; }  // the one to take away
 
   // --- compactor_room.cpp: for the committer
   bool full() const noexcept { return full_; }
   void note_full();
-  // Compaction is not to wait for its time: so much was promised to an upload, and has to be made.
+  // Tells compaction not to wait for its time. `bytes`: promised to an upload, to be freed.
   void want_room(std::uint64_t bytes = 0) noexcept;
-  // On a full disk: what was deleted from the segment being written is compacted like the rest.
+  // On a full disk: ends the segment being written when most of it is dead, so that it is compacted like the
+  // rest.
   Task<> end_dead_segment(Call call);
   // A full disk that has room again takes writes again.
   Task<> look_for_room(Call call);

@@ -1,4 +1,4 @@
-// Whether the disk is full, and what the compactor is to make room for.
+// Measures whether the disk is full, and how much room the compactor is to make.
 #include <algorithm>
 
 #include "store/compactor.h"
@@ -8,7 +8,7 @@ namespace cairn::store {
 namespace {
 
 constexpr std::uint64_t worth_ending = 1u << 20;  // of dead bytes
-// What deletes may take while copying needs the rest.
+// The room that deletes may take while copying needs the rest.
 constexpr std::uint64_t deletes_at_once = 256u << 10;
 
 }  // namespace
@@ -32,7 +32,7 @@ void Compactor::want_room(std::uint64_t bytes) noexcept {
   while (!room_wanted_.empty()) wake(room_wanted_.front());
 }
 
-// What others do to the disk is seen before a write meets it.
+// Sees changes on the disk by other programs before a write meets them.
 Task<> Compactor::measure_room(Call call) {
   const auto room = co_await parts_.segments->room_to_store(call);
   if (!room) co_return;

@@ -16,7 +16,8 @@ namespace cairn::store {
 // One part at most; an object that is larger goes part by part.
 class Draft {
  public:
-  // `expected`: bytes that will come, if that is known, so that memory fits them. No more may come then.
+  // `expected`: the number of bytes that will come, if known, so that memory fits them. More may not come
+  // then.
   Draft(ByteBudget& budget, std::uint64_t part_index, std::size_t expected = crypto::part_size,
         Taker taker = {}) noexcept
       : budget_(&budget), taker_(taker), index_(part_index), expected_(expected), hasher_(part_index) {}
@@ -30,12 +31,12 @@ class Draft {
   // more came than was expected.
   Result<std::size_t> add(ByteView bytes);
 
-  // A record's bytes stay counted until whoever has the hold lets go of it.
+  // A record's bytes count against the budget until its hold is dropped.
   struct Taken {
     Record record;
     BudgetHold hold;
   };
-  // The record of an object that is this part alone. The draft is only good to be destroyed afterwards.
+  // The record of an object that is this part alone. Afterwards the draft may only be destroyed.
   Taken take_object(std::string media_type, Address& address);
   // The record of one part of an upload.
   Taken take_part(const Ulid& token, PartRecord& part);

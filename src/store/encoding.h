@@ -40,7 +40,8 @@ class FieldWriter {
   std::string out_;
 };
 
-// Every read says whether there was enough; a record is good only if all did and nothing is left.
+// Every read says whether there were enough bytes. A record is good only if all reads succeeded and no byte
+// is left.
 class FieldReader {
  public:
   explicit FieldReader(ByteView bytes) noexcept : rest_(bytes) {}

@@ -12,7 +12,7 @@
 namespace cairn::store {
 namespace {
 
-constexpr std::uint64_t usual_group = 4 << 10;   // what the tables are sized for
+constexpr std::uint64_t usual_group = 4 << 10;   // the tables are sized for groups of this size
 constexpr std::uint64_t stripe_bytes = 4 << 20;  // of capacity, at least
 constexpr std::uint64_t most_stripes = 64;
 constexpr unsigned look_limit = 4096;  // entries that one reserve() looks at
@@ -31,7 +31,8 @@ std::uint64_t stripes_for(std::uint64_t capacity) noexcept {
   return std::min(most_stripes, std::bit_floor(std::max<std::uint64_t>(1, capacity / stripe_bytes)));
 }
 
-// Behind a whole group others are expected: one that stays alone leaves the rest of its row to others soon.
+// Behind a whole group more of its part are expected. A group that stays alone soon leaves the rest of its
+// row to other groups.
 SlotRows::Want wanted_place(std::uint64_t object, std::uint64_t group, std::size_t size,
                             std::size_t in_part) noexcept {
   constexpr unsigned whole = SlotRows::row_slots;
@@ -43,7 +44,7 @@ SlotRows::Want wanted_place(std::uint64_t object, std::uint64_t group, std::size
           .count = size < GroupCache::group_bytes || end <= at ? 1 : end - at};
 }
 
-// Each on lines of its own: shards work in different ones.
+// Each stripe has cache lines of its own: shards work in different stripes.
 struct alignas(128) StripeCell {
   Guarded<CacheStripe, cache_stripe_lock.rank> table;
 };
@@ -75,19 +76,19 @@ struct GroupCache::State {
     return stripes[home(object_hash)].table;
   }
   // Evicts until there is memory for `size`: first from stripes that have their share, the caller's before
-  // others, then from any. Small groups make room for a small one; a slot of the arena only when that was not
-  // enough. For a group that others follow, a victim's row goes with it, and from a large page whatever else
-  // may go. One stripe's lock at a time.
+  // others, then from any. Small groups make room for a small one; a slot of the arena goes only when that
+  // was not enough. For a group that others follow, a victim's row goes with the victim. In a large page,
+  // everything else there goes as far as it may. One stripe's lock at a time.
   SlotPool::Taken make_room(std::uint64_t from, std::size_t size, const SlotRows::Want& want,
                             SlotPool::Taken taken) noexcept;
-  // Evicts what lies in these slots, as far as it may go.
+  // Evicts the groups in these slots, as far as they may go.
   void clear(std::uint32_t first, std::uint32_t count, Early which) noexcept;
   void clear_block(std::uint32_t block, Early which) noexcept {
     clear(block * SlotRows::block_slots, SlotRows::block_slots, which);
   }
-  // Gives the memory of an evicted group back, and of those beside it that may go.
+  // Gives back the memory of an evicted group, and of the groups beside it that may go.
   void let_go(Slot* victim, bool with_row) noexcept;
-  // Evicts something, so that there is a block for a large page or soon will be; false when there is nothing.
+  // Evicts groups, so that there is a block for a large page or soon will be. False: none can be evicted.
   bool make_way() noexcept;
 
   std::uint64_t seed;
@@ -131,7 +132,7 @@ void GroupCache::State::let_go(Slot* victim, bool with_row) noexcept {
     clear(victim->index / SlotRows::row_slots * SlotRows::row_slots, SlotRows::row_slots, Early::due);
   }
   pool.drop(victim);
-  // Groups in use that keep a page from being punched come back to pages of their like.
+  // Also evicts groups in use that keep a page from being punched: they come back to pages of their like.
   if (const auto overdue = pool.overdue_block()) clear_block(*overdue, Early::all);
 }
 
@@ -286,7 +287,7 @@ std::optional<std::uint64_t> GroupCache::Ref::file_offset() const noexcept {
 
 io::Hold GroupCache::Ref::to_hold(bool sent_by_file) && noexcept {
   if (slot_ == nullptr) return {};
-  // Relaxed: whoever frees the slot sees it through the count of references.
+  // Relaxed: the thread that frees the slot sees it through the count of references.
   if (sent_by_file) slot_->sent.store(true, std::memory_order_relaxed);
   return {std::exchange(slot_, nullptr), [](void* object) noexcept {
             auto* slot = static_cast<Slot*>(object);

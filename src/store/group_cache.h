@@ -2,14 +2,14 @@
 //
 //   [GC-1] Only bytes that were checked against their address are published, and the memory that was checked
 //         is the memory that is sent.
-//   [GC-2] bytes() never exceeds the capacity; what does not fit is evicted or not admitted.
-//   [GC-3] Memory of a slot is reused only when nobody holds it, and never while a page of it may still be on
-//         its way through a socket: slots that were sent by sendfile are punched out first, and those of a
-//         large page with all of the page.
+//   [GC-2] bytes() never exceeds the capacity: groups are evicted, or a new one is not admitted.
+//   [GC-3] Memory of a slot is reused only when no reference to it is left, and never while a page of it may
+//         still be on its way through a socket. Slots that were sent by sendfile are punched out first; those
+//         of a large page together with all of the page.
 //   [GC-4] After erase(address) no find() gives a group of that address, until it is published again.
-//   [GC-5] One pass over many objects does not push out what is used again and again.
-// Striped by address; each stripe is a Guarded table. Groups of 32 KiB and more live in slots of an Arena
-// that can be sent by sendfile; smaller ones in size classes on the heap.
+//   [GC-5] One pass over many objects does not push out groups that are used again and again.
+// Striped by address; each stripe is a Guarded table. Groups of 32 KiB and more live in slots of an Arena and
+// can be sent by sendfile. Smaller groups live on the heap, in size classes.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,7 @@
 
 namespace cairn::store {
 
-// What a reader needs to know of an object before its bytes.
+// The facts of an object that a reader needs before its bytes.
 struct ObjectFacts {
   std::uint64_t size = 0;
   std::string media_type;  // one that can be sent, whatever was stored
@@ -41,8 +41,8 @@ class GroupCache {
   // How much of a capacity is best given to the arena.
   static std::uint64_t arena_bytes(std::uint64_t capacity) noexcept;
 
-  // The arena's slots, the tables and the nodes all come out of `capacity`. `seed`: a secret of the process,
-  // so that nobody can choose addresses that meet in one place of the tables.
+  // The arena's slots, the tables and the nodes all come out of `capacity`. `seed`: a secret of the process
+  // that keeps a client from choosing addresses that collide in the tables.
   GroupCache(std::unique_ptr<io::Arena> arena, std::uint64_t capacity, std::uint64_t seed = 0);
   // Precondition: no Ref, Hold or Reservation is left.
   ~GroupCache();
@@ -75,15 +75,16 @@ class GroupCache {
   };
 
   Ref find(const Address& address, std::uint64_t group) noexcept;
-  // Of an object of which some group is here.
+  // The facts of an object, if some group of it is here.
   std::shared_ptr<const ObjectFacts> find_facts(const Address& address) noexcept;
   // Whether a miss of this group is worth a slot: it was missed before, not long ago, or less than half of
   // the capacity is in use. Remembers the miss.
   bool wants(const Address& address, std::uint64_t group, std::size_t size = group_bytes) noexcept;
 
-  // Memory to read into and verify; published when it was found right, given back when dropped: an operation
-  // that may write there after its waiter left keeps the Reservation itself (io::Region::owner). Empty when
-  // everything is held, or nothing else was found soon (then serve from memory of your own).
+  // Memory to read a group into and verify it there. It is published when the bytes are right, and given back
+  // when dropped. An operation that may still write there after its waiter left keeps the Reservation itself
+  // (io::Region::owner). Empty when everything is held, or when no group to evict was found soon: the caller
+  // then serves from memory of its own.
   class Reservation {
    public:
     Reservation() = default;
@@ -95,9 +96,9 @@ class GroupCache {
     ~Reservation();
     explicit operator bool() const noexcept { return slot_ != nullptr; }
     MutableByteView bytes() noexcept;
-    // Precondition: bytes() was verified. `epoch` is what erase_epoch() said before the object was looked up:
-    // an object erased since is not published (the Ref is still good to send). A group that is there already
-    // stays, and the Ref is of this one.
+    // Precondition: bytes() was verified. `epoch` is what erase_epoch() said before the object was looked up.
+    // An object that was erased since is not published, but the Ref is still good to send. If the group is in
+    // the cache already, that copy stays there, and the Ref is of the bytes verified here.
     Ref publish(std::shared_ptr<const ObjectFacts> facts, std::uint64_t epoch) && noexcept;
 
    private:
@@ -105,28 +106,28 @@ class GroupCache {
     explicit Reservation(Slot* slot) noexcept : slot_(slot) {}
     Slot* slot_ = nullptr;
   };
-  // At most group_bytes. Groups of an object get memory side by side if they can: `in_part` says how many
-  // groups there are in the part that this one is in, if that is known.
+  // `size` is at most group_bytes. Groups of an object get memory side by side if they can. `in_part`: how
+  // many groups this group's part has, if that is known.
   Reservation reserve(const Address& address, std::uint64_t group, std::size_t size,
                       std::size_t in_part = part_groups) noexcept;
   std::uint64_t erase_epoch(const Address& address) noexcept;
   void erase(const Address& address) noexcept;
 
-  // Makes large pages for parts of objects to come, so that nobody waits for them, and lets go of groups that
-  // are next to go when there is no place for one. Whether it made one. Without it nothing is different, only
-  // slower. Blocks for milliseconds; on any thread that may.
+  // Makes large pages ahead for parts of objects to come, so that no request waits for them. Evicts groups
+  // that are next to go when there is no place for a page. True: it made one. A cache without prepare() works
+  // the same, only slower. Blocks for milliseconds, on a thread that may block.
   bool prepare() noexcept;
   // Whether prepare() has something to do; a small cache has no large pages at all.
   bool wants_prepare() noexcept;
   bool has_large_pages() const noexcept;
   struct LargePages {
-    std::uint64_t bytes = 0, ready = 0;  // ready: of which nobody has a slot
+    std::uint64_t bytes = 0, ready = 0;  // ready: with no slot given out
     std::uint64_t resting = 0;           // in slots that are punched when the others of their page are free
   };
   LargePages large_pages() const noexcept;
 
   io::File& file() noexcept;  // of the arena
-  // Of all groups that are findable or held, as they lie in memory, with their nodes.
+  // Memory of all groups that are findable or held, with their nodes.
   std::uint64_t bytes() const noexcept;
   std::uint64_t capacity() const noexcept;
 

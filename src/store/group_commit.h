@@ -1,20 +1,21 @@
 // GroupCommit: how one task makes changes durable. It begins the changes that shards ask of it in the order
-// in which they came, writes what it decided together, with one append and one sync, and answers. A committer
-// derives from it and says what its changes mean; the order of the steps, and who is answered what, is the
-// same for every committer and is here.
+// in which they came, writes the records that it decided on together, with one append and one sync, and
+// answers. A committer derives from it and says what its changes mean. The order of the steps, and which
+// change is answered when, is the same for every committer and is here.
 //
-// A group is what shares an append; a member is a change that waits for it.
+// A commit group is the changes that share an append; a member is a change that waits for its commit group.
 //
-//   [GP-1] Order of a group: plan → prepare → append and sync → apply → finish → answer. What was answered as
-//         done survives any crash, and a reader finds it.
-//   [GP-2] A change that was taken is answered exactly once: at once, or with its group.
-//   [GP-3] Changes are begun in the order in which they came: one that has to wait for a group is the first
-//   of
-//         the next. Every group takes at least one.
-//   [GP-4] All of a group is done, or nothing: when it fails its members are told why. A member that was
-//         refused when it was planned is told its own refusal, whatever becomes of the group.
-//   [GP-5] Of a group that failed some may be tried again, before all others, but never all of its members.
-//   [GP-6] What was appended and could not be applied closes the committer: nothing is appended behind it.
+//   [GP-1] Order of a commit group: plan → prepare → append and sync → apply → finish → answer. A change that
+//         was answered as done survives any crash, and a reader finds it.
+//   [GP-2] A change that was taken is answered exactly once: at once, or with its commit group.
+//   [GP-3] Changes are begun in the order in which they came: a change that has to wait for a commit group is
+//         the first of the next. Every commit group takes at least one.
+//   [GP-4] All of a commit group is done, or nothing: when it fails its members are told why. A member that
+//         was refused when it was planned is told its own refusal, however the commit group ends.
+//   [GP-5] Some members of a failed commit group may be tried again, before all other changes, but never all
+//         of them.
+//   [GP-6] Records that were appended and could not be applied close the committer: nothing is appended
+//         behind them.
 #pragma once
 
 #include <cstddef>
@@ -30,14 +31,14 @@
 
 namespace cairn::store {
 
-// What a group does with a change that is not refused.
+// What a commit group does with a change that is not refused.
 enum class Planned : std::uint8_t {
-  joined,    // it is a member: answered when the group is done
-  answered,  // there is nothing to write: its result stands
-  deferred   // it waits for what the group does
+  joined,    // a member: answered when the commit group is done
+  answered,  // it has its result, and there is nothing to write
+  deferred   // it waits for the commit group to end
 };
 
-// What is written together. A committer adds what it has to know of its own.
+// The changes that are written together. A committer adds fields of its own.
 template <class Mutation>
 struct CommitGroup {
   static constexpr std::size_t records_most = 512;
@@ -65,16 +66,16 @@ class GroupCommit {
  public:
   using Errands = ErrandHome<Mutation>;
 
-  // `mailbox` is this shard's. `gather_most`: how long a group is waited for, see gather().
+  // `mailbox` is this shard's. `gather_most`: how long to wait for more changes, see gather().
   GroupCommit(Shard& shard, Mailbox& mailbox, typename Errands::Words words, Duration gather_most = {})
       : shard_(shard), gather_most_(gather_most), errands_(shard, mailbox, words) {}
   GroupCommit(const GroupCommit&) = delete;
   GroupCommit& operator=(const GroupCommit&) = delete;
 
-  // Where changes are asked for, and closed when the task has ended.
+  // The queue of changes asked for; closed when the task has ended.
   Errands& errands() noexcept { return errands_; }
 
-  // The task, until its call is stopped; a group that was begun is ended. Cancel: clean.
+  // The task; runs until its call is stopped. A commit group that was begun is ended. Cancel: clean.
   Task<> run(Call call) {
     while (co_await errands_.arrived(call)) {
       co_await gather(call);
@@ -86,39 +87,40 @@ class GroupCommit {
   ~GroupCommit() = default;
 
  private:
-  // --- what a committer says. None of it is called while another one is under way.
+  // --- what a committer says. No two of these run at the same time.
   // NOLINTBEGIN(cppcoreguidelines-avoid-reference-coroutine-parameters): commit_group waits for each
 
-  // A group begins: how much it takes, and what the committer looks at first.
+  // Begins a commit group: sets how much it takes, and does what the committer has to do first.
   virtual Task<> begin(Call, Group&) { co_return; }
-  // Why the change cannot be begun now, whatever it is. None: the committer is open to it.
+  // Why no change, or no change of this kind, can be begun now. None: the committer is open to it.
   virtual std::optional<Error> closed(const Mutation& mutation) const = 0;
-  // Decides one change and changes nothing but the group. One that joins or is answered has its result; a
-  // member whose result is an error is refused, and what it added to the group is the record of that.
+  // Decides one change and changes nothing but the commit group. A change that joins or is answered has its
+  // result. A member whose result is an error is refused; its records in the commit group note the refusal.
   virtual Task<Result<Planned>> plan(Call call, Mutation& mutation, Group& group) = 0;
-  // It is refused and leaves no record. About to be told.
+  // The change is refused, leaves no record, and is about to be told.
   virtual void refused(const Mutation&, const Error&) {}
-  // Makes sure that what is appended can be applied. If it fails nothing is appended.
+  // Makes sure that the records can be applied once they are appended. If it fails nothing is appended.
   virtual Task<Result<>> prepare(Call, Group&) { co_return Result<>{}; }
   // Takes `group.records`, and gives a place for each when all of them are durable. If it fails none is.
   virtual Task<Result<std::vector<Entry>>> append(Call call, Group& group) = 0;
-  // From now on readers find what was appended. If it fails the committer is closed [GP-6].
+  // Lets readers find the appended records. If it fails the committer is closed [GP-6].
   virtual Task<Result<>> apply(Call call, Group& group, std::vector<Entry> placed) = 0;
-  // What else was asked for, now that it stands. If it fails the members are told so.
+  // Does what else the members asked for, now that the change stands. If it fails the members are told so.
   virtual Task<Result<>> finish(Call, Group&) { co_return Result<>{}; }
-  // Whether a member of a group that failed may succeed in another one.
+  // Whether a member of a failed commit group may succeed in another one.
   virtual bool may_try_again(const Mutation&, const Error&) const { return false; }
-  // The members have their results and are about to be told. Those that are tried again are none any more.
+  // The members have their results and are about to be told. Changes that are tried again are no longer
+  // members.
   virtual void concluded(const Group&, const Result<>& /*written*/) {}
-  // They were told, and are gone.
+  // The members were told, and are gone.
   virtual void told(const Group&, const Result<>& /*written*/) {}
   // NOLINTEND(cppcoreguidelines-avoid-reference-coroutine-parameters)
 
   // --- what is the same for every committer
 
-  // Larger groups, fewer syncs. Those who were answered are likely to ask again, so while this shard has
-  // other work to do, most of as many as were there around the last group are waited for. What the rest asks
-  // is worked on while the disk syncs.
+  // Larger commit groups need fewer syncs. Callers that were just answered are likely to ask again. So while
+  // this shard has other work to do, the task waits for three quarters as many changes as there were around
+  // the last commit group. The other changes are worked on while the disk syncs.
   Task<> gather(Call call) {
     if (gather_most_ <= Duration{}) co_return;
     const Instant until = shard_.now() + gather_most_;
@@ -135,7 +137,7 @@ class GroupCommit {
     co_await take_members(call, group);
     if (group.members.empty()) co_return;
     const Result<> written = co_await write(call, group);
-    // Not more than can go together.
+    // Counts those that wait only if they could have joined.
     around_ = group.members.size() + (group.full() ? 0 : errands_.waiting());
     conclude(group, written);
   }
@@ -191,7 +193,7 @@ class GroupCommit {
     told(group, written);
   }
 
-  // Those that are tried again leave the group.
+  // Members that are tried again leave the commit group.
   void fail_members(Group& group, const Error& error, List<Mutation, ErrandLink>& again) {
     std::vector<Mutation*> told, retried;
     for (Mutation* member : group.members)
@@ -206,7 +208,7 @@ class GroupCommit {
   Shard& shard_;
   Duration gather_most_;
   Errands errands_;
-  std::size_t around_ = 0;  // changes that were under way when the last group was written
+  std::size_t around_ = 0;  // changes that were under way when the last commit group was written
 };
 
 }  // namespace cairn::store

@@ -55,7 +55,7 @@ void HomeParts::fence(const char* why) noexcept {
 }
 
 std::size_t HomeParts::batch_max(std::size_t wanted) const noexcept {
-  // One more record may join, of at most as much, or of a part.
+  // One more record may join the batch: at most as large, or of a part.
   return std::min<std::size_t>(wanted, (store.options().segment_size - 2 * segment_header_size) / 4);
 }
 

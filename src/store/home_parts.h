@@ -1,7 +1,7 @@
-// HomeParts: what the writer and the tasks of an object store share on its home shard: its log, the index,
-// and what is known to be wrong with them. It decides nothing.
+// HomeParts: the state that the committer and the tasks of an object store share on its home shard: the log,
+// the index, and what is known to be wrong with them. It decides nothing.
 //
-//   [OH-7] Whatever hangs in one data directory holds up no change of another: each task of a store has a
+//   [OH-7] A disk that hangs in one data directory delays no change of another: each task of a store has a
 //         seat in every lane of the pool that it asks.
 #pragma once
 
@@ -21,7 +21,7 @@
 
 namespace cairn::store {
 
-// Of a task that tends a store [OH-7].
+// The seats of a task that tends a store [OH-7].
 struct TaskSeats {
   explicit TaskSeats(Pool& pool) : index(pool, Lane::index), upkeep(pool, Lane::upkeep) {}
   PoolSeat index, upkeep;
@@ -31,24 +31,25 @@ inline bool is_full(const Result<>& result) noexcept {
   return !result && result.error().code == ErrorCode::storage_full;
 }
 
-// Some of its bytes are in such a place.
+// Whether some of the bytes at a place are bad or lost.
 using PlaceTest = std::function<bool(const Place&)>;
 
 struct HomeParts {
   HomeParts(ObjectStore& of, io::Machine& here, observe::Logger to) : store(of), machine(here), log(to) {}
 
   void fence(const char* why) noexcept;
-  // After every group: costs nothing for segments that nothing happened to.
+  // After every commit group: costs nothing for segments that did not change.
   void publish_totals() noexcept;
-  // Files that the log set aside are told by name: nobody else would look for them.
+  // Tells the operator by name of the files that the log set aside: nothing else points to them.
   void tell_foreign();
   std::set<std::uint32_t> segments_of_index_alone() const;
   std::uint64_t live_bytes(std::uint32_t segment) const noexcept;
-  // What compaction would copy, about: what lives in it, and removals of what is elsewhere.
+  // About how many bytes compaction would copy: the live ones of the segment, and removals of objects in
+  // other segments.
   std::uint64_t bytes_to_copy(std::uint32_t segment) const noexcept {
     return live_bytes(segment) + indexer->removal_bytes(segment);
   }
-  // What may go to the log at once: a batch is at most half of a segment.
+  // How many bytes may go to the log at once: a batch is at most half of a segment.
   std::size_t batch_max(std::size_t wanted) const noexcept;
   Task<Result<>> flush_index(Call call);
   Task<Result<std::vector<HeapBytes>>> read_data(Call call, const Entry& entry);

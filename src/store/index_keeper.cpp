@@ -14,9 +14,9 @@ constexpr Duration look_every = Duration::millis(100);
 constexpr Duration after_failure = Duration::seconds(10);
 constexpr Duration no_room_pause = Duration::seconds(60);
 constexpr Duration step = Duration::millis(10);
-// What entries take on the disk, about; as much again while the tables are merged.
+// About how much disk an entry takes; as much again while the tables are merged.
 constexpr std::uint64_t bytes_per_object = 300, bytes_per_part = 200;
-// A new index follows the log until so few records are left that those who write hardly wait for them.
+// A new index follows the log until so few records are left that writers hardly wait for them.
 constexpr std::uint64_t few_records = 1000;
 constexpr int rounds_most = 10;
 constexpr std::size_t page = 256;
@@ -54,7 +54,7 @@ Task<> IndexKeeper::index_loop(Call call) {
 
 Task<Result<>> IndexKeeper::replace_index(Call call) {
   const std::string& store = parts_.store.options().directory;
-  // What an earlier run of this task left.
+  // An earlier run of this task may have left one.
   if (const auto left = std::move(rebuild_)) (void)co_await left->close(call);
   if (retired_) CO_TRY_VOID(co_await retire_index(call));
   CO_TRY_VOID(co_await mark_index_damaged(call, parts_.machine, store));
@@ -66,7 +66,7 @@ Task<Result<>> IndexKeeper::replace_index(Call call) {
   rebuild_ = std::make_unique<IndexRebuild>(sources, number, index_path(store, number), committer_.indexed());
   const Result<> made = co_await make_index(call);
   if (!made) {
-    // Stopped: the committer may be about to take it over. close() sees to it.
+    // Stopped: the committer may be about to take the new index over. close() sees to it.
     if (call.stopped()) co_return made;
     (void)co_await rebuild_->close(call);
     rebuild_.reset();
@@ -130,7 +130,7 @@ Task<Result<>> IndexKeeper::keep_lost(Call call) {
   }
 }
 
-// The committer, between two groups [OH-6].
+// Called by the committer, between two commit groups [OH-6].
 Task<Result<>> IndexKeeper::adopt_index(Call call) {
   if (!rebuild_ || !rebuild_->is_made()) co_return fail(ErrorCode::cancelled, "no index was made");
   CO_TRY_VOID(co_await rebuild_->follow(call));
@@ -146,13 +146,14 @@ Task<Result<>> IndexKeeper::adopt_index(Call call) {
   co_return Result<>{};
 }
 
-// Ports let go of it with their next question, or when they are told. A mailbox may be full: told again.
+// Ports let go of the old index with their next question, or when they are told. A mailbox may be full, so
+// they are told again.
 Task<Result<>> IndexKeeper::retire_index(Call call) {
   while (retired_.use_count() > 1) {
     parts_.store.renew_index_ports();
     CO_TRY_VOID(co_await sleep_for(call, step));
   }
-  // What it could not write is not missed.
+  // The old index is not needed: changes that it could not write are not missed.
   (void)co_await retired_->engine->close(call, parts_.machine);
   const std::string directory = index_path(parts_.store.options().directory, retired_->number);
   retired_.reset();

@@ -1,8 +1,9 @@
-// IndexKeeper: what a store does about an index that was found damaged. A new one is made from the log beside
-// it, takes its place between two groups, and the old one is closed and removed when nobody asks it any more.
+// IndexKeeper: replaces an index that was found damaged. It makes a new index from the log beside the old
+// one. The new index takes the place of the old one between two commit groups. The old one is closed and
+// removed when the last question to it has ended.
 //
-//   [OH-6] A new index takes the place of a damaged one between two groups, when it has taken in everything
-//         that was appended: no change is in one of them only.
+//   [OH-6] A new index takes the place of a damaged one between two commit groups, when it has taken in
+//         everything that was appended: no change is in only one of them.
 #pragma once
 
 #include <memory>
@@ -18,22 +19,22 @@ class Scrubber;
 
 class IndexKeeper {
  public:
-  // All outlive it; the tasks may be made after it.
+  // The arguments outlive the keeper. The tasks may be made after it.
   IndexKeeper(HomeParts& parts, Committer& committer, Compactor& compactor, Scrubber& scrubber);
 
   // Makes a new index when the one in use was found damaged.
   Task<> index_loop(Call call);
   // A new index in place of the one in use, for tests.
   Task<Result<>> replace_index(Call call);
-  // The committer's, between two groups [OH-6].
+  // Called by the committer, between two commit groups [OH-6].
   Task<Result<>> adopt_index(Call call);
-  // What was not finished is for the next start. Cancel: partial.
+  // A new index that was not finished is left to the next start. Cancel: partial.
   Task<> close(Call call);
 
  private:
   Task<Result<>> find_room_for_index(Call call);
   Task<Result<>> make_index(Call call);
-  // What is in quarantine and not in the log any more is known to the index in use alone.
+  // Takes over objects in quarantine that are not in the log any more: only the index in use knows of them.
   Task<Result<>> keep_lost(Call call);
   Task<Result<>> retire_index(Call call);
 
@@ -43,7 +44,7 @@ class IndexKeeper {
   Scrubber& scrubber_;
   TaskSeats seats_;
   std::unique_ptr<IndexRebuild> rebuild_;
-  std::shared_ptr<OpenIndex> retired_;  // the index before the one in use, until nobody asks it any more
+  std::shared_ptr<OpenIndex> retired_;  // the index before the one in use, until its last question has ended
 };
 
 }  // namespace cairn::store

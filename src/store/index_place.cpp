@@ -46,7 +46,7 @@ Task<Result<std::uint64_t>> settle_index_place(Call call, io::Machine& machine, 
     const auto number = number_of(name);
     if (!number || (*number == used && !marked)) continue;
     const auto gone = co_await maker.destroy(call, machine, index_path(store, *number));
-    // One that is not in use is only in the way.
+    // An index that is not in use is only in the way.
     if (!gone && *number == used) co_return fail(gone.error());
     if (!gone) log.warn("an index that is not in use cannot be removed", {{"why", gone.error().context}});
   }

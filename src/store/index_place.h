@@ -1,10 +1,10 @@
 // Where the index of a store is: in `index`, or in `index.N` once a new one was made beside another. The
-// highest number is the one in use.
+// highest number is the index in use.
 //
-// A file `index.damaged` says that no index of this store is to be trusted. It is there, durable, before the
-// first byte of a new one is written, until that one is in use: so a start knows of damage that it would only
-// meet later, and never has to tell a new index that is complete from one that is not. It makes the index
-// anew from the log.
+// A file `index.damaged` says that no index of this store is to be trusted. The file is durable before the
+// first byte of a new index is written, and stays until the new index is in use. So a start knows of damage
+// that it would otherwise meet only later, and never has to tell a complete new index from an incomplete one.
+// Where the file is, the start makes the index anew from the log.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ namespace cairn::store {
 
 std::string index_path(const std::string& store, std::uint64_t number);
 
-// Before an index is opened: the number of the one in use, after everything else was taken away.
+// Called before an index is opened. Gives the number of the index in use, after removing all others.
 // Cancel: partial — the next start goes on with it.
 Task<Result<std::uint64_t>> settle_index_place(Call call, io::Machine& machine, KvMaker& maker,
                                                std::string store, observe::Logger log);

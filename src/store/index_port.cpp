@@ -26,7 +26,8 @@ const std::shared_ptr<IndexPort::Held>& IndexPort::now() {
   return held_;
 }
 
-// A table that the disk cannot read is as lost as one with other bytes. A write that it refuses is not.
+// A table that the disk cannot read is as lost as one with wrong bytes. A write that the disk refuses is no
+// damage.
 template <class T>
 Result<T> IndexPort::checked(const Held& held, Result<T> answer, bool read) {
   if (answer) return answer;

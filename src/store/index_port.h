@@ -1,10 +1,10 @@
 // IndexPort: one shard's way to the index of a store. When a new index takes the place of a damaged one, the
 // port goes over to it with its next question.
 //
-//   [IP-1] What a damaged index cannot answer is `degraded`: never "not there", and never `integrity`, which
-//         is said of an object's bytes. The store learns of the damage by it.
-//   [IP-2] A question is answered by one index. Who asked before the change is answered by the old one, which
-//         is closed after the last of them has left.
+//   [IP-1] A question that a damaged index cannot answer is `degraded`: never "not there", and never
+//         `integrity`, which is said of an object's bytes. The failed question tells the store of the damage.
+//   [IP-2] A question is answered by one index. A question that was asked before the change is answered by
+//         the old index, which is closed after the last such question has ended.
 #pragma once
 
 #include <memory>
@@ -15,7 +15,7 @@ namespace cairn::store {
 
 class ObjectStore;
 
-// An index that is open. Whoever asks it something holds it.
+// An open index. Every question to it holds it.
 struct OpenIndex {
   static constexpr std::uint64_t none = UINT64_MAX;  // of no store
   std::shared_ptr<KvEngine> engine;
@@ -24,7 +24,8 @@ struct OpenIndex {
 
 class IndexPort final : public Kv {
  public:
-  // The store outlives it, and is open when it is asked. What it has to read goes by the lane `reads`.
+  // The store outlives the port, and is open when the port is asked. `reads`: the lane for reads from the
+  // disk.
   IndexPort(ObjectStore& store, io::Machine& machine, Lane reads);
 
   Result<std::optional<std::string>> try_get(std::string_view key) override;

@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::size_t batch_changes = 512;
 constexpr Rate read_rate{128u << 20};
-constexpr std::uint64_t window = 64u << 10;  // what is read of a record at most, when its meta is small
+constexpr std::uint64_t window = 64u << 10;  // bytes read of a record at most, when its meta is small
 
 }  // namespace
 

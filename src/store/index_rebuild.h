@@ -1,13 +1,13 @@
-// IndexRebuild: a new index of a store, made from its log beside the index in use, while the log is written
+// IndexRebuild: makes a new index of a store from its log, beside the index in use, while the log is written
 // to.
 //
 //   [IB-1] It takes in every record of the log once, in order, up to the log's end when it is asked to.
-//   [IB-2] It holds in memory what one index holds, one window of the log and one batch of changes, however
-//          large the log is.
-//   [IB-3] What the index in use never took in, and this one finds removed, is gone from the cache before
-//          this one is asked.
-// Compaction must rest until it is done: a record that moves to the log's end behind a word on it would be
-// missed, because words are kept only while the log is read for the first time.
+//   [IB-2] However large the log is, it holds no more in memory than one index, one window of the log and one
+//         batch of changes.
+//   [IB-3] An object that the new index finds removed, and whose removal the index in use never took in, is
+//         gone from the cache before the new index is asked.
+// Compaction must rest until the rebuild is done: a record that moves to the log's end, behind a word on it,
+// would miss that word, because words are kept only while the log is read for the first time.
 #pragma once
 
 #include <memory>
@@ -26,7 +26,7 @@ namespace cairn::store {
 
 class IndexRebuild {
  public:
-  // What it works on; all of it outlives it.
+  // The parts of the store that it works on; all of them outlive it.
   struct Sources {
     io::Machine& machine;
     KvMaker& maker;
@@ -40,10 +40,11 @@ class IndexRebuild {
 
   // Makes the directory, whatever was there before. Cancel: partial — the directory may be there.
   Task<Result<>> open(Call call);
-  // The whole log, at a pace, and what can only be said at its end. What of it is damaged is in `damaged`.
+  // Takes in the whole log, at a pace, and then what can only be said at the log's end. Damage in the log is
+  // in `damaged`.
   // Cancel: partial — close() it.
   Task<Result<>> make(Call call);
-  // What was appended since; how many records. Cancel: partial — close() it.
+  // Takes in the records that were appended since; gives their number. Cancel: partial — close() it.
   Task<Result<std::uint64_t>> follow(Call call);
   Task<Result<>> flush(Call call);
   // Lets go of the files, which stay. Cancel: partial.
@@ -69,7 +70,7 @@ class IndexRebuild {
   std::unique_ptr<Kv> kv_;
   std::unique_ptr<Indexer> indexer_;
   LogPoint reached_;
-  bool made_ = false;  // and what comes is only followed
+  bool made_ = false;  // the whole log is taken in; only new records are left
 };
 
 }  // namespace cairn::store

@@ -215,7 +215,7 @@ Task<Result<std::vector<Indexer::NumberedPart>>> Indexer::parts(Call call, Ulid 
                                                                 std::size_t limit) {
   const std::string from = part_key(token, first), until = parts_end(token);
   CO_TRY(auto found, co_await kv_.scan(call, from, until, limit));
-  // What was applied since goes over what the index says.
+  // Changes that were applied since override the index.
   std::map<std::string, std::optional<std::string>> merged;
   for (KvPair& pair : found) merged[pair.key] = std::move(pair.value);
   const std::string seen = found.size() < limit ? until : found.back().key + '\0';
@@ -381,7 +381,7 @@ Task<Result<>> Indexer::apply_object(Call call, RecordHeader header, Place place
   CO_TRY(auto shadow, co_await tombstone(call, address));
   const bool removed = shadow && shadow->origin > header.origin;
   if ((now && now->origin > header.origin) || (!now && removed)) {
-    // A copy that lost: it matters only as something a tombstone must outlive.
+    // A copy that another record overrules matters only because a tombstone must outlive it.
     if (!shadow) shadow.emplace();
     remember_stale(*shadow, place.at.segment);
     change(tombstone_key(address), encode(*shadow));
@@ -582,7 +582,7 @@ Task<Result<bool>> Indexer::is_needed(Call call, const Entry& entry, WallTime wa
       RemoveRecord record;
       if (!decode(meta, record)) co_return false;
       CO_TRY(auto shadow, co_await tombstone(call, record.address));
-      // An older copy in this very segment goes together with it.
+      // An older copy in this very segment goes together with the record of the removal.
       co_return shadow && shadow->origin == entry.header.origin&& here(shadow->place) &&
           std::any_of(shadow->stale.begin(), shadow->stale.end(),
                       [&](std::uint32_t segment) { return segment != entry.at.segment; });
@@ -599,12 +599,12 @@ Task<Result<bool>> Indexer::is_needed(Call call, const Entry& entry, WallTime wa
       CO_TRY(auto now, co_await upload(call, record.token));
       if (!now || !here(now->place)) co_return false;
       if (!now->committed) co_return true;
-      // For a commit that is repeated; without its object it would seem to be open.
+      // Kept for a repeated commit; without its object the upload would seem to be open.
       CO_TRY(auto made, co_await object(call, *now->committed));
       co_return made && made->token == record.token;
     }
     case RecordKind::abort: {
-      // Without it the upload would come back when the index is made anew, until it expires.
+      // Without this record the upload would come back when the index is made anew, until it expires.
       AbortRecord record;
       co_return decode(meta, record) && record.expires > wall;
     }
@@ -667,7 +667,7 @@ Task<Result<>> Indexer::segments_gone(Call call, std::set<std::uint32_t> segment
   }
   for (const std::uint32_t segment : segments) {
     const auto live = live_.find(segment);
-    if (live == live_.end() || live->second != 0) continue;  // what pointed there is lost, and says so itself
+    if (live == live_.end() || live->second != 0) continue;  // entries of lost objects still point there
     erase_live(segment);
     touched_.insert(segment);
   }

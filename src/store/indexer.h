@@ -3,13 +3,12 @@
 //
 //   [IX-1] Of several records about one thing the one with the highest origin wins; of several copies of one
 //         record the one with the highest sequence. So the order of compaction's copies does not matter.
-//   [IX-2] What apply() changed is seen by the next apply(), and reaches the index in one batch with the log
-//         position it stands for.
+//   [IX-2] The next apply() sees the changes of this one. The changes reach the index in one batch, with the
+//         log position that the batch stands for.
 //   [IX-3] live(segment) is the size of the records in it that an entry points to, and so never below zero.
-//   An
-//         index of which that is not true, such as an older copy of it, is made anew.
-//   [IX-4] A tombstone names every segment that holds an older copy of its address, also one that compaction
-//         left behind: only when all are gone may the record of the removal go.
+//         An index that breaks this, such as an older copy, is made anew.
+//   [IX-4] A tombstone names every segment that holds an older copy of its address, also a copy that
+//         compaction left behind. The record of the removal may go only when all of those segments are gone.
 #pragma once
 
 #include <functional>
@@ -31,9 +30,9 @@ struct Totals {
 
 // An upload that is neither committed nor ended.
 struct OpenUpload {
-  Ulid holder{};            // who began it; nobody's are one's, too
+  Ulid holder{};            // who began it; all uploads without an owner share one
   std::uint64_t bytes = 0;  // of the parts that are there
-  Instant last_part{};      // or when it began; not known to whoever opened the index since
+  Instant last_part{};      // or when it began; not known if the index was opened since
 };
 
 class Indexer {
@@ -43,12 +42,12 @@ class Indexer {
 
   // Where the index stands, and its totals. Cancel: clean.
   Task<Result<LogPoint>> load(Call call);
-  // It is being made anew: what it says is not yet complete, also when that began before a crash.
+  // The index is being made anew: its answers are not complete yet. Also true when that began before a crash.
   bool rebuilding() const noexcept { return rebuilding_; }
   // Cancel: partial — forget() what was applied.
   Task<Result<>> apply(Call call, RecordHeader header, Position at, std::string meta);
-  // Everything since the last take, with the point that it stands for. An index that contradicts itself is
-  // not written to any more: it is as good as damaged, and the error says so.
+  // All changes since the last take, with the log position that they stand for. An index that contradicts
+  // itself is not written to any more: it counts as damaged, and the error says so.
   Result<KvBatch> take(const LogPoint& point);
   // Goes on as `other`, whose map has taken the place of this one's. Precondition: nothing was applied to
   // either since take().
@@ -58,10 +57,10 @@ class Indexer {
   // Addresses whose bytes are no longer served, since the last call.
   std::vector<Address> take_gone() { return std::exchange(gone_, {}); }
 
-  // Through what was applied and not yet taken. Cancel: clean.
+  // Sees changes that were applied and not yet taken. Cancel: clean.
   Task<Result<std::optional<ObjectEntry>>> object(Call call, Address address);
-  // The same, and remembered until take() or forget(), so that what decides on a change and what applies it
-  // look only once. For the one writer: nothing but apply() may change the index until then.
+  // The same, and remembered until take() or forget(), so that planning and applying a change look the object
+  // up only once. For the one writer: only apply() may change the index until then.
   Task<Result<std::optional<ObjectEntry>>> object_to_change(Call call, Address address);
   Task<Result<std::optional<PartEntry>>> part(Call call, Ulid token, std::uint32_t index);
   Task<Result<std::optional<UploadEntry>>> upload(Call call, Ulid token);
@@ -74,39 +73,39 @@ class Indexer {
   Task<Result<std::vector<NumberedPart>>> parts(Call call, Ulid token, std::uint32_t first,
                                                 std::size_t limit);
 
-  // A record of a segment that compaction looks at: does anything still need it there?
+  // Whether a record of a segment that compaction looks at is still needed there.
   Task<Result<bool>> is_needed(Call call, const Entry& entry, WallTime now);
-  // The object that such a record is a copy of, so that its tombstone may go after its segment.
+  // The object that such a record is a copy of. Its tombstone may go once the copy's segment is gone.
   static std::optional<Address> address_of(const Entry& entry);
   // A segment is gone, and with it copies of these addresses.
   Task<Result<>> segment_gone(Call call, std::uint32_t segment, std::vector<Address> copies);
-  // Segments that are gone without that anybody could say what was in them. Precondition: nothing was applied
-  // since take().
+  // Segments that are gone, and it is not known what was in them. Precondition: nothing was applied since
+  // take().
   Task<Result<>> segments_gone(Call call, std::set<std::uint32_t> segments);
-  // After an index was made anew: parts and words that belong to nothing. Precondition: as above.
+  // After an index was made anew: removes parts and words that belong to nothing. Precondition: as above.
   Task<Result<>> end_rebuilding(Call call);
-  // Parts of open uploads in places that are lost: they are to be sent again. Precondition: as above.
+  // Removes parts of open uploads in lost places: the client has to send them again. Precondition: as above.
   Task<Result<>> forget_parts(Call call, std::function<bool(const Place&)> is_lost);
-  // An object in quarantine of which the log has nothing left: another index knew of it. Absence would be a
-  // lie. Precondition: it is not there.
+  // Takes over an object in quarantine that another index knew of and that the log does not have any more. To
+  // call it absent would be a lie. Precondition: this index does not have it.
   void keep_lost(const Address& address, const ObjectEntry& entry, const QuarantineRecord& word);
-  // An upload whose time is over and whose object was made: forgotten without a record.
+  // Forgets, without a record, an upload whose object was made and whose time is over.
   void forget_committed(const Ulid& token) { change(upload_key(token), std::nullopt); }
 
   const Totals& totals() const noexcept { return totals_; }
-  // All that are open, and the bytes of all of them. Derived from the index when it is loaded.
+  // All open uploads, and the bytes of all of them. Derived from the index when it is loaded.
   const std::map<Ulid, OpenUpload>& open_uploads() const noexcept { return open_uploads_; }
   std::uint64_t upload_bytes() const noexcept { return upload_bytes_; }
-  // Something of it arrived just now. One that is not open is not meant.
+  // Something of the upload arrived just now. Ignored if the upload is not open.
   void touch_upload(const Ulid& token, Instant now) noexcept;
   const std::map<std::uint32_t, std::int64_t>& live() const noexcept { return live_; }
-  // Of records of removals in a segment, which no entry counts as alive and which cannot go before the copies
-  // they are about. About: what was there before this process is known only after count_removals().
+  // Bytes of removal records in a segment. No entry counts them as alive, and they cannot go before the
+  // copies they are about. An estimate: those from before this process are known only after count_removals().
   std::uint64_t removal_bytes(std::uint32_t segment) const noexcept;
-  // Counts anew those up to this sequence, the last one; later ones are counted as they come. Precondition:
-  // nothing is compacted meanwhile. Cancel: partial — some are counted.
+  // Counts anew the removal records up to this sequence, the last one. Later ones are counted as they come.
+  // Precondition: nothing is compacted meanwhile. Cancel: partial — some are counted.
   Task<Result<>> count_removals(Call call, std::uint64_t sequence);
-  // Of all segments, without counting them. What is below zero counts as nothing.
+  // The live bytes of all segments, without a walk over them. A segment below zero counts as nothing.
   std::uint64_t live_bytes() const noexcept { return live_bytes_; }
 
  private:
@@ -131,14 +130,14 @@ class Indexer {
   Task<Result<>> apply_quarantine(Call call, RecordHeader header, QuarantineRecord record);
   Task<Result<>> drop_parts(Call call, Ulid token);
   Task<Result<>> load_uploads(Call call);
-  // From now on it is open, with the parts that are there already; or no longer.
+  // Marks the upload as open, with the parts that are there already; or as no longer open.
   Task<Result<>> open_upload(Call call, Ulid token, Ulid holder);
   void close_upload(const Ulid& token) noexcept;
   void grow_upload(const Ulid& token, std::uint64_t more, std::uint64_t less) noexcept;
-  // The entry's record is no longer pointed to; it stays in its segment as a stale copy.
+  // No entry points to this entry's record any more; the record stays in its segment as a stale copy.
   Task<Result<>> retire(Call call, Address address, ObjectEntry entry, TombstoneEntry& shadow);
   void remember_stale(TombstoneEntry& shadow, std::uint32_t segment);
-  // Compaction may have moved an object behind what was said of it: that is kept until the object comes.
+  // Compaction may have moved an object behind a word on it: the word is kept until the object comes.
   Task<Result<>> keep_word(Call call, RecordHeader header, Address address, std::uint64_t object,
                            std::string meta);
   Task<Result<>> apply_words(Call call, Address address, std::uint64_t object);

@@ -21,7 +21,7 @@ KeyFilter::KeyFilter(std::uint64_t keys, std::uint64_t seed)
 KeyFilter::Marks KeyFilter::marks_of(std::string_view key) const noexcept {
   const std::uint64_t hash = hash_of(key, seed_);
   Marks out{.line = hash & (line_count_ - 1), .bits = {}};
-  // Nine bits a mark, from a word that has nothing to do with the line.
+  // Nine bits a mark, from a word that is independent of the line.
   std::uint64_t rest = mix(hash, 0xa0761d6478bd642fu);
   for (unsigned i = 0; i < marks; ++i, rest >>= 9)
     out.bits.words[rest / 64 % 8] |= std::uint64_t{1} << (rest % 64);

@@ -1,8 +1,9 @@
-// KeyFilter: says of most keys that are not in a map that they are not, without looking. A Bloom filter of a
-// fixed size: one cache line a key.
+// KeyFilter: tells of most keys that are not in a map, without a look into the map, that they are not there.
+// A Bloom filter of a fixed size: one cache line a key.
 //
-//   [KF-1] A key that was added may be there, for ever: removing is not known to it.
-// What it cannot tell grows with the number of keys: one in a hundred at capacity, and on from there.
+//   [KF-1] A key that was added may be there, for ever: the filter does not learn of removals.
+// The share of missing keys that it lets through grows with the number of keys: one in a hundred at capacity,
+// and more beyond.
 #pragma once
 
 #include <array>
@@ -16,12 +17,12 @@ class KeyFilter {
  public:
   static constexpr std::uint64_t bits_per_key = 12;
 
-  // For so many keys. Takes its memory with the first key.
+  // `keys`: the capacity. Takes its memory with the first key.
   KeyFilter(std::uint64_t keys, std::uint64_t seed);
 
   void add(std::string_view key);
   bool may_have(std::string_view key) const noexcept;
-  // So many keys were added that it can tell next to nothing any more.
+  // So many keys were added that the filter is of almost no use any more.
   bool full() const noexcept { return added_ > 2 * keys_; }
   std::uint64_t bytes() const noexcept { return lines_.size() * sizeof(Line); }
 

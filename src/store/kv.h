@@ -1,12 +1,14 @@
 // Kv: an ordered map from keys to values, kept beside a log and derived from it. The third seam beside disk
 // and network: RocksDB in earnest, a small log-structured twin on the simulated disk.
 //
-//   [KV-1] A batch is applied whole or not at all; those of one port in the order of writing, even when the
-//         writer of one was cancelled.
-//   [KV-2] After a crash the map is what it was after some batch, never less than at the last flush(): it may
-//         be behind, never torn, and never ahead of what was written.
-//   [KV-3] A read on a shard never blocks: what is not in memory is `busy` and is asked for through the pool.
-//   [KV-4] What damaged files cannot tell is `integrity`, never nothing and never something else.
+//   [KV-1] A batch is applied whole or not at all. Batches of one port are applied in the order of writing,
+//         even when the writer of one was cancelled.
+//   [KV-2] After a crash the map is as it was after some batch, and never before the last flush(): it may be
+//         behind, never torn, and never ahead of what was written.
+//   [KV-3] A read on a shard never blocks: a value that is not in memory is `busy` and is asked for through
+//         the pool.
+//   [KV-4] A question that damaged files cannot answer is `integrity`, never nothing and never something
+//         else.
 // There is no durability per write: the log is the truth, and a batch carries the log position it stands for.
 #pragma once
 
@@ -64,21 +66,21 @@ class Kv {
   // Keys in [from, until), in order, at most `limit`. Cancel: clean.
   virtual Task<Result<std::vector<KvPair>>> scan(Call call, std::string from, std::string until,
                                                  std::size_t limit) = 0;
-  // Waits until the next batch will be taken without a wait. `storage_full`: the disk has no room for what
-  // was written before; nothing is lost, and it is tried again with the next question. For one who must not
-  // begin what cannot be written down here. Cancel: clean.
+  // Waits until the next batch will be taken without a wait. `storage_full`: the disk has no room for batches
+  // that were written before. Nothing is lost then, and the next question tries again. For a caller that must
+  // not begin a change which the map could not take. Cancel: clean.
   virtual Task<Result<>> make_ready(Call call) = 0;
-  // Visible to every port when it returns. May wait out a stall of the disk even when cancelled. Cancel:
-  // partial — it may still be applied.
+  // Visible to every port when it returns. May wait out a stall of the disk even when cancelled.
+  // Cancel: partial — it may still be applied.
   virtual Task<Result<>> write(Call call, KvBatch batch) = 0;
-  // What was written so far survives any crash. After an error nothing is promised that was not before, and
-  // the map may refuse to be written to until it is opened again; reads go on. Cancel: partial — it may still
-  // be flushed.
+  // Makes every batch so far survive any crash. After an error only earlier promises hold, and the map may
+  // refuse writes until it is opened again; reads go on. Cancel: partial — it may still be flushed.
   virtual Task<Result<>> flush(Call call) = 0;
-  // Reads some of what is on the disk, from `from` on, and checks it: nothing at first, then what the call
-  // before it said. `integrity`: it is damaged, whether or not anybody asked for those keys. Cancel: clean.
+  // Reads some of the map's files, from `from` on, and checks them. `from`: empty at first, then what the
+  // call before said. `integrity`: the files are damaged, whether or not those keys are in use.
+  // Cancel: clean.
   virtual Task<Result<KvVerified>> verify(Call call, std::string from) = 0;
-  // For whoever finds a value that it did not write: the error to give, as if the files were damaged.
+  // For a caller that finds a value that it did not write: the error to give, as if the files were damaged.
   virtual Error distrust(const char* why) noexcept { return {ErrorCode::integrity, why}; }
 };
 
@@ -86,12 +88,12 @@ class Kv {
 class KvEngine {
  public:
   virtual ~KvEngine() = default;
-  // What it has to read goes by the lane `reads`: that of requests, or `index` for the writer and what tends
-  // it.
+  // `reads`: the lane for reads from the disk: that of requests, or `index` for the committer and the tasks
+  // that tend the store.
   virtual std::unique_ptr<Kv> make_port(io::Machine& machine, Lane reads) = 0;
   std::unique_ptr<Kv> make_port(io::Machine& machine) { return make_port(machine, Lane::read); }
-  // What it takes on the disk for a while, beyond what it keeps there: to write down what it was given, and
-  // to merge. Without that much room it falls behind.
+  // Room that the map takes on the disk for a while, beyond what it keeps there, to write down its changes
+  // and to merge. Without that much room it falls behind.
   virtual std::uint64_t room() const noexcept { return 0; }
   // Bytes held in memory for it, about.
   virtual std::uint64_t memory() const noexcept = 0;
@@ -99,7 +101,7 @@ class KvEngine {
   virtual Task<Result<>> close(Call call, io::Machine& machine) = 0;
 };
 
-// How engines are made: real and simulated nodes differ only in the one they are given.
+// Makes engines: real and simulated nodes differ only in the maker they are given.
 class KvMaker {
  public:
   virtual ~KvMaker() = default;

@@ -10,7 +10,7 @@ Task<Result<std::unique_ptr<Log>>> Log::open(Call call, io::Machine& machine, Lo
                                              LogPoint from, Replay& replay, LogReport& report) {
   // NOLINTEND(cppcoreguidelines-avoid-reference-coroutine-parameters)
   report = {};
-  // Also what is read here: the file that is appended to is opened on the way.
+  // By the committers' lane, also for reads: the file that is appended to is opened on the way.
   io::Machine own = machine.for_commits();
   LogRecovery recovery(own, options, from, replay, report);
   CO_TRY(LogState state, co_await recovery.run(call));

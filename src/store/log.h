@@ -38,12 +38,12 @@ namespace cairn::store {
 struct Damage {
   std::uint32_t segment = 0;
   std::uint64_t from = 0, to = 0;                       // bytes
-  std::uint64_t first_sequence = 0, last_sequence = 0;  // what may have been there; 0: not known
+  std::uint64_t first_sequence = 0, last_sequence = 0;  // records that may have been there; 0: not known
   bool unreadable = false;                              // the disk gave an error, not other bytes
   bool lost = false;                                    // not other bytes, but none
 };
 
-// What ties an index to the log that it was made from: the store, and the last record that it has.
+// Ties an index to the log that it was made from: the store, and the last record that the index has.
 struct LogStamp {
   std::array<std::byte, 16> store{};
   Position at;  // of that record
@@ -51,22 +51,22 @@ struct LogStamp {
   friend bool operator==(const LogStamp&, const LogStamp&) = default;
 };
 
-// Where an index that is derived from the log stands.
+// How far an index that is derived from the log has come.
 struct LogPoint {
-  std::uint64_t sequence = 0;          // everything up to here is in it
+  std::uint64_t sequence = 0;          // every record up to here is in the index
   Position next;                       // where the record after that begins, or would
-  std::optional<LogStamp> stamp = {};  // of what it was made from, if it says
+  std::optional<LogStamp> stamp = {};  // of the log it was made from, if the index says so
 };
 
-// How such an index fits the log.
+// How an index fits the log.
 enum class IndexFit : std::uint8_t {
   good,
-  ahead,   // it has what is not in the log
-  behind,  // what it has not was taken away meanwhile
-  foreign  // it was made from another log, or from one that went on differently
+  ahead,   // it has records that are not in the log
+  behind,  // it lacks records that were taken away meanwhile
+  foreign  // made from another log, or from one that went on differently
 };
 
-// What takes in the records when a log is opened. In the order of their sequence.
+// Takes in the records when a log is opened, in the order of their sequence.
 class Replay {
  public:
   virtual ~Replay() = default;
@@ -74,7 +74,7 @@ class Replay {
   virtual Task<Result<>> on_damage(Call call, Damage damage) = 0;
 };
 
-// A file with a segment's name that is none of this log's, or not under its own number.
+// A file with a segment's name that is not of this log, or not under its own number.
 struct ForeignFile {
   std::string path;                             // where it is now
   std::uint32_t segment = 0;                    // the number that its name said
@@ -89,24 +89,23 @@ struct LogOptions {
   std::uint64_t segment_size = 256u << 20;
   bool fsync = true;                 // false: durability is the operator's own risk
   std::uint64_t reserve = 8u << 20;  // kept free for records that may use it; 0: none
-  // Empty files kept beside it for the same: a disk may be out of files and not of bytes. Everything but
-  // those records leaves twice as many to be made.
+  // Empty files kept beside the reserve for the same records: a disk may run out of files before bytes.
+  // Records that may not use the reserve leave twice as many files to be made.
   std::uint64_t spare_files = 0;
-  // For a log that is compacted: what lives in a segment is copied before the segment goes. So everything but
-  // records that may use the reserve leaves room for one segment, and on a small disk segments are short.
+  // For a log that is compacted: live records of a segment are copied before the segment goes. So records
+  // that may not use the reserve leave room for one segment, and on a small disk segments are short.
   bool compacted = false;
-  // What such records leave free beside that segment: what the index takes on the same disk at times. The
-  // reserve's size, if it is not said.
+  // How much those records leave free beside that segment, for what the index takes on the same disk at
+  // times. None: the reserve's size.
   std::optional<std::uint64_t> spare = {};
   // Zeros written behind small batches: the next ones overwrite them, so that their sync has no new size and
   // no new blocks of the file to write down, only data. 0: none.
   std::uint64_t ahead = 0;
   DataCheck check = nullptr;
-  // The index was durable only after the log was: one that is ahead proves that the end of the log is lost.
-  // The log then goes on above it, in a new segment, instead of asking for an index that fits.
+  // The index is durable only after the log. So an index that is ahead proves that the end of the log is
+  // lost. The log then goes on above the index, in a new segment, instead of asking for an index that fits.
   bool index_proves = false;
-  // The index says what it was made from; one that does not is from before it did, and is held against the
-  // segment it stands in.
+  // The index says what it was made from. An index without a stamp is compared with the segment it stands in.
   bool index_stamped = false;
   Duration patience = Duration::seconds(30);  // how long the disk may take before the log is fenced
 };
@@ -136,19 +135,19 @@ class Log {
  public:
   virtual ~Log() = default;
 
-  // Opens or makes it; replays what is after `from`. `integrity`: a newer major version, or not ours.
+  // Opens or makes the log; replays records after `from`. `integrity`: newer major version, or not ours.
   // Cancel: partial — the directory is as after a crash.
   static Task<Result<std::unique_ptr<Log>>> open(Call call, io::Machine& machine, LogOptions options,
                                                  LogPoint from, Replay& replay, LogReport& report);
 
-  // One group: written together, one sync. Only one append at a time. What was appended comes back as a
-  // reader would find it. All of a batch is there, or none: storage_full and io_failed leave the log as it
-  // was, if that could be made sure of; else `degraded`, and the log is fenced. Cancel: shielded — a write
-  // whose outcome nobody knows would fence the log.
+  // Writes one commit group together, with one sync. Only one append at a time. Gives the appended records as
+  // a reader would find them. All of a batch is there, or none. storage_full and io_failed leave the log as
+  // it was, if that could be made sure of. If not, the error is `degraded`, and the log is fenced.
+  // Cancel: shielded — a write whose outcome is not known would fence the log.
   virtual Task<Result<std::vector<Entry>>> append(Call call, std::vector<Record> batch) = 0;
-  // Takes the file away. Precondition: sealed, and nothing in it is needed any more; one at a time.
-  // `flushed`: by the word of an index that is durable as far as it was when it said so; else none from
-  // before now can be caught up any more. Cancel: partial — it may be gone.
+  // Takes the segment's file away. Precondition: sealed, and nothing in it is needed any more; one at a time.
+  // `flushed`: the index that says so is durable up to what it knew then. If not, no index from before now
+  // can be caught up any more. Cancel: partial — it may be gone.
   virtual Task<Result<>> remove_segment(Call call, std::uint32_t segment, bool flushed) = 0;
   Task<Result<>> remove_segment(Call call, std::uint32_t segment) {
     return remove_segment(call, segment, true);
@@ -157,26 +156,27 @@ class Log {
   // may count so at the next start.
   virtual Task<Result<>> accept_losses(Call call) = 0;
   virtual const std::vector<std::uint32_t>& lost() const noexcept = 0;  // segments that are missing
-  // Somebody else took its file away. One that this log has not, or takes away itself, is not meant.
+  // The segment's file was taken away from outside. Ignored for one that this log has not, or is removing.
   virtual void lose(std::uint32_t segment) = 0;
-  // Would records that may not use the reserve be taken, a few at least? Asks the disk. Cancel: clean.
+  // Whether a few records, at least, that may not use the reserve would be taken. Asks the disk.
+  // Cancel: clean.
   virtual Task<bool> has_room(Call call) = 0;
-  // How much could be appended of records that may not use the reserve. Asks the disk. Cancel: clean.
+  // How many bytes of records that may not use the reserve could be appended. Asks the disk. Cancel: clean.
   virtual Task<Result<std::uint64_t>> room_to_store(Call call) = 0;
-  // How much may be copied from a segment that goes then, and leave enough for whatever else frees space.
-  // Asks the disk. Cancel: clean.
+  // How many bytes may be copied out of a segment that is taken away afterwards, so that enough is left for
+  // all else that frees space. Asks the disk. Cancel: clean.
   struct RoomToCopy {
-    std::uint64_t most = 0;         // where nothing else helps: a part of what the index needs
-    std::uint64_t safe = 0;         // none of it
+    std::uint64_t most = 0;         // if nothing else helps: takes a part of what the index needs
+    std::uint64_t safe = 0;         // takes none of what the index needs
     bool index_lacks_room = false;  // unless the reserve is given away
   };
   virtual Task<Result<RoomToCopy>> room_to_copy(Call call) = 0;
   // How long a segment is, on a disk like this.
   virtual std::uint64_t segment_length() const noexcept = 0;
-  // The reserve is in use, or could not be made: nothing but what frees space is taken.
+  // The reserve is in use, or could not be made: only records that free space are taken.
   virtual bool uses_reserve() const noexcept = 0;
-  // Gives the reserve's space away, to whatever needs it to free more. False: there is none. Cancel: partial
-  // — it may be gone.
+  // Gives the reserve's space away, for a step that needs it to free more. False: there is none.
+  // Cancel: partial — it may be gone.
   virtual Task<bool> release_reserve(Call call) = 0;
   // Ends the current segment, so that it can be compacted. Cancel: as append.
   virtual Task<Result<>> roll(Call call) = 0;
@@ -186,10 +186,10 @@ class Log {
   virtual std::uint64_t durable() const noexcept = 0;  // the watermark
   virtual LogPoint end() const noexcept = 0;
   virtual std::vector<SegmentInfo> segments() const = 0;
-  // What they are together, without counting them.
+  // The size of all segments together, without counting them.
   virtual LogSize size() const noexcept = 0;
   virtual const SealKey& key_of(std::uint32_t segment) = 0;
-  // Files that were set aside since it was asked last, by opening or since.
+  // Files that were set aside since the last call of this, by opening or later.
   virtual std::vector<ForeignFile> take_foreign() = 0;
 };
 
@@ -199,14 +199,14 @@ std::string segment_path(const std::string& directory, std::uint32_t segment);
 // Reads one segment from end to end, records and damage in order. Data is skipped, not read.
 class SegmentScan {
  public:
-  // `file` and the key outlive it. `end`: bytes that count (a segment being appended to grows on).
+  // `file` and the key outlive it. `end`: where to stop reading (a segment being appended to grows on).
   SegmentScan(io::Machine& machine, std::shared_ptr<io::File> file, std::uint32_t segment, SealKey key,
               std::uint64_t from, std::uint64_t end);
   ~SegmentScan();
-  // The sequence of the first record, where it is known: what is missing before it is then named, and what
-  // is older is no record.
+  // The sequence of the first record, where it is known. Damage then names the records missing before it, and
+  // an older record does not count as one.
   void expect(std::uint64_t sequence) noexcept;
-  // From now on it reads what the disk has, past the page cache: for a second look.
+  // From now on the scan reads from the disk, past the page cache: for a second look.
   void look_past_cache() noexcept;
   struct Found {
     std::optional<Entry> entry;
@@ -217,7 +217,7 @@ class SegmentScan {
   std::uint64_t offset() const noexcept;
   // Of the record found last.
   std::array<std::byte, 16> seal() const noexcept;
-  // The highest one that a sealed header said so far, also that of a record that is not whole.
+  // The highest watermark that a sealed header said so far, also that of a record that is not whole.
   std::uint64_t watermark() const noexcept;
 
  private:
@@ -231,8 +231,8 @@ class SegmentFiles {
   SegmentFiles(io::Machine& machine, std::string directory, std::size_t open_max = 128);
   ~SegmentFiles();
   std::shared_ptr<io::File> find(std::uint32_t segment) noexcept;  // only if it is open
-  // However many ask for one that is not open, it is opened once. `not_found` when compaction took it away:
-  // ask the index again. Cancel: clean.
+  // A file that is not open is opened once, however many tasks ask for it. `not_found`: compaction took it
+  // away, so ask the index again. Cancel: clean.
   Task<Result<std::shared_ptr<io::File>>> get(Call call, std::uint32_t segment);
   void forget(std::uint32_t segment) noexcept;
 

@@ -1,5 +1,5 @@
-// Files with a segment's name that are none of this log's. They are never written to and never cut: they are
-// renamed, whole, and told, so that the operator can bring them to where they belong.
+// Files with a segment's name that are not of this log. They are never written to and never cut. They are
+// renamed, whole, and reported, so that the operator can bring them to where they belong.
 #pragma once
 
 #include <cstdint>

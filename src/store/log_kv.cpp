@@ -21,7 +21,7 @@ using crypto::Hash;
 //   header  magic (8), major u16, minor u16, zero u32, seal (16)
 //   record  size of the content u32, seal (16), content: changes
 //   change  1 u8, size u32, key, size u32, value   or   0 u8, size u32, key
-// A seal is keyed by the one before it: what is left of an older record never continues a newer one.
+// A seal is keyed by the one before it: the remains of an older record never continue a newer one.
 constexpr std::string_view magic = "CAIRNMAP";
 constexpr std::uint16_t major_version = 1;
 constexpr std::uint16_t minor_version = 0;
@@ -66,7 +66,7 @@ std::optional<KvBatch> decode(ByteView content) {
   return batch;
 }
 
-// Where a file ends, and what its next seal is keyed by.
+// Where a file ends, and the key of its next seal.
 struct Tip {
   std::uint64_t offset = 0;
   Hash seal{};
@@ -95,7 +95,7 @@ std::string record(Tip& tip, std::string_view content) {
   return text;
 }
 
-// The content of the record at the tip, which moves behind it; none when there is no good one.
+// The content of the record at the tip; moves the tip behind the record. None: there is no good one.
 std::optional<ByteView> next_record(Tip& tip, ByteView file) {
   const ByteView rest = file.subspan(static_cast<std::size_t>(tip.offset));
   if (rest.size() < frame_size) return std::nullopt;
@@ -127,7 +127,7 @@ std::string parent_of(const std::string& path) {
 
 bool is_stop(ErrorCode code) noexcept { return code == ErrorCode::cancelled || code == ErrorCode::timeout; }
 
-// Ignores that there was nothing to remove.
+// Removes a file; that there is none is no error.
 // NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): as the machine it is of
 Task<Result<>> remove_file(Call call, io::Disk& disk, std::string path) {
   auto removed = co_await disk.unlink(call, std::move(path));
@@ -188,7 +188,7 @@ class LogEngine final : public KvEngine, public std::enable_shared_from_this<Log
     if (rotten_->ranges.contains(directory_)) return fail(ErrorCode::integrity, "verify map");
     return KvVerified{"", memory()};
   }
-  // A fenced one too: writing says what is wrong with it.
+  // Ready also when fenced: the write then says what is wrong with the map.
   bool is_ready() const {
     return state_.with(
         [&](const State& state) { return state.fenced || state.unwritten_bytes <= options_.unwritten_max; });
@@ -202,7 +202,7 @@ class LogEngine final : public KvEngine, public std::enable_shared_from_this<Log
     KvMap map;
     std::deque<std::string> unwritten;  // contents of records that are visible and not in the file
     std::uint64_t unwritten_bytes = 0;
-    bool writing = false;  // somebody has the file
+    bool writing = false;  // a task has the file
     bool fenced = false;
 
     void written(std::size_t count) {
@@ -220,7 +220,7 @@ class LogEngine final : public KvEngine, public std::enable_shared_from_this<Log
     state_.with([](State& state) { state.fenced = true; });
     return fail(error);
   }
-  // --- by who has the file
+  // --- by the task that has the file
   Task<Result<>> write_all(Call call);
   Task<Result<>> write_some(Call call);
   Task<Result<>> compact_if_due(Call call);
@@ -233,7 +233,7 @@ class LogEngine final : public KvEngine, public std::enable_shared_from_this<Log
   io::Disk& disk_;
   const std::string directory_;
   Guarded<State, index_map_lock.rank> state_;
-  // --- of who has the file
+  // --- of the task that has the file
   std::shared_ptr<io::File> file_;
   Tip tip_;
   std::uint64_t compact_at_ = 0;  // after an attempt that failed: not before this size
@@ -286,7 +286,7 @@ Task<Result<>> LogEngine::write(Call call, KvBatch batch) {
   if (then == Then::refuse) co_return fail(ErrorCode::degraded, "map is fenced");
   if (then == Then::leave) co_return Result<>{};
   if (then == Then::full) {
-    // What is waiting must go first; this batch is not applied if it cannot.
+    // Waiting batches must go first; this batch is not applied if they cannot.
     CO_TRY_VOID(co_await flush(call));
     co_return co_await write(call, std::move(batch));
   }
@@ -296,7 +296,7 @@ Task<Result<>> LogEngine::write(Call call, KvBatch batch) {
 }
 
 Task<Result<>> LogEngine::flush(Call call) {
-  // The one who has the file may be on another shard: looks again until it has let go.
+  // The task that has the file may be on another shard: looks again until that task has let go.
   while (state_.with([](State& state) { return std::exchange(state.writing, true); }))
     CO_TRY_VOID(co_await sleep_for(call, Duration::micros(200)));
   auto outcome = co_await write_some(call);
@@ -308,7 +308,7 @@ Task<Result<>> LogEngine::flush(Call call) {
   co_return outcome;
 }
 
-// Everything that is or comes to be waiting, then gives the file back.
+// Writes all batches that wait or come to wait, then gives the file back.
 Task<Result<>> LogEngine::write_all(Call call) {
   while (true) {
     auto outcome = co_await write_some(call);
@@ -322,7 +322,7 @@ Task<Result<>> LogEngine::write_all(Call call) {
   }
 }
 
-// What is waiting now. The file and the tip stay as they were if the disk refuses.
+// Writes the batches that wait now. The file and the tip stay as they were if the disk refuses.
 Task<Result<>> LogEngine::write_some(Call call) {
   Tip tip = tip_;
   std::string text;
@@ -353,8 +353,8 @@ Task<Result<>> LogEngine::compact_if_due(Call call) {
   co_return Result<>{};  // the old file is as good as before
 }
 
-// The whole map as a new file, which takes the place of the old one, durable. What becomes visible from here
-// on goes behind it.
+// Writes the whole map as a new file, which takes the place of the old one, durable. Batches that become
+// visible from here on go behind it.
 Task<Result<>> LogEngine::write_anew(Call call) {
   Tip tip;
   std::string text = header(tip);

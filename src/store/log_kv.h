@@ -1,14 +1,14 @@
 // LogKv: the twin of RocksKv for simulated nodes: the map in memory, and one append-only file, DIR/map, on
-// the node's disk. Every batch is one record; opening replays the longest good prefix and cuts the rest, so
-// that after a crash the map is what it was after some batch (KV-1, KV-2). When the file is mostly history it
+// the node's disk. Every batch is one record. Opening replays the longest good prefix and cuts the rest, so
+// that after a crash the map is as it was after some batch (KV-1, KV-2). When the file is mostly history it
 // is written anew beside itself and renamed.
 //   [LK-1] Records reach the file in the order in which their batches became visible.
 //   [LK-2] No byte that a flush covered is written again.
-//   [LK-3] After a sync that failed, or a step whose outcome nobody knows, the map is fenced: writes and
+//   [LK-3] After a sync that failed, or a step whose outcome is not known, the map is fenced: writes and
 //         flushes are `degraded` until it is opened again; reads go on.
-// A write that the disk refuses (full, or failing) stays in memory and is tried again with the next one; it
-// is flush() that reports it, as with RocksDB's memtables. Only one task writes to the file at a time; a
-// batch that comes meanwhile is visible and left to it.
+// A write that the disk refuses (full, or failing) stays in memory and is tried again with the next one. Only
+// flush() reports it, as with RocksDB's memtables. Only one task writes to the file at a time. A batch that
+// comes meanwhile is visible, and that task writes it.
 //
 // The file is used through the machine that opened it: all shards must be driven by one thread, as simulated
 // ones are.
@@ -47,7 +47,7 @@ class LogKvMaker final : public KvMaker {
  private:
   LogKvOptions options_;
   struct Rotten;
-  std::shared_ptr<Rotten> rotten_;  // what is known to be damaged, for every map
+  std::shared_ptr<Rotten> rotten_;  // the ranges known to be damaged, of every map
   std::shared_ptr<std::atomic<std::uint64_t>> keys_read_ = std::make_shared<std::atomic<std::uint64_t>>(0);
   friend class LogEngine;
 };

@@ -79,7 +79,7 @@ Task<Result<>> LogRecovery::make_directory(Call call) {
   const std::size_t slash = options_.directory.rfind('/');
   const std::string parent = slash == std::string::npos ? "." : options_.directory.substr(0, slash + 1);
   const auto synced = co_await machine_.disk.sync_directory(call, parent);
-  // One that was there may have been made by somebody else, in a place we may not read.
+  // A directory that was there before may be another user's, in a place that we may not read.
   if (made && !synced) co_return fail(synced.error());
   co_return Result<>{};
 }
@@ -132,8 +132,8 @@ Task<Result<>> LogRecovery::find_segments(Call call) {
   co_return Result<>{};
 }
 
-// The key file's, if a segment has it too; without the file one that all segments agree on. Else nobody can
-// say which of them are this store's.
+// Takes the key of the key file, if a segment has that key too. Without the file, the key that all segments
+// agree on. Otherwise it cannot be said which segments are this store's.
 Task<Result<>> LogRecovery::settle_key(Call call) {
   CO_TRY(const Head head, co_await read_head(call, options_.directory + "/key"));
   crypto::Hash kept{};
@@ -179,7 +179,7 @@ Task<Result<>> LogRecovery::settle_key(Call call) {
   co_return co_await write_key(call, head.there);
 }
 
-// Synced whatever the options say: without its key nothing in the store can be told from noise.
+// Synced even with fsync off: without its key nothing in the store can be told from noise.
 Task<Result<>> LogRecovery::write_key(Call call, bool replace) {
   const std::string path = options_.directory + "/key";
   if (replace) CO_TRY_VOID(co_await machine_.disk.unlink(call, path));
@@ -202,12 +202,12 @@ Task<Result<bool>> LogRecovery::has_records(Call call, std::uint32_t id, std::ui
     CO_TRY(const SegmentScan::Found found, co_await scan.next(call));
     if (found.entry || scan.watermark() > 0) co_return true;
     if (!found.damage) co_return false;
-    if (found.damage->unreadable) co_return true;  // nobody can say that it is not
+    if (found.damage->unreadable) co_return true;  // it may be: its bytes cannot be read
   }
 }
 
-// A file whose header is lost is ours if something in it is; a short one at the end is what a crash left of
-// the next segment.
+// A file whose header is lost is ours if a record in it is. A short one at the end is the start of the next
+// segment, left by a crash.
 Task<Result<bool>> LogRecovery::is_ours(Call call, std::uint32_t id) {
   const Segment& segment = segments_[id];
   if (segment.header) {
@@ -236,8 +236,8 @@ Task<Result<>> LogRecovery::set_misfits_aside(Call call) {
   co_return Result<>{};
 }
 
-// What the header of a file that was set aside proves, if it is this store's and the log has not the segment
-// itself: what was durable before it, and sequences that were given away.
+// Takes note of a file that was set aside, if it is this store's and the log does not have the segment
+// itself. Its header proves what was durable before it, and which sequences were given away.
 void LogRecovery::heed(const SegmentHeader& header, std::uint64_t size) {
   if (header.store_key != store_key_ || segments_.contains(header.id)) return;
   known_ = std::max(known_, header.id);
@@ -247,8 +247,8 @@ void LogRecovery::heed(const SegmentHeader& header, std::uint64_t size) {
   if (segments_.empty() || header.id > segments_.rbegin()->first) ended_ = true;
 }
 
-// A file that a crash kept from becoming a segment. Records are written only behind a durable header, so that
-// a file with more in it has lost its header to rot.
+// Sets aside a file that a crash kept from becoming a segment. Records are written only behind a durable
+// header, so a longer file has lost its header to rot.
 Result<> LogRecovery::set_torn_segment_aside() {
   if (segments_.empty()) return {};
   const auto& [id, segment] = *segments_.rbegin();
@@ -259,8 +259,8 @@ Result<> LogRecovery::set_torn_segment_aside() {
   return {};
 }
 
-// Numbers that segments must have had and no file has. A header names the one before it, so that numbers
-// that were passed over are none.
+// Numbers that segments must have had and that no file has. A header names the segment before it, so numbers
+// that were skipped do not count.
 std::vector<std::uint32_t> LogRecovery::missing() const {
   std::vector<std::uint32_t> gone;
   std::uint32_t next = 1;
@@ -276,7 +276,7 @@ std::vector<std::uint32_t> LogRecovery::missing() const {
   return gone;
 }
 
-// What was missing before removals were noted is no loss: nobody can tell.
+// Segments that went missing before removals were noted are no loss: it cannot be known.
 Task<Result<>> LogRecovery::settle_removals(Call call) {
   removals_.emplace(machine_.for_upkeep(), options_.directory, store_key_);  // no append waits for a note
   CO_TRY(const LogRemovals::Found found, co_await removals_->open(call));
@@ -304,7 +304,7 @@ Task<Result<>> LogRecovery::report_losses(Call call) {
       damage.last_sequence = next->second.header->previous_last;
     CO_TRY_VOID(co_await report_damage(call, damage));
   }
-  // Of segments that are not replayed only the header behind them tells that they are cut short.
+  // Segments before the replay: only the next header tells that one of them is cut short.
   for (auto it = segments_.begin(); it != segments_.end() && it->first < from_.next.segment; ++it) {
     const auto next = std::next(it);
     if (next == segments_.end() || !next->second.header || next->second.header->previous != it->first)
@@ -346,7 +346,8 @@ Task<Result<bool>> LogRecovery::is_foreign(Call call) {
   co_return false;
 }
 
-// Only a good record says that it is not the one: rot proves nothing, and what was taken away neither.
+// Only a good record at the stamp's place proves that it is not the stamped one: rot proves nothing, and
+// neither does a segment that was taken away.
 Task<Result<bool>> LogRecovery::is_stamp_of_another(Call call) {
   const LogStamp& stamp = *from_.stamp;
   if (stamp.store != store_id(store_key_)) co_return true;
@@ -361,7 +362,7 @@ Task<Result<bool>> LogRecovery::is_stamp_of_another(Call call) {
   co_return found.entry->header.sequence != from_.sequence || scan.seal() != stamp.seal;
 }
 
-// Where it stands a record must end, and be the last that it has.
+// A record must end where the index stands, and be the last record that the index has.
 Task<Result<bool>> LogRecovery::is_point_of_another(Call call) {
   const auto it = segments_.find(from_.next.segment);
   if (it == segments_.end() || from_.next.offset <= segment_header_size ||
@@ -374,7 +375,7 @@ Task<Result<bool>> LogRecovery::is_point_of_another(Call call) {
   std::optional<Entry> last;
   for (;;) {
     CO_TRY(SegmentScan::Found found, co_await scan.next(call));
-    if (found.damage) last.reset();  // of what ends there nobody can tell
+    if (found.damage) last.reset();  // the record that ends there cannot be known
     if (!found.entry && !found.damage) break;
     if (!found.entry) continue;
     found.entry->meta.clear();
@@ -393,8 +394,9 @@ bool LogRecovery::is_index_ahead() const {
   return from_.next.offset > std::max<std::uint64_t>(it->second.size, segment_header_size);
 }
 
-// What the index has and the log has not was there: a loss. `end`: where the segment that the index stands in
-// ends now. The log goes on in a segment of its own, above everything that the index knows of.
+// Records that the index has and the log has not were there: they are a loss. `end`: where the segment that
+// the index stands in ends now. The log goes on in a segment of its own, above everything that the index
+// knows of.
 Task<Result<>> LogRecovery::believe_index(Call call, std::uint64_t end) {
   report_.index = IndexFit::good;
   report_.ends_lost = true;
@@ -408,7 +410,7 @@ Task<Result<>> LogRecovery::believe_index(Call call, std::uint64_t end) {
   if (id >= last) ended_ = true;
   torn_.reset();
   if (last != 0 && id > last) {
-    // Nothing says where the last one ended; what is written ahead in an old copy of it is nothing.
+    // Nothing says where the last segment ended. Zeros written ahead in an old copy of it are no records.
     CO_TRY(std::shared_ptr<io::File> file,
            co_await machine_.disk.open(call, segment_path(options_.directory, last), io::OpenMode::read));
     CO_TRY(segments_[last].size, co_await find_end_before(call, file, last, segments_[last].size));
@@ -418,8 +420,8 @@ Task<Result<>> LogRecovery::believe_index(Call call, std::uint64_t end) {
   co_return co_await report_damage(call, {id, end, from_.next.offset, 0, from_.sequence, false, true});
 }
 
-// What a process that was killed had written, but not yet synced, must be durable before anybody builds on
-// it.
+// Bytes that a killed process had written, but not yet synced, must be durable before anything builds on
+// them.
 Task<Result<>> LogRecovery::open_last(Call call) {
   const std::uint32_t id = segments_.rbegin()->first;
   CO_TRY(file_, co_await machine_.disk.open(call, segment_path(options_.directory, id), io::OpenMode::write));
@@ -435,7 +437,7 @@ Task<Result<>> LogRecovery::learn_watermark(Call call) {
   const auto& [id, segment] = *segments_.rbegin();
   if (segment.header) watermark_ = std::max(watermark_, segment.header->watermark);
   const bool here = begins_at(id);
-  if (torn_ && !here) co_return Result<>{};  // its file proves everything in this one
+  if (torn_ && !here) co_return Result<>{};  // the next one's file proves everything in this one
   SegmentScan scan(machine_, file_, id, segment_key(store_key_, id),
                    here ? from_.next.offset : segment_header_size, segment.size);
   bool first = true;
@@ -460,7 +462,7 @@ Task<Result<>> LogRecovery::learn_watermark(Call call) {
   co_return Result<>{};
 }
 
-// The same in a segment that another one follows: a start that found the loss went no further.
+// Looks for the same in a segment that another one follows: a start that found the loss went no further.
 Task<Result<>> LogRecovery::look_for_zeros(Call call) {
   const auto it = segments_.find(from_.next.segment);
   if (it == segments_.end() || is_last(it->first) || it->second.size <= from_.next.offset)
@@ -481,8 +483,8 @@ Task<Result<>> LogRecovery::look_for_zeros(Call call) {
   co_return Result<>{};
 }
 
-// Where the last record before `offset` ends, if nothing but zeros lies between: they were written ahead, and
-// the log never came as far. Else `offset`.
+// Where the last record before `offset` ends, if only zeros lie between: they were written ahead, and the log
+// never came as far. Otherwise `offset`.
 Task<Result<std::uint64_t>> LogRecovery::find_end_before(Call call, std::shared_ptr<io::File> file,
                                                          std::uint32_t id, std::uint64_t offset) {
   SegmentScan scan(machine_, file, id, segment_key(store_key_, id), segment_header_size, offset);
@@ -521,7 +523,7 @@ Task<Result<>> LogRecovery::replay_segment(Call call, std::uint32_t id) {
   SegmentScan scan(machine_, file, id, segment_key(store_key_, id),
                    here ? from_.next.offset : segment_header_size, segment.size);
   if (segment.header) {
-    // Less than the header says was before it: that was removed, or is reported already.
+    // Fewer records than the header says were before it: the others were removed, or are reported already.
     sequence_ = std::max(sequence_, segment.header->first_sequence - 1);
     ceiling_ = std::max(ceiling_, sequence_);
   } else {

@@ -1,10 +1,11 @@
-// LogRecovery: what opening a log does before anything is appended: finds the files, settles the key, sets
-// aside what is not of this log, tells rot from a torn tail, replays, cuts.
+// LogRecovery: opens a log, before anything is appended: finds the files, settles the key, sets aside files
+// that are not of this log, tells rot from a torn tail, replays, cuts.
 //
-// A tail is torn only if nothing proves that it was durable. Proof of everything up to a sequence: a sealed
-// record or a good segment header with that watermark, and the index that was derived (`from`). Proof of a
-// whole segment: the next one's file, because it is made only after everything before it is durable. A header
-// proves that also in a file that was set aside, if it has this store's key.
+// A tail is torn only if nothing proves that it was durable. Three things prove that everything up to a
+// sequence was durable: a sealed record with that watermark, a good segment header with it, and the index
+// that was derived (`from`). The next segment's file proves a whole segment, because it is made only after
+// everything before it is durable. A header proves that also in a file that was set aside, if it has this
+// store's key.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +20,7 @@
 
 namespace cairn::store {
 
-// What opening leaves for the writer.
+// The state of an opened log, for the writer.
 struct LogState {
   crypto::Hash store_key{};
   std::map<std::uint32_t, SegmentInfo> segments;
@@ -72,7 +73,7 @@ class LogRecovery {
   Task<Result<>> settle_removals(Call call);
   std::vector<std::uint32_t> missing() const;
   Task<Result<>> report_losses(Call call);
-  // Sets what the index is to this log; true: it fits, or is believed.
+  // Settles how the index fits this log. True: it fits, or is believed.
   Task<Result<bool>> settle_index(Call call);
   Task<Result<bool>> is_foreign(Call call);
   Task<Result<bool>> is_stamp_of_another(Call call);
@@ -92,7 +93,7 @@ class LogRecovery {
   Task<Result<>> cut(Call call, std::uint64_t offset);
   bool is_last(std::uint32_t id) const noexcept { return id == segments_.rbegin()->first; }
   bool begins_at(std::uint32_t id) const noexcept { return from_.sequence > 0 && id == from_.next.segment; }
-  // A segment without its header, or that another one followed, is never cut.
+  // A segment whose header is missing, or that has a segment after it, is never cut.
   bool is_unproven(std::uint32_t id, std::uint64_t sequence) const noexcept {
     return is_last(id) && !torn_ && !ended_ && sequence > watermark_;
   }
@@ -116,14 +117,14 @@ class LogRecovery {
   std::optional<LogRemovals> removals_;
   std::vector<std::uint32_t> lost_;
   std::optional<LogStamp> stamp_;
-  std::uint32_t known_ = 0;            // of this log, also what is missing
+  std::uint32_t known_ = 0;            // of this log's segments, also missing ones
   std::uint32_t highest_ = 0;          // number that any name or header says
   std::optional<std::uint32_t> torn_;  // the file that was to become the next segment
   std::shared_ptr<io::File> file_;     // of the last segment
   std::uint64_t watermark_ = 0;
   std::uint64_t sequence_ = 0;  // of the last record replayed, or known to have been there
   std::uint64_t ceiling_ = 0;   // no higher one was ever given away
-  std::uint64_t given_ = 0;     // by what was set aside
+  std::uint64_t given_ = 0;     // by files that were set aside
   bool ended_ = false;
 };
 

@@ -21,7 +21,7 @@ void include(std::vector<SegmentRange>& ranges, std::uint32_t segment) {
   ranges.erase(next);
 }
 
-// The two that are nearest to each other become one.
+// Merges the two ranges that are nearest to each other.
 void merge_nearest(std::vector<SegmentRange>& ranges) {
   std::size_t best = 1;
   for (std::size_t i = 2; i < ranges.size(); ++i)
@@ -70,7 +70,7 @@ bool LogRemovals::contains(std::uint32_t segment) const noexcept {
   });
 }
 
-// Under another name until it is whole: what has this name and is not good is rot.
+// Made under another name until it is whole: a file that has this name and is not good is rot.
 Task<Result<>> LogRemovals::make(Call call) {
   const std::string fresh = path_ + ".new";
   auto opened = co_await machine_.disk.open(call, fresh, io::OpenMode::create_new);
@@ -102,7 +102,7 @@ Task<Result<>> LogRemovals::add(Call call, std::vector<std::uint32_t> segments, 
   blocks.push_back(encode_removals(notes_, store_key_));
   const std::uint64_t at = notes_.turn % 2 * removal_slot_size;
   const auto written = co_await file->write_blocks(call, at, std::move(blocks), io::Sync::data);
-  // The other slot is the one that is known to be good: the next try goes here again.
+  // The other slot is known to be good, so the next try goes to this one again.
   if (!written) --notes_.turn;
   co_return written;
 }

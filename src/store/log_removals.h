@@ -2,10 +2,9 @@
 // small file beside the key, made once and then overwritten in place: noting a removal needs no room.
 //
 //   [RM-1] A removal is durable here before the segment's file goes.
-//   [RM-2] Two slots take turns: whatever becomes of a write, the one before it is still there.
-//   [RM-3] Ranges that do not fit any more are merged with their neighbours. What lies between them then
-//   counts
-//         as removed if it is missing: a loss may go untold, but no removal is ever told as one.
+//   [RM-2] Two slots take turns: however a write ends, the one before it is still there.
+//   [RM-3] Ranges that do not fit any more are merged with their neighbours. Segments between them then count
+//         as removed if they are missing: a loss may go untold, but no removal is ever told as a loss.
 #pragma once
 
 #include <cstdint>

@@ -10,11 +10,11 @@ namespace cairn::store {
 namespace {
 
 constexpr std::uint64_t block_size = 1 << 20;
-// A disk that has room for no more than this would soon want it back.
+// A disk with room for less than this many reserves would soon want the space back.
 constexpr std::uint64_t room_factor = 2;
 constexpr Duration between_tries = Duration::seconds(1);
 
-// Noise: a file system that compresses would keep zeros for nothing.
+// Noise: a file system that compresses would keep no blocks for zeros.
 HeapBytes make_block(std::size_t size, Random& random) {
   HeapBytes block(size);
   while (block.size() < size) {
@@ -88,7 +88,7 @@ Task<Result<>> LogReserve::make_files(Call call) {
 Task<Result<>> LogReserve::make_space(Call call) {
   auto opened = co_await machine_.disk.open(call, path_, io::OpenMode::create_new);
   if (!opened && opened.error().code == ErrorCode::conflict) {
-    // Of a try that failed, or whatever else it is.
+    // Left by a try that failed, or by another program.
     CO_TRY_VOID(co_await machine_.disk.unlink(call, path_));
     opened = co_await machine_.disk.open(call, path_, io::OpenMode::create_new);
   }
@@ -103,7 +103,7 @@ Task<Result<>> LogReserve::make_space(Call call) {
   co_return Result<>{};
 }
 
-// Asked of the file system; written where that does not know how.
+// Asks the file system for the blocks; writes them where it cannot give them.
 // NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the caller waits
 Task<Result<>> LogReserve::fill(Call call, io::File& file) {
   CO_TRY(const bool allocated, co_await file.allocate(call, size_));

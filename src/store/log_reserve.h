@@ -1,6 +1,6 @@
-// LogReserve: space kept back on the disk, as a file that has its blocks, and files, as empty ones. What
-// frees space (deletes, compaction) may have them when the disk is full; everything else waits until they are
-// back.
+// LogReserve: space kept back on the disk, as a file that has its blocks, and files kept back, as empty ones.
+// Records that free space (deletes, compaction) may use them when the disk is full. All other records wait
+// until the reserve is back.
 #pragma once
 
 #include <cstdint>
@@ -17,13 +17,13 @@ class LogReserve {
   LogReserve(io::Machine& machine, std::string directory, std::uint64_t size, std::uint64_t files = 0,
              std::string_view name = "reserve");
 
-  // Of the space alone.
+  // Whether the space is there; says nothing of the files.
   bool is_there() const noexcept { return there_; }
   bool is_whole() const noexcept { return (there_ || size_ == 0) && files_there_ == files_; }
-  // What the disk must have for the rest of it to be made.
+  // How much the disk must have free to make the rest of the reserve.
   io::FreeSpace room_to_make() const noexcept;
-  // Looks for it, and makes what lacks if there is room. A full disk is no error: it is not there then.
-  // Cancel: partial — a part of it may be there.
+  // Looks for the reserve, and makes the missing part if there is room. A full disk is no error: the reserve
+  // is then not there. Cancel: partial — a part of it may be there.
   Task<Result<>> open(Call call);
   // Is all of it there, or could it be made just now? Tries at most once a second, and only where the disk
   // has room for two. Cancel: partial — as open.
@@ -47,7 +47,7 @@ class LogReserve {
   Instant next_try_{};
 };
 
-// Gives away what a log that is not open keeps back. Cancel: partial — some of it may be gone.
+// Gives away the reserve of a log that is not open. Cancel: partial — some of it may be gone.
 Task<> release_reserve(Call call, io::Machine machine, std::string directory, std::uint64_t files);
 
 }  // namespace cairn::store

@@ -15,7 +15,7 @@ std::uint64_t data_size(const Record& record) noexcept {
   return size;
 }
 
-// What a batch takes in a segment.
+// The bytes that a batch takes in a segment.
 std::uint64_t size_of(const std::vector<Record>& batch) noexcept {
   std::uint64_t size = 0;
   for (const Record& record : batch) {
@@ -29,16 +29,17 @@ std::uint64_t size_of(const std::vector<Record>& batch) noexcept {
   return size;
 }
 
-// A small disk has at least so many segments, unless they were shorter than the least: compaction then needs
-// a small part of it, and is soon done with one. Of a tiny disk it has a quarter.
+// A small disk has at least so many segments, unless they were shorter than the least length: compaction then
+// needs a small part of the disk, and is soon done with a segment. On a tiny disk a quarter is kept free for
+// it.
 constexpr std::uint64_t least_segments = 64;
 constexpr std::uint64_t zeros_of_segment = 16;
 constexpr std::uint64_t least_length = 1u << 20;
 constexpr std::uint64_t kept_most = 4;
 constexpr std::uint64_t largest_record = record_data_max + (64u << 10);
-// The disk is asked for room again after this part of what is kept free.
+// The disk is asked for room again after this part of the room kept free is appended.
 constexpr std::uint64_t part_granted = 8;
-// Files of others that are in the way of a new segment, before that is an error.
+// How many files that are not of this log may be in the way of a new segment before that is an error.
 constexpr int foreign_most = 8;
 
 // A block that is worth a piece of its own in a gathered write.
@@ -175,7 +176,7 @@ Task<Result<std::vector<Entry>>> LogWriter::append(Call call, std::vector<Record
   co_return std::move(encoded.entries);
 }
 
-// Everything in the order of the file: what is small is copied together, large data stays where it is.
+// Blocks in the order of the file: small pieces are copied together, large data stays where it is.
 LogWriter::Encoded LogWriter::encode(std::vector<Record> batch) {
   const SealKey& key = key_of(current_);
   constexpr std::array<std::byte, record_alignment> zeros{};
@@ -220,11 +221,10 @@ LogWriter::Encoded LogWriter::encode(std::vector<Record> batch) {
 }
 
 // An error leaves open how much was written, and with Sync::data whether the write or the sync met it.
-// Nothing of it was acknowledged, and the bytes before the tail are durable since earlier. For a full disk,
-// also one that notices only when it syncs, it is enough to cut what is beyond the tail and to see the cut
-// synced: the pages that could not be written are no longer part of the file. After any other error the
-// disk's word is not worth that much: fenced. A deadline leaves a write behind that may still happen: fenced
-// too.
+// Nothing of the batch was acknowledged, and the bytes before the tail are durable since earlier. For a full
+// disk, also one that notices only when it syncs, it is enough to cut the bytes beyond the tail and to see
+// the cut synced: the pages that could not be written are no longer part of the file. After any other error
+// the disk's word is not worth that much: fenced. After a deadline the write may still happen: fenced too.
 Task<Result<>> LogWriter::write(Call call, std::vector<HeapBytes> blocks) {
   const auto written = co_await file_->write_blocks(patient(call), tail_, std::move(blocks), sync());
   if (written) co_return Result<>{};
@@ -233,20 +233,20 @@ Task<Result<>> LogWriter::write(Call call, std::vector<HeapBytes> blocks) {
   if (written.error().code == ErrorCode::io_failed) (void)co_await file_->truncate(patient(call), tail_);
   if (!is_full(written)) co_return fence();
   uncut_ = true;
-  // Uncut, a part of the batch is in the file still, and a start before the next append takes it for written:
-  // nobody may be told that it did not happen.
+  // Uncut, a part of the batch is still in the file, and a start before the next append takes it for written.
+  // So no caller may be told that the append did not happen.
   if (!co_await cut(call)) co_return fail(ErrorCode::degraded, "a part of a failed write is still there");
   co_return fail(written.error());
 }
 
-// Where the zeros are used up: as many again, within the segment. A large batch pays for its own sync.
+// Where the zeros are used up, writes as many again, within the segment. A large batch pays for its own sync.
 std::uint64_t LogWriter::zeros_behind(std::uint64_t size) const noexcept {
   const std::uint64_t end = tail_ + size;
   if (end <= ready_ || size > ahead_ / 8) return 0;
   return std::min(ahead_, options_.segment_size - std::min(options_.segment_size, end));
 }
 
-// Takes away what is behind the tail.
+// Cuts the bytes behind the tail.
 Task<Result<>> LogWriter::cut(Call call) {
   if (auto done = co_await file_->truncate(patient(call), tail_); !done)
     co_return fence_unless_undone(done.error());
@@ -285,7 +285,8 @@ Task<bool> LogWriter::has_room(Call call) {
   const auto free = co_await machine_.disk.free_space(call.within(options_.patience), options_.directory);
   if (!free) co_return false;
   if (options_.compacted) measure(free->bytes);
-  // A little more than is needed, lest it be full again at once: at least for one record of the largest kind.
+  // A little more than is needed, so that the disk is not full again at once: at least one record of the
+  // largest kind.
   const std::uint64_t little = std::max(kept_ / part_granted, length_ < least_length ? 0 : largest_record);
   const io::FreeSpace reserve = reserve_.room_to_make();
   co_return free->bytes >= kept_ + little + reserve.bytes &&
@@ -316,8 +317,8 @@ Task<Result<Log::RoomToCopy>> LogWriter::room_to_copy(Call call) {
 
 Task<Result<>> LogWriter::make_room(Call call, std::uint64_t size) {
   if (uncut_) CO_TRY_VOID(co_await cut(call));
-  // A batch that is longer than segments should be has one of its own: also what is moved after segments were
-  // made shorter than one of its records.
+  // A batch that is longer than segments should be has a segment of its own. So have moved records that are
+  // longer than segments, which became shorter since.
   const bool fits = tail_ == segment_header_size || tail_ + size <= length_;
   if (current_ != 0 && !ended_ && fits) co_return Result<>{};
   co_return co_await begin_segment(call);
@@ -329,9 +330,9 @@ Task<Result<>> LogWriter::make_room_at_any_cost(Call call, std::uint64_t size) {
   co_return made;
 }
 
-// An empty file under the next number. What an attempt left behind, on a full disk, by a crash, or because a
-// step of it never began, is used again: it is too short to hold a record. Anything longer was put there by
-// somebody else, and its number is taken.
+// Makes an empty file under the next number. A file that an attempt left behind, on a full disk, by a crash,
+// or because a step of it never began, is used again: it is too short to hold a record. A longer file is not
+// of this log's making, and its number is taken.
 Task<Result<std::unique_ptr<io::File>>> LogWriter::make_next_file(Call call) {
   for (int attempt = 0;; ++attempt) {
     const std::string path = segment_path(options_.directory, next_segment_);
@@ -366,7 +367,7 @@ Task<Result<>> LogWriter::set_next_aside(Call call, io::File& file) {
   co_return Result<>{};
 }
 
-// Durable, name and header, before any record can be.
+// Makes the segment durable, name and header, before any record in it can be.
 Task<Result<>> LogWriter::begin_segment(Call call) {
   ended_ = true;
   if (ready_ > tail_) CO_TRY_VOID(co_await cut(call));
@@ -390,7 +391,7 @@ Task<Result<>> LogWriter::begin_segment(Call call) {
   if (!written) co_return fence_unless_undone(written.error());
   if (options_.fsync)
     if (auto named = co_await machine_.disk.sync_directory(patient(call), options_.directory); !named) {
-      // The next start would find the name in memory and believe in it: it is to make the file anew.
+      // The next start would find the name in memory and believe it: the file is to be made anew.
       if (!named.error().undone) (void)co_await machine_.disk.unlink(patient(call), path);
       co_return fence_unless_undone(named.error());
     }
@@ -424,14 +425,14 @@ struct LogWriter::Noting {
   LogWriter& writer_;
 };
 
-// On a disk that was full when the notes were to be made there are none: the gap is then from before them.
+// A disk that was full when the notes were to be made has no notes. The gap then counts as older than them.
 Task<Result<>> LogWriter::note_removal(Call call, std::uint32_t segment, bool flushed) {
   if (noting_) co_return fail(ErrorCode::busy, "another removal is being noted");
   const Noting noting(*this);
   const std::uint64_t behind = std::next(segments_.find(segment))->second.first_sequence;
   const std::uint64_t floor = behind == 0 || !flushed ? sequence_ : behind - 1;
   const auto noted = co_await removals_.add(patient(call), {segment}, floor);
-  // An index that is behind has to be known by the floor.
+  // An index that is behind must be recognized by the floor.
   if (!noted && !(flushed && is_full(noted) && !removals_.is_there())) co_return fail(noted.error());
   co_return Result<>{};
 }
@@ -465,8 +466,8 @@ void LogWriter::drop(std::uint32_t segment) noexcept {
   segments_.erase(segment);
 }
 
-// A removal that did not become durable would let what was removed come back beside its newer copies, which
-// replay copes with; but a directory that cannot be synced is not to be trusted with more.
+// If a removal did not become durable, the removed records would come back beside their newer copies. Replay
+// copes with that, but a directory that cannot be synced is not to be trusted with more.
 Task<Result<>> LogWriter::remove_segment(Call call, std::uint32_t segment, bool flushed) {
   CO_TRY_VOID(usable());
   const auto it = segments_.find(segment);

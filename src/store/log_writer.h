@@ -2,13 +2,13 @@
 //
 //   [LW-1] Everything up to `sequence_` is durable between two appends, so it is the watermark of the next.
 //   [LW-2] Once the file of the next segment may exist, nothing more is appended to the one before.
-//   [LW-3] The segment appended to is never taken away: it is what keeps the sequence from starting over.
+//   [LW-3] The segment appended to is never taken away: it keeps the sequence from starting over.
 //   [LW-4] Behind the tail there are zeros up to `ready_`, the end of the file; a segment that is followed by
 //         another ends with its last record.
 //   [LW-5] In a log that is compacted, records that may not use the reserve leave free what a segment takes,
 //         and what the index beside it needs: a full disk always has room to be emptied again.
 //   [LW-6] Every step that must come before the next record goes by a lane that only committers use, with a
-//         thread for this log. What takes a segment away goes by another: it delays no append.
+//         thread for this log. Taking a segment away goes by another lane, so it delays no append.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,7 @@ class LogWriter final : public Log {
  public:
   LogWriter(io::Machine& machine, LogOptions options, LogState state);
 
-  // Makes it ready to append. A full disk is no error: it is tried again with the first append.
+  // Makes the log ready to append. A full disk is no error: the first append tries again.
   // Cancel: partial — as Log::open.
   Task<Result<>> start(Call call);
   // For a log that was only looked at.
@@ -67,11 +67,11 @@ class LogWriter final : public Log {
 
   Task<bool> take_room(Call call, std::uint64_t size);
   void measure(std::uint64_t free) noexcept;
-  // Files that records which may not use the reserve leave to be made.
+  // How many files records that may not use the reserve leave to be made.
   std::uint64_t files_kept() const noexcept { return 2 * options_.spare_files; }
   std::uint64_t spare() const noexcept { return options_.spare.value_or(options_.reserve); }
   void set_size(SegmentInfo& segment, std::uint64_t size) noexcept;
-  // Whether the file that is written to is there still; else it is lost from now on.
+  // Whether the file being written to is still there. If not, its segment is lost from now on.
   bool has_current();
   void drop(std::uint32_t segment) noexcept;
   Task<Result<>> make_room(Call call, std::uint64_t size);
@@ -86,16 +86,16 @@ class LogWriter final : public Log {
   Task<Result<>> cut(Call call);
   Result<> usable() const noexcept;
   std::unexpected<Error> fence() noexcept;
-  // [L-5] What a step that did not succeed makes of the log: nothing, if it never began.
+  // Fences the log after a step that failed, unless the step never began [L-5].
   std::unexpected<Error> fence_unless_undone(const Error& error) noexcept;
   // A step that must not stop half way, for as long as the disk may take.
   Call patient(const Call& call) const noexcept { return call.unbounded().within(options_.patience); }
   io::Sync sync() const noexcept { return options_.fsync ? io::Sync::data : io::Sync::no; }
 
   io::Machine machine_;  // a bundle of references; the disk by the committers' lane
-  io::Disk& upkeep_;     // the same by that of tasks
+  io::Disk& upkeep_;     // the same disk by the lane of tasks
   PoolSeat seat_;
-  std::optional<PoolSeat> compactor_seat_;  // who looks for room while something is appended
+  std::optional<PoolSeat> compactor_seat_;  // for the compactor, which asks for room during an append
   LogOptions options_;
   crypto::Hash store_key_;
   std::array<std::byte, 16> store_id_;
@@ -116,11 +116,11 @@ class LogWriter final : public Log {
   std::uint64_t sequence_ = 0;
   std::uint64_t length_;       // of a segment, on a disk like this
   std::uint64_t ahead_;        // zeros, likewise
-  std::uint64_t kept_ = 0;     // what is left free
-  std::uint64_t granted_ = 0;  // what may be appended before the disk is asked for room again
+  std::uint64_t kept_ = 0;     // bytes left free
+  std::uint64_t granted_ = 0;  // bytes to append before the disk is asked for room again
   bool ended_ = false;         // nothing more goes to the current segment
   bool gone_ = false;          // the current segment's file: it is in `lost_`, or was and is accepted
-  bool uncut_ = false;         // behind the tail is what a failed write left; it goes before the next one
+  bool uncut_ = false;         // a failed write left bytes behind the tail; they go before the next one
   bool fenced_ = false;
   bool closed_ = false;
   bool busy_ = false;

@@ -1,4 +1,4 @@
-// Mutation: one change of an object store, as a shard asks it of the store's home, and what it is answered.
+// Mutation: one change of an object store, as a shard asks it of the store's home, and the home's answer.
 #pragma once
 
 #include <optional>

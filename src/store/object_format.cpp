@@ -17,7 +17,8 @@ void write_hashes(FieldWriter& out, const std::vector<Hash>& hashes) {
 void read_hashes(FieldReader& in, std::vector<Hash>& out) {
   std::uint32_t count = 0;
   in.number(count);
-  // One more than there are makes it incomplete, without room for as many as it claims.
+  // One element more than there are bytes for makes the read incomplete, without memory for as many as it
+  // claims.
   out.resize(std::min<std::size_t>(count, in.left() / sizeof(Hash) + 1));
   for (Hash& hash : out) in.bytes(hash);
 }
@@ -35,7 +36,7 @@ void write_place(FieldWriter& out, const Place& place) {
 void read_place(FieldReader& in, Place& place) {
   in.number(place.at.segment).number(place.at.offset).number(place.meta_size).number(place.data_size);
 }
-// Last, and only if there is one: what was written before it was kept decodes as it did.
+// Written last, and only if there is an owner: bytes without this field decode as before.
 void write_owner(FieldWriter& out, const UploadOwner& owner) {
   if (owner == UploadOwner()) return;
   write_token(out, owner.holder);
@@ -54,7 +55,7 @@ bool read_flag(FieldReader& in, bool& flag) {
   return value <= 1;
 }
 
-// Keys sort as their parts do: big-endian numbers.
+// Keys sort in the order of their fields: big-endian numbers.
 void append_big(std::string& key, std::uint64_t value, unsigned bytes) {
   while (bytes-- > 0) key.push_back(static_cast<char>(value >> (8 * bytes)));
 }
@@ -65,7 +66,7 @@ std::string token_in(char prefix, const Ulid& token) {
   return key;
 }
 
-// All groups of `data` against their hashes; `root`: a single one is the whole object.
+// Checks all groups of `data` against their hashes; `root`: a single group is the whole object.
 bool are_groups_right(ByteView data, std::uint64_t first_group, std::span<const Hash> groups, bool root) {
   if (crypto::group_count(data.size()) != groups.size()) return false;
   for (std::size_t i = 0; i < groups.size(); ++i) {
@@ -249,7 +250,7 @@ bool decode(ByteView value, ObjectEntry& out) {
   if (!read_flag(in, parts)) return false;
   out.token.reset();
   if (parts) read_token(in, out.token.emplace());
-  // An object that is not made of parts is one.
+  // An object without parts is a single part.
   const std::uint64_t most = parts ? crypto::object_size_max : crypto::part_size;
   return in.complete() && out.size <= most;
 }

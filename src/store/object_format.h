@@ -1,7 +1,7 @@
 // The object store's records (in the log) and entries (in the index), and their encodings.
 //
 // Records are operations: each says one thing about an address or an upload, and the operation with the
-// highest origin wins. Entries are what the records add up to; they point into the log.
+// highest origin wins. Entries are the sum of the records; they point into the log.
 #pragma once
 
 #include <algorithm>
@@ -61,7 +61,8 @@ struct PinRecord {
   std::uint64_t object = 0;  // origin of the object that is meant: a later one of this address is not
   bool pinned = false;
 };
-// Who began an upload. Records and entries from before that was kept, and those of nobody, have none of it.
+// The owner that began an upload. Uploads of no owner, and records and entries without this field, leave it
+// empty.
 struct UploadOwner {
   Ulid holder;         // the capability, however it was narrowed
   std::string tenant;  // empty: it is bound to none
@@ -81,7 +82,7 @@ struct AbortRecord {
 struct QuarantineRecord {
   Address address;
   std::uint64_t object = 0;  // origin
-  // Of the record whose bytes are bad. Offset 0: they are gone. Segment 0: the object is whole again.
+  // Where the record with bad bytes is. Offset 0: the bytes are gone. Segment 0: the object is whole again.
   Position at;
   bool lifts() const noexcept { return at.segment == 0; }
 };
@@ -107,7 +108,7 @@ bool decode(ByteView meta, UploadRecord& out);
 bool decode(ByteView meta, AbortRecord& out);
 bool decode(ByteView meta, QuarantineRecord& out);
 
-// Whether the data of a record is what its meta says: for the log's DataCheck, the scrubber and compaction.
+// Whether the data of a record agrees with its meta: for the log's DataCheck, the scrubber and compaction.
 bool is_data_right(const RecordHeader& header, ByteView meta, ByteView data);
 
 // --- the index

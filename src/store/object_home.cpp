@@ -11,10 +11,11 @@ namespace {
 
 constexpr std::size_t replay_batch = 512;
 constexpr std::uint64_t write_ahead = 1u << 20;
-// Deletes cost almost as much as small objects do: a part of the disk, so that enough can be deleted to leave
-// something to compact, wherever it lies. And what that may be on a large disk, with what the index needs.
+// Deletes cost almost as much as small objects do. So the reserve is a part of the disk: enough can be
+// deleted to leave something to compact, wherever it lies. `reserve_most` limits the reserve on a large disk,
+// with the room that the index needs.
 constexpr std::uint64_t reserve_part = 20;
-constexpr std::uint64_t reserve_most = 12;  // times what was asked for
+constexpr std::uint64_t reserve_most = 12;  // times the size that was asked for
 constexpr std::size_t page = 512;
 constexpr std::size_t looked_at = 64;  // objects of an index that may be another log's
 
@@ -40,8 +41,8 @@ Task<Result<>> ObjectHome::open(Call call) {
                                      parts_.store.options().directory, parts_.log));
   const std::string directory = index_path(parts_.store.options().directory, number);
   auto opened = co_await parts_.store.kv_maker().open(call, parts_.machine, directory);
-  // Reads go on with a full disk: what is kept free for that makes room for the index. The reserve may be in
-  // use already; the room to open an index is for nothing else.
+  // Reads go on with a full disk: the space kept free for that makes room for the index. The reserve may be
+  // in use already; the room to open an index is for nothing else.
   if (!opened && opened.error().code == ErrorCode::storage_full) {
     co_await release_reserve(call, parts_.machine, parts_.store.segment_directory(),
                              parts_.store.options().spare_files);
@@ -91,8 +92,8 @@ Task<Result<>> ObjectHome::open_log(Call call) {
     auto from = co_await parts_.indexer->load(call);
     Result<Fit> fit = Fit{.why = "the index does not decode: it is made anew"};
     if (from) fit = co_await open_with_index(call, &options, *from);
-    // What a damaged index cannot tell is no fault of the log. One that the disk has no room for gives its
-    // own room back.
+    // A question that a damaged index cannot answer is no fault of the log. An index that the disk has no
+    // room for gives its own room back.
     const bool too_large = !fit && std::exchange(index_lacked_room_, false) && !remade;
     if (!fit && !parts_.store.status().index_damaged && !too_large) co_return fail(fit.error());
     if (fit && fit->good) co_return Result<>{};
@@ -132,7 +133,7 @@ Task<Result<ObjectHome::Fit>> ObjectHome::open_with_index(Call call, LogOptions*
   parts_.segments = std::move(*opened);
   parts_.store.status().foreign = report.foreign;
   parts_.tell_foreign();
-  // An index that does not say what it was made from, or that has what the log has not, is looked at.
+  // An index that does not say what it was made from, or that has records the log has not, is looked at.
   const bool believable = report.index == IndexFit::ahead && options->fsync;
   const bool unstamped = report.index == IndexFit::good && from.sequence > 0 && !from.stamp;
   if (believable || unstamped) {
@@ -169,7 +170,7 @@ Task<Result<>> ObjectHome::remake_index(Call call) {
   parts_.kv.reset();
   const std::shared_ptr<OpenIndex> old = parts_.store.index();
   parts_.store.set_index(nullptr);
-  // What could not be flushed is not needed any more.
+  // Changes that the old index could not flush are not needed any more.
   if (auto closed = co_await old->engine->close(call, parts_.machine); !closed && call.stopped())
     co_return closed;
   const std::string directory = index_path(parts_.store.options().directory, old->number);
@@ -186,7 +187,8 @@ Task<Result<>> ObjectHome::on_record(Call call, Entry entry) {
       entry.header.sequence,
       {entry.at.segment, static_cast<std::uint32_t>(entry.at.offset + entry.header.size())}};
   (void)parts_.indexer->take_gone();
-  // What the end of the log lost is found by where the index stands: it stays there until all is named.
+  // Objects lost with the end of the log are found by the index's position: it stays there until all are
+  // named.
   CO_TRY(KvBatch batch, parts_.indexer->take(losses_.empty() ? reached : *held_));
   co_return co_await write_index(call, std::move(batch));
 }
@@ -222,7 +224,8 @@ Task<Result<>> ObjectHome::append_now(Call call, std::vector<Record> batch, LogP
   co_return co_await parts_.kv->write(call, std::move(changes));
 }
 
-// A header that says how long the segment before it is tells more, but not every log has them.
+// A header that gives the length of the segment before it would tell more, but not every log has such
+// headers.
 void ObjectHome::look_for_short_segments() {
   for (const SegmentInfo& one : parts_.segments->segments()) {
     const bool known = std::any_of(losses_.begin(), losses_.end(),
@@ -233,10 +236,10 @@ void ObjectHome::look_for_short_segments() {
   }
 }
 
-// Every object with bytes that are gone is quarantined, before anybody can ask for it.
+// Quarantines every object with bytes that are gone, before any request can ask for it.
 Task<Result<>> ObjectHome::name_losses(Call call) {
   if (losses_.empty()) co_return Result<>{};
-  // Of a segment before one that is missing nothing says where it ended.
+  // Nothing says where a segment ended if the one behind it is missing.
   std::map<std::uint32_t, std::uint64_t> ends;
   for (const SegmentInfo& one : parts_.segments->segments()) ends[one.id] = one.size;
   const PlaceTest is_lost = [&](const Place& place) {
@@ -273,7 +276,7 @@ Task<Result<>> ObjectHome::name_losses(Call call) {
   co_return Result<>{};
 }
 
-// Those that lie furthest in the log: there an index of a log that went on differently is wrong.
+// Looks at the objects that lie furthest in the log: that is where the index of a diverged log is wrong.
 Task<Result<bool>> ObjectHome::is_index_of_another(Call call, std::size_t limit) {
   std::map<Position, Address> last;
   std::map<std::uint32_t, std::uint64_t> sizes;
@@ -301,7 +304,7 @@ Task<Result<bool>> ObjectHome::is_index_of_another(Call call, std::size_t limit)
   co_return false;
 }
 
-// Only a good record says that it is not the one.
+// Only a good record proves that it is another object's: rot proves nothing.
 Task<Result<bool>> ObjectHome::is_another(Call call, Address address, Position at) {
   CO_TRY(auto file, co_await parts_.files->get(call, at.segment));
   CO_TRY(const std::uint64_t size, file->size());
@@ -312,7 +315,7 @@ Task<Result<bool>> ObjectHome::is_another(Call call, Address address, Position a
   co_return there != address;
 }
 
-// What a crash kept from being noted.
+// Brings changes into the index that a crash kept out of it.
 Task<Result<>> ObjectHome::settle_index(Call call) {
   std::set<std::uint32_t> gone = parts_.segments_of_index_alone();
   if (gone.empty() && !parts_.indexer->rebuilding()) co_return Result<>{};
@@ -324,7 +327,7 @@ Task<Result<>> ObjectHome::settle_index(Call call) {
 Task<Result<>> ObjectHome::close(Call call) {
   parts_.store.status().open = false;
   committer_.close();
-  // What was not finished with them is for the next start.
+  // A new index that was not finished is left to the next start.
   co_await keeper_.close(call);
   if (parts_.segments) CO_TRY_VOID(co_await parts_.segments->close(call));
   parts_.kv.reset();

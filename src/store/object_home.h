@@ -1,5 +1,6 @@
-// ObjectHome: the part of an object store that lives on its home shard: opens log and index and brings them
-// together; then the committer writes, and the tasks tend what is there. Each of them has a class and a file.
+// ObjectHome: the part of an object store that lives on its home shard. It opens log and index and brings
+// them together. Then the committer writes, and the tasks tend the store. Each of them has a class and a
+// file.
 #pragma once
 
 #include <memory>
@@ -23,7 +24,7 @@ class ObjectHome final : public Replay {
 
   // Opens log and index and brings them together. Cancel: partial — as after a crash.
   Task<Result<>> open(Call call);
-  // Precondition: its tasks have ended. What waits is refused. Cancel: partial — as after a crash.
+  // Precondition: its tasks have ended. Waiting changes are refused. Cancel: partial — as after a crash.
   Task<Result<>> close(Call call);
 
   Committer& committer() noexcept { return committer_; }
@@ -42,7 +43,8 @@ class ObjectHome final : public Replay {
   Task<Result<>> open_log(Call call);
   // How much of the disk the log keeps for emptying it.
   Task<Result<>> set_room(Call call, LogOptions* options);
-  // How an index fits the log: it does, or it must be looked at again with other options, or is made anew.
+  // How an index fits the log. `good`: it does. `again`: it must be looked at again with other options.
+  // Neither: it is made anew.
   struct Fit {
     bool good = false, again = false;
     const char* why = "";
@@ -51,12 +53,12 @@ class ObjectHome final : public Replay {
   Task<Result<>> remake_index(Call call);
   Task<Result<>> flush_replayed(Call call);
   Task<Result<>> write_index(Call call, KvBatch batch);
-  // Opening does this itself: until it is done nothing may be answered as stored that is lost.
+  // Names lost objects during opening: until that is done, no lost object may be answered as stored.
   Task<Result<>> name_losses(Call call);
   Task<Result<>> append_now(Call call, std::vector<Record> batch, LogPoint point);
-  // Segments that hold less than entries of the index point to.
+  // Looks for segments that hold fewer bytes than entries of the index point to.
   void look_for_short_segments();
-  // Whether what the index says contradicts the log: looks at some of the last objects in it.
+  // Whether the index contradicts the log: looks at some of the last objects in the index.
   Task<Result<bool>> is_index_of_another(Call call, std::size_t limit);
   Task<Result<bool>> is_another(Call call, Address address, Position at);
   Task<Result<>> settle_index(Call call);
@@ -68,7 +70,7 @@ class ObjectHome final : public Replay {
   Sweeper sweeper_;
   IndexKeeper keeper_;
   std::vector<Damage> losses_;  // by opening; their objects are named at once
-  // Where the index stands as long as the end of the log is lost, and not named.
+  // Where the index stands, while a loss at the end of the log is not yet named.
   std::optional<LogPoint> held_;
   bool index_lacked_room_ = false;
 };

@@ -18,7 +18,7 @@ Task<Result<>> ObjectStore::open(Call call, io::Machine& machine, observe::Logge
   const std::size_t slash = options_.directory.find_last_of('/');
   const std::string parent = slash == std::string::npos ? "." : options_.directory.substr(0, slash + 1);
   const auto synced = co_await machine.disk.sync_directory(call, parent);
-  // One that was there may have been made by somebody else, in a place we may not read.
+  // A directory that was there before may be another user's, in a place that we may not read.
   if (made && !synced) co_return fail(synced.error());
   home_ = std::make_unique<ObjectHome>(*this, machine, log);
   co_return co_await home_->open(call);
@@ -40,7 +40,7 @@ std::unique_ptr<StorePort> ObjectStore::make_port(io::Machine& machine) {
 }
 
 void ObjectStore::ask_for_scrub() {
-  // A mailbox that is full has other worries; asking again is the caller's.
+  // A full mailbox drops the request; the caller may ask again.
   (void)home_mailbox_->try_post_call([this] { home_->scrubber().start_scrub(); });
 }
 
@@ -73,7 +73,7 @@ void ObjectStore::tell_ports(F tell) {
   }
 }
 
-// A full mailbox only keeps a file open a little longer: the port's bound closes it in the end.
+// A full mailbox only keeps a file open a little longer: the port's limit on open files closes it in the end.
 void ObjectStore::forget_segment(std::uint32_t segment) {
   tell_ports([segment](StorePort& port) { port.forget_segment(segment); });
 }

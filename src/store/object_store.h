@@ -29,7 +29,7 @@ class ObjectHome;
 class StorePort;
 
 inline constexpr std::uint64_t largest_object = std::uint64_t{256} << 30;
-// Of `changes`: what may wait for one log's disk.
+// The capacity of `changes`: how many may wait for one log's disk.
 inline constexpr std::uint64_t changes_capacity = 512;
 
 struct StoreOptions {
@@ -40,7 +40,7 @@ struct StoreOptions {
   std::uint64_t uploads_max = 4096;
   Duration upload_idle = Duration::seconds(600);  // without a part: it may give way to others
   Rate scrub_rate{20u << 20};
-  Duration scrub_interval = Duration::seconds(7 * 24 * 3600);  // over which it looks at everything once
+  Duration scrub_interval = Duration::seconds(7 * 24 * 3600);  // in which it looks at everything once
   std::uint64_t pending_max = changes_capacity;
   std::uint64_t reserve = 8u << 20;
   std::uint64_t spare_files = 0;  // as LogOptions
@@ -60,16 +60,16 @@ struct StoreStatus {
   std::atomic<std::uint64_t> groups_read{0}, groups_written{0};
   std::atomic<std::uint64_t> home{0};  // the shard
   std::atomic<bool> open{false}, fenced{false}, full{false};
-  std::atomic<bool> making_room{false};  // on a full disk: what is deleted would take the room to copy
+  std::atomic<bool> making_room{false};  // on a full disk: deletes would take the room that copying needs
   // When the disk last refused a write without being full (instant ns; 0: never).
   std::atomic<std::int64_t> refused_at{0};
-  std::atomic<bool> lossy{false};  // some that are quarantined are not damaged but gone
+  std::atomic<bool> lossy{false};  // some quarantined objects are not damaged but gone
   bool whole() const noexcept { return lost_segments == 0 && !lossy; }
-  // What the index cannot answer is refused until a new one has taken its place; without room for two that is
-  // at the next start.
+  // Requests that a damaged index cannot answer are refused until a new index has taken its place. Without
+  // room for two indexes that is at the next start.
   std::atomic<bool> index_damaged{false}, index_lacks_room{false};
-  std::atomic<bool> index_behind{
-      false};  // it could not take in what the log has: no change is taken until then
+  // The index could not take in all records of the log: no change is taken until then.
+  std::atomic<bool> index_behind{false};
 };
 
 class ObjectStore {
@@ -91,9 +91,9 @@ class ObjectStore {
   KvMaker& kv_maker() noexcept { return kv_maker_; }
   std::string segment_directory() const { return options_.directory + "/segments"; }
   void set_index(std::shared_ptr<OpenIndex> index);
-  // Tells every shard that there is another index, so that none keeps the old one.
+  // Tells every shard that there is another index, so that no shard keeps the old one.
   void renew_index_ports();
-  // Tells every shard that a segment is gone, so that none keeps its file open.
+  // Tells every shard that a segment is gone, so that no shard keeps its file open.
   void forget_segment(std::uint32_t segment);
 
   // --- on each shard. It may be asked after open.
@@ -105,8 +105,8 @@ class ObjectStore {
   bool writable() const noexcept {
     return status_.open && !status_.fenced && !status_.full && !status_.index_behind;
   }
-  // Whether the next write is likely to be taken, as far as is known: one that was refused by the disk just
-  // now says no, for a while.
+  // Whether the next write is likely to be taken. For a while after the disk refused a write the answer is
+  // no.
   bool takes_writes(Instant now) const noexcept {
     const std::int64_t refused = status_.refused_at;
     return writable() && (refused == 0 || now - Instant{refused} > refusal_counts_for);
@@ -119,12 +119,12 @@ class ObjectStore {
   std::shared_ptr<OpenIndex> index() const {
     return index_.with([](const std::shared_ptr<OpenIndex>& open) { return open; });
   }
-  // Tells whether a port's index is still that one, without a lock.
+  // Compared with a port's index, without a lock, to tell whether that is still the one in use.
   std::uint64_t index_number() const noexcept { return index_number_.load(std::memory_order_acquire); }
-  // The index of this number is damaged. One that was replaced since is not meant.
+  // The index of this number is damaged. Ignored if that index was replaced since.
   void distrust_index(std::uint64_t number) noexcept;
   void ask_for_scrub();
-  // What is known to be lost is given up: its addresses are removed, and it is told no more.
+  // Gives up objects that are known to be lost: their addresses are removed, and the loss is told no more.
   void ask_to_accept_losses();
 
  private:

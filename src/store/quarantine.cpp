@@ -1,5 +1,4 @@
-// What the scrubber does about bad bytes: it names the objects that they are of, and lets those go that are
-// whole again.
+// How the scrubber handles bad bytes: it names their objects, and releases the objects that are whole again.
 #include "crypto/outboard.h"
 #include "store/committer.h"
 #include "store/scrubber.h"
@@ -132,7 +131,7 @@ Task<Result<bool>> Scrubber::is_whole(Call call, Address address, ObjectEntry en
   co_return true;
 }
 
-// What was bad may be whole again: a file that was brought back, a cable that was mended.
+// A bad object may be whole again: a file that was brought back, a cable that was mended.
 Task<Result<>> Scrubber::look_at_quarantined(Call call) {
   bool lifted = false;
   std::string from(1, quarantine_prefix);

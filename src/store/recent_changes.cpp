@@ -8,8 +8,8 @@
 namespace cairn::store {
 namespace {
 
-// Sorting is put off until this many were added, and this part of what is sorted: then the next one looks
-// through few that are not, and each change is sorted in again few times.
+// Sorting is put off until this many changes were added, and this part of the sorted ones. Then a reader
+// looks through few unsorted changes, and each change is sorted again few times.
 constexpr std::size_t sort_least = 1024;
 constexpr std::size_t sort_part = 8;
 
@@ -18,7 +18,7 @@ RecentChanges::Value value_of(const ChangeTable::Change& change) {
   return value ? RecentChanges::Value(std::in_place, *value) : std::nullopt;
 }
 
-// So that of one key the older comes first, whatever the sort.
+// Numbered, so that of one key the older change comes first, whatever the sort.
 struct Numbered {
   ChangeTable::Change change;
   std::size_t number = 0;
@@ -81,7 +81,7 @@ bool RecentChanges::Seen::sort() {
   if (sorted != nullptr) {
     const std::vector<Change> added = std::exchange(all->changes, {});
     all->changes.reserve(added.size() + sorted->changes.size());
-    // Of equal ones that of the first range.
+    // Of equal keys set_union takes the one of the first range.
     std::ranges::set_union(added, sorted->changes, std::back_inserter(all->changes), std::less<>());
   }
   sorted = std::move(all);

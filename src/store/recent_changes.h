@@ -1,12 +1,14 @@
-// RecentChanges: what was written to a map and its engine does not have yet. One key alone costs the engine a
-// search through all that it holds; many thousands at once, in order, become a file of their own.
+// RecentChanges: changes that were written to a map and that its engine does not have yet. A single key costs
+// the engine a search through all that it holds; many thousands at once, in order, become a file of their
+// own.
 //
-//   [RC-1] A batch is taken in whole, and changes reach the engine in the order of the batches: what is open
-//          is closed, then handed over as a whole, and only then what was opened after it.
-//   [RC-2] A change is found here until the engine has it: it is never in neither place.
-//   [RC-3] Nothing that the lock is held for takes longer because more is recent, but for the growing of the
-//          table itself: whoever wants a range sees what there is now, and looks through it without the lock.
-// For one lock.
+//   [RC-1] A batch is taken in whole, and changes reach the engine in the order of the batches. The open
+//         table is closed, then handed over as a whole, and only then the table that was opened after it.
+//   [RC-2] A change is found here until the engine has it: it is always in at least one of the two places.
+//   [RC-3] More recent changes do not make any step under the lock longer, except that the table itself
+//         grows. A reader that wants a range sees the tables as they are now, and looks through them without
+//         the lock.
+// Not thread-safe: the owner holds a lock.
 #pragma once
 
 #include <array>
@@ -42,8 +44,8 @@ class RecentChanges {
     std::span<const Change> unsorted() const noexcept {
       return changes.subspan(sorted == nullptr ? 0 : sorted->count);
     }
-    // Sorts, if so much was added that the next one would have to look through too much of it: whether it
-    // did.
+    // Sorts, if so many changes were added that the next reader would have to look through too many of them.
+    // True: it did.
     bool sort();
   };
   using AllSeen = std::array<Seen, 2>;  // the newer first
@@ -51,19 +53,19 @@ class RecentChanges {
   explicit RecentChanges(std::uint64_t seed) : seed_(seed), open_{std::make_shared<ChangeTable>(seed), {}} {}
 
   void add(const KvBatch& batch);
-  // Nothing: the engine knows. The inner nothing: removed.
+  // None: ask the engine. The inner none: removed.
   std::optional<Value> find(std::string_view key) const;
   AllSeen see();
-  // If not, the engine may have of that table what was added after it was seen.
+  // If the table is not open any more, the engine may have changes of it that were added after it was seen.
   bool is_open(const Seen& seen) const noexcept { return seen.table == open_.table; }
-  // What was sorted is there for the next one. Gives what it takes the place of, to let go of outside the
-  // lock.
+  // Keeps the sorted changes for the next reader. Gives the ones they replace, to be freed outside the lock.
   SortedPtr keep(const Seen& seen);
 
-  // Closes what is open and gives it out, or again what was given out and never ended. It does not change any
-  // more, so that it can be read without the lock.
+  // Closes the open table and gives it out, or gives again a closed one that was never ended. A closed table
+  // does not change any more, so it can be read without the lock.
   std::shared_ptr<const ChangeTable> begin();
-  // The engine has what begin() gave; whoever has it lets go of it outside the lock, and of what this gives.
+  // The engine has the table that begin() gave. The caller lets go of that table, and of what this gives,
+  // outside the lock.
   SortedPtr end() noexcept;
 
   bool empty() const noexcept { return open_.table->empty() && closed_.table == nullptr; }
@@ -82,7 +84,8 @@ class RecentChanges {
   Layer closed_;  // no table: none
 };
 
-// What was seen of [from, until), in order, the newest change of each key. For no lock: the tables are held.
+// The newest change of each key in [from, until), in order, from tables that were seen. Needs no lock: it
+// holds the tables.
 class RecentRange {
  public:
   RecentRange(RecentChanges::AllSeen seen, std::string_view from, std::string_view until);

@@ -1,7 +1,7 @@
 // Record: the unit of the segment log. A header of fixed size, meta (small, covered by the header's seal),
 // data (large, covered by hashes that the meta holds), padding to 8 bytes.
 //
-// The seal is a keyed BLAKE3 over header and meta under a key of the store, so that no bytes a stranger
+// The seal is a keyed BLAKE3 over header and meta under a key of the store. So no bytes that a stranger
 // stored can pass for a record when the log is read past damage.
 #pragma once
 
@@ -55,7 +55,7 @@ struct Record {
   std::uint64_t origin = 0;  // 0: its own sequence
   std::string meta;
   std::vector<HeapBytes> data;
-  bool reserve = false;  // may use the space kept for a full disk (what frees space must not need any)
+  bool reserve = false;  // may use the space kept for a full disk: records that free space must not need any
 };
 
 // A record as it was found; its data stays on disk, at `data_at()`.

@@ -19,16 +19,15 @@ constexpr std::uint64_t bytes_per_known_key = 6;
 constexpr int looks_most = 4;                // beside hand-overs, before they have to wait
 constexpr std::size_t learn_at_once = 4096;  // keys, a few hundred microseconds
 
-// What is handed over at once is the measure of everything that RocksDB does on the disk: so it is a small
-// part of a small one.
+// The size of a hand-over is the measure of all that RocksDB does on the disk: so on a small disk it is a
+// small part of the disk.
 constexpr std::uint64_t parts_of_disk = 2048;
 constexpr std::uint64_t least_recent_bytes = 128u << 10;
-// Runs of level 0 that are merged, that slow the writer down, and that stop it; and what the level below
-// holds.
+// How many runs of level 0 are merged, slow the writer down, and stop it; and how much the level below holds.
 constexpr int runs_to_merge = 4, runs_to_slow = 8, runs_most = 12;
 constexpr int base_runs = 4;
-// In hand-overs: the runs of level 0, a merge of all of them with a level below that has not been merged on
-// for a while, and memtables on their way.
+// Counted in hand-overs: the runs of level 0, a merge of all of them with a level below that was not merged
+// down for a while, and memtables on their way.
 constexpr std::uint64_t room_in_runs = runs_most + (runs_most + 2 * base_runs) + 4;
 
 rocksdb::Slice slice(std::string_view text) noexcept { return {text.data(), text.size()}; }
@@ -54,8 +53,8 @@ class NoDiary final : public rocksdb::Logger {
   void Logv(const char*, va_list) override {}
 };
 
-// After a full disk RocksDB would look for room by itself every few seconds, and let nobody ask meanwhile. We
-// know when there may be some: who has something to hand over asks.
+// After a full disk RocksDB would look for room by itself every few seconds, and not accept a request to look
+// meanwhile. We know when there may be room: a hand-over asks.
 class ResumedByUs final : public rocksdb::EventListener {
  public:
   void OnErrorRecoveryBegin(rocksdb::BackgroundErrorReason, rocksdb::Status, bool* by_itself) override {
@@ -70,12 +69,13 @@ Result<std::optional<std::string>> get_from(rocksdb::DB& db, std::string_view ke
   const rocksdb::Status status = db.Get(options, db.DefaultColumnFamily(), slice(key), &value);
   if (status.IsNotFound()) return std::optional<std::string>();
   if (!status.ok()) return fail(error_of(status, "map"));
-  // Of a table that is not open RocksDB says in this tier that the key is there, and nothing of its value.
+  // For a table that is not open, RocksDB says in this tier that the key is there, and gives no value.
   if (tier == rocksdb::kBlockCacheTier && value.empty()) return fail(ErrorCode::busy, "map");
   return std::optional<std::string>(std::in_place, value.data(), value.size());
 }
 
-// All in one batch. In order, each key goes behind the one before it, where RocksDB looks first.
+// Writes all changes in one batch. In order, each key goes behind the one before it, where RocksDB looks
+// first.
 Result<> write(rocksdb::DB& db, const ChangeTable& table) {
   rocksdb::WriteBatch batch(table.bytes());
   rocksdb::Status status;
@@ -87,7 +87,8 @@ Result<> write(rocksdb::DB& db, const ChangeTable& table) {
   rocksdb::WriteOptions options;
   options.disableWAL = true;
   if (status.ok()) status = db.Write(options, &batch);
-  // A writer that waits for room in level 0 is told of the error that ended its wait in words only.
+  // A writer that waits for room in level 0 learns of the error that ended its wait only from the status
+  // text.
   if (status.IsIncomplete())
     return fail(status.ToString().find("No space left") != std::string::npos ? ErrorCode::storage_full
                                                                              : ErrorCode::io_failed,
@@ -118,7 +119,7 @@ bool is_in_tables(rocksdb::DB& db, rocksdb::SequenceNumber number) {
                      [&](const rocksdb::LiveFileMetaData& one) { return one.largest_seqno >= number; });
 }
 
-// Something has a name that the map needs, and is no part of it.
+// Whether something that is no part of the map has a name that the map needs.
 bool is_blocked(rocksdb::Env& env, const std::string& directory) {
   return (env.FileExists(directory).ok() && !is_directory(env, directory)) ||
          is_directory(env, directory + "/LOCK");
@@ -156,7 +157,7 @@ rocksdb::Options RocksDatabase::options_for(const RocksOptions& wanted, const Ca
   // where one batch is written at a time, which is all we do.
   options.memtable_insert_with_hint_prefix_extractor.reset(rocksdb::NewFixedPrefixTransform(1));
   options.allow_concurrent_memtable_write = false;
-  // More runs to look through, of which filters rule out nearly all, for half of the rewriting.
+  // More runs to look through, nearly all ruled out by filters, for half of the rewriting.
   options.level0_file_num_compaction_trigger = runs_to_merge;
   options.level0_slowdown_writes_trigger = runs_to_slow;
   options.level0_stop_writes_trigger = runs_most;
@@ -178,7 +179,7 @@ rocksdb::Options RocksDatabase::options_for(const RocksOptions& wanted, const Ca
   return options;
 }
 
-// What RocksDB has is for all databases of a process, and one of them asks for no more than one would need.
+// RocksDB's threads are for all databases of a process, and one of them asks for no more than one would need.
 RocksDatabase::Share::Share(std::shared_ptr<std::atomic<int>> open, rocksdb::Env& env)
     : open_(std::move(open)) {
   const int count = ++*open_;
@@ -203,7 +204,7 @@ Result<std::shared_ptr<RocksDatabase>> RocksDatabase::open(const RocksOptions& a
   RocksOptions wanted = asked;
   wanted.recent_bytes = recent_bytes_for(asked, env, directory);
   const rocksdb::Options options = options_for(wanted, caches);
-  // No answer waits for flushes and compactions, until there is no room for more: then the writer waits for
+  // No answer waits for flushes and compactions, until there is no room for more. Then the writer waits for
   // them, which leaves them its core. On a small disk that is often so.
   if (wanted.recent_bytes == asked.recent_bytes)
     for (const auto threads : {rocksdb::Env::LOW, rocksdb::Env::HIGH})
@@ -276,7 +277,7 @@ std::uint64_t RocksDatabase::open_bytes() const {
 
 void RocksDatabase::resume_if_full(rocksdb::DB& db) const {
   if (const Result<> last = handed_over(); !last && last.error().code == ErrorCode::storage_full)
-    (void)db.Resume();  // what it is given next says whether that helped
+    (void)db.Resume();  // the next hand-over says whether that helped
 }
 
 Result<> RocksDatabase::hand_over(rocksdb::DB& db) {
@@ -301,17 +302,17 @@ Result<> RocksDatabase::hand_over(rocksdb::DB& db) {
 }
 
 Result<> RocksDatabase::flush(rocksdb::DB& db) {
-  TRY_VOID(hand_over(db));  // what was closed and not taken
+  TRY_VOID(hand_over(db));  // a closed table that was not taken
   TRY_VOID(hand_over(db));
   rocksdb::FlushOptions options;
   options.allow_write_stall = true;  // a flush must not wait for its turn
   const rocksdb::SequenceNumber written = db.GetLatestSequenceNumber();
   rocksdb::Status status = db.Flush(options);
   if (status.IsNoSpace()) met_full_ = true;
-  // Room that came back since RocksDB looked last is looked for once.
+  // RocksDB may not have seen room that came back: it is told to look once.
   if (status.IsNoSpace() && db.Resume().ok()) status = db.Flush(options);
   TRY_VOID(result_of(status, "flush map"));
-  // After a full disk RocksDB was seen to say so before its manifest had the last table.
+  // After a full disk RocksDB may report success before its manifest has the last table.
   if (met_full_ && !is_in_tables(db, written)) return fail(ErrorCode::storage_full, "flush map");
   return {};
 }
@@ -385,9 +386,9 @@ Result<> RocksDatabase::learn(rocksdb::DB& db) {
   return {};
 }
 
-// What is recent and what RocksDB has, as of one moment: RocksDB has nothing that was added after the recent
-// was seen as long as that is still open. If it is not, once more; and then while nothing can be closed,
-// so that no number of hand-overs keeps a list from its end.
+// The recent changes and RocksDB's snapshot, as of one moment. While a table is still open, RocksDB has no
+// change that was added to it after it was seen. If it was closed meanwhile, looks once more; and then holds
+// off closing, so that no number of hand-overs keeps a list from its end.
 std::pair<RecentChanges::AllSeen, std::unique_ptr<rocksdb::Iterator>> RocksDatabase::see(
     rocksdb::DB& db, const rocksdb::ReadOptions& options) {
   for (int looks = 1;; ++looks) {
@@ -408,7 +409,7 @@ std::pair<RecentChanges::AllSeen, std::unique_ptr<rocksdb::Iterator>> RocksDatab
   }
 }
 
-// What is recent goes over what RocksDB has.
+// Recent changes override what RocksDB has.
 Result<std::vector<KvPair>> RocksDatabase::scan(rocksdb::DB& db, std::string_view from,
                                                 std::string_view until, std::size_t limit) {
   std::vector<KvPair> out;
@@ -416,7 +417,7 @@ Result<std::vector<KvPair>> RocksDatabase::scan(rocksdb::DB& db, std::string_vie
   const rocksdb::Slice end = slice(until);
   rocksdb::ReadOptions options;
   options.iterate_upper_bound = &end;
-  options.fill_cache = false;  // one long list would push out what every request looks for
+  options.fill_cache = false;  // one long list would push out the blocks that every request needs
   auto [seen, at] = see(db, options);
   for (RecentChanges::Seen& one : seen)
     if (one.sort()) (void)recent_.with([&](Recent& recent) { return recent.changes.keep(one); });

@@ -1,8 +1,8 @@
-// RocksDatabase: an open RocksDB, who is inside it, and what was written and it does not have yet.
+// RocksDatabase: an open RocksDB, a count of the jobs inside it, and the changes that it does not have yet.
 //
-//   [RD-1] What was gathered is handed over in one batch: there is no moment at which a crash could keep a
-//          part of what was written together.
-//   [RD-2] What could not be handed over stays, and is found, until it could.
+//   [RD-1] The gathered changes are handed over in one batch: a crash at any moment keeps all of what was
+//         written together, or none of it.
+//   [RD-2] Changes that could not be handed over stay, and are found, until they could.
 #pragma once
 
 #include <rocksdb/cache.h>
@@ -33,7 +33,7 @@ class RocksDatabase {
   static Result<> destroy(const std::string& directory);
 
   // f(rocksdb::DB&), on a pool thread: `closed` after close(). A job whose waiter left may still be running
-  // when the map is closed: closing waits for it, and one that comes later finds the door shut.
+  // when the map is closed: closing waits for it. A job that comes later does not run.
   template <class F>
   std::invoke_result_t<F, rocksdb::DB&> use(F f) {
     rocksdb::DB* db = state_.with([](State& state) {
@@ -54,7 +54,7 @@ class RocksDatabase {
   bool may_learn() const;
   // There is enough to be handed over.
   bool is_due() const { return open_bytes() >= recent_bytes_; }
-  // The engine does not keep up: it must take what there is before more can be added.
+  // The engine does not keep up: it must take the changes that there are before more can be added.
   bool is_full() const { return open_bytes() >= 2 * recent_bytes_; }
   // How the last hand-over went.
   Result<> handed_over() const;
@@ -67,20 +67,20 @@ class RocksDatabase {
                                    std::size_t limit);
   // May wait until RocksDB has room.
   Result<> hand_over(rocksdb::DB& db);
-  // Some more of the keys that were there before this process go into the filter; what is written since is in
-  // it anyway. After an error, or when they are too many, it is left as it is, and RocksDB asked about every
+  // Adds to the filter some more of the keys from before this process; later keys are in it anyway. After an
+  // error, or when there are too many keys, the filter is left as it is, and RocksDB is asked about every
   // key.
   Result<> learn(rocksdb::DB& db);
-  // The first table behind `from`, block by block as the disk has it: what is cached is read again.
+  // Checks the first table behind `from`, block by block as the disk has it: cached blocks are read again.
   static Result<KvVerified> verify(rocksdb::DB& db, const std::string& from);
-  // Everything that was written so far is on the disk.
+  // Makes everything that was written so far durable.
   Result<> flush(rocksdb::DB& db);
   // Lets go of the files whatever the outcome.
   Result<> close();
 
  private:
-  // Rows beside blocks: keys are spread evenly, so that a hot key is alone in its block, and a block is forty
-  // times the row.
+  // Row cache beside block cache: keys are spread evenly, so a hot key is alone in its block, and a block is
+  // forty times the row.
   struct Caches {
     explicit Caches(std::uint64_t bytes);
     std::shared_ptr<rocksdb::Cache> blocks, rows;
@@ -94,15 +94,15 @@ class RocksDatabase {
     Recent(std::uint64_t seed, std::uint64_t keys) : changes(seed), known(keys, seed) {}
     RecentChanges changes;
     KeyFilter known;       // keys that are or were in the map
-    bool learned = false;  // all of them
+    bool learned = false;  // all keys of the map are in `known`
     bool learning = false;
     std::string learned_until;
-    bool handing = false;  // to the engine, on some thread; or nobody may
+    bool handing = false;  // a hand-over is running on some thread, or none may begin
     Result<> handed_over;  // how the last time went
   };
 
-  // One of the databases that share RocksDB's threads: there is one of each kind for each of them, so that
-  // none waits for the flush or the merge of another's disk.
+  // One database's share of RocksDB's background threads. There is one thread of each kind for each database,
+  // so that none waits for the flush or the merge of another's disk.
   class Share {
    public:
     Share(std::shared_ptr<std::atomic<int>> open, rocksdb::Env& env);
@@ -117,7 +117,7 @@ class RocksDatabase {
   RocksDatabase(std::unique_ptr<Share> share, std::unique_ptr<rocksdb::DB> db, Caches caches,
                 const RocksOptions& wanted, std::uint64_t seed);
   static rocksdb::Options options_for(const RocksOptions& wanted, const Caches& caches);
-  // RocksDB takes nothing more after a disk was full, until it is told to look again.
+  // After a full disk RocksDB takes no write until it is told to look again: tells it.
   void resume_if_full(rocksdb::DB& db) const;
   std::uint64_t open_bytes() const;
   std::pair<RecentChanges::AllSeen, std::unique_ptr<rocksdb::Iterator>> see(

@@ -50,7 +50,7 @@ class RocksPort final : public Kv {
     while (database_->is_full()) {
       start_handing_over();
       CO_TRY_VOID(co_await sleep_for(call, Duration::millis(1)));
-      // Tried since: waiting for an engine that refuses would never end.
+      // The hand-over was tried meanwhile: waiting for an engine that refuses would never end.
       if (handing_over_ == nullptr) CO_TRY_VOID(database_->handed_over());
     }
     co_return Result<>{};
@@ -59,7 +59,7 @@ class RocksPort final : public Kv {
   Task<Result<>> write(Call call, KvBatch batch) override {
     CO_TRY(const Permit turn, co_await turn_.acquire(call));  // KV-1
     CO_TRY_VOID(co_await make_ready(call));
-    // RocksDB takes nothing more once it has met damage: told now, and not when memory is full.
+    // RocksDB takes nothing more once it has met damage: the writer is told now, and not when memory is full.
     if (database_->is_due())
       if (auto handed = database_->handed_over(); !handed && handed.error().code == ErrorCode::integrity)
         co_return handed;
@@ -81,13 +81,13 @@ class RocksPort final : public Kv {
   }
 
  private:
-  // Nobody waits for it: what could not be handed over stays, and is tried again with the next write.
+  // No caller waits for it: changes that could not be handed over stay, and the next write tries again.
   class HandOver final : public PoolJob {
    public:
     HandOver(RocksPort& of, Pool& pool) noexcept : PoolJob(pool), port(&of), database_(of.database_) {}
     void work() noexcept override {
       (void)database_->use([this](rocksdb::DB& db) -> Result<> {
-        (void)database_->learn(db);  // whoever asks RocksDB is told what is wrong with it
+        (void)database_->learn(db);  // an error comes again with the next question to RocksDB
         return database_->is_due() ? database_->hand_over(db) : Result<>{};
       });
     }
@@ -112,7 +112,7 @@ class RocksPort final : public Kv {
   Lane reads_;
   Semaphore turn_;
   HandOver* handing_over_ = nullptr;  // deletes itself
-  // Of who writes, to hand over what the next write may wait for, and of who verifies.
+  // For the writer, to hand over changes that the next write may wait for, and for verify().
   std::optional<PoolSeat> writer_seat_, scrubber_seat_;
 };
 

@@ -1,9 +1,9 @@
-// RocksKv: the map in RocksDB, one column family, without a write-ahead log: the log it is derived from is
-// that. A write goes into a table of recent changes on the shard; when that is large enough it is handed over
-// to RocksDB in one batch, on the pool, and becomes a memtable of its own. Until then reads find it in the
-// table. A flush makes the memtables durable whole and in order, so KV-1 and KV-2 follow from the order of
-// the batches; what was not flushed is gone after a crash and comes again from the log. Damage is found by
-// checksums of every block that is read: `integrity`.
+// RocksKv: the map in RocksDB, one column family, without a write-ahead log: the log that the map is derived
+// from serves as one. A write goes into a table of recent changes on the shard. When that table is large
+// enough it is handed over to RocksDB in one batch, on the pool, and becomes a memtable of its own. Until
+// then reads find its changes in the table. A flush makes the memtables durable whole and in order, so KV-1
+// and KV-2 follow from the order of the batches. Changes that were not flushed are gone after a crash and
+// come again from the log. Damage is found by checksums of every block that is read: `integrity`.
 #pragma once
 
 #include <atomic>

@@ -23,7 +23,7 @@ Scrubber::Scrubber(HomeParts& parts, Committer& committer)
       interval_(parts.store.options().scrub_interval) {}
 
 Task<> Scrubber::scrub_loop(Call call) {
-  // What opening found is named first, and what somebody mended is served again.
+  // First names the objects hurt by damage that opening found, and serves objects again that were mended.
   for (const Damage& damage : std::exchange(found_, {})) (void)co_await quarantine_damage(call, damage);
   (void)co_await look_at_quarantined(call);
   while (!call.stopped()) {
@@ -62,7 +62,7 @@ Task<Result<>> Scrubber::scrub_spread(Call call) {
       left += one.size - std::min<std::uint64_t>(one.size, one.id == from.segment ? from.offset : 0);
   CO_TRY(const bool whole, co_await scrub_pass(call, &pass, from));
   if (!whole) co_return Result<>{};
-  // The next one begins when this one's time is over.
+  // The next pass begins when this one's time is over.
   pass.noted = {};
   CO_TRY(const bool over, co_await keep_pace(call, &pass, left - std::min(left, pass.bytes), {}));
   if (over) parts_.store.status().scrub_passes.fetch_add(1);
@@ -79,7 +79,7 @@ Task<Result<bool>> Scrubber::scrub_pass(Call call, Pass* pass, Position from) {
     const std::uint64_t end = one.id == durable_end.segment ? durable_end.offset : one.size;
     if (one.id < from.segment || begin >= end) continue;
     auto done = co_await scrub_segment(call, pass, one.id, begin, end);
-    // Compaction may have taken it away meanwhile.
+    // Compaction may have taken the segment away meanwhile.
     if (!done && done.error().code != ErrorCode::not_found) co_return fail(done.error());
     if (done && !*done) co_return false;
   }
@@ -106,7 +106,7 @@ Task<Result<bool>> Scrubber::scrub_segment(Call call, Pass* pass, std::uint32_t 
   CO_TRY(auto file, co_await parts_.files->get(call, segment));
   auto scan = std::make_unique<SegmentScan>(parts_.machine, file, segment, parts_.segments->key_of(segment),
                                             from, end);
-  bool sure = false;  // what it says is what the disk has
+  bool sure = false;  // its bytes are those that the disk has
   parts_.store.status().scrub_segment = segment;
   for (;;) {
     CO_TRY(auto found, co_await scan->next(call));
@@ -145,7 +145,7 @@ Task<Result<>> Scrubber::scrub_record(
   const auto data = co_await parts_.read_data(call, entry);
   if (!data && data.error().code != ErrorCode::io_failed) co_return fail(data.error());
   if (!data) {
-    // The bytes may be good the next time: named, not quarantined.
+    // The bytes may be good the next time: the damage is reported, and nothing is quarantined.
     parts_.store.status().damage.fetch_add(1);
     parts_.damaged[entry.at.segment] = true;
     parts_.log.error("stored bytes cannot be read",
@@ -161,14 +161,14 @@ Task<Result<>> Scrubber::scrub_record(
       call, {entry.at.segment, entry.at.offset, entry.at.offset + entry.header.size(), 0, 0});
 }
 
-// Each byte has its share of the interval; how fast it is read at most is another matter. False: a whole pass
-// was asked for, now. `next`: where this one would go on.
+// Waits out these bytes' share of the interval. How fast they may be read is limited elsewhere. False: a
+// whole pass was asked for, now. `next`: where this pass would go on.
 Task<Result<bool>> Scrubber::keep_pace(Call call, Pass* pass, std::uint64_t bytes, Position next) {
   pass->bytes += bytes;
   while (pass->spread) {
     if (now_) co_return false;
     if (next != pass->noted && parts_.machine.shard.now() - pass->noted_at >= note_every) {
-      // Where it cannot be noted more is looked at again.
+      // If the place cannot be noted, the next start looks at more again.
       (void)co_await note_scrub(call, next);
       pass->noted = next;
       pass->noted_at = parts_.machine.shard.now();
@@ -184,7 +184,7 @@ Task<Result<bool>> Scrubber::keep_pace(Call call, Pass* pass, std::uint64_t byte
   co_return true;
 }
 
-// Not synced: an older note, or none, only makes it look again at what it has seen.
+// Not synced: with an older note, or none, the scrubber only looks again at bytes it has seen.
 Task<Result<>> Scrubber::note_scrub(Call call, Position next) {
   const io::Machine upkeep = parts_.machine.for_upkeep();
   const std::string path = parts_.store.options().directory + "/scrub";

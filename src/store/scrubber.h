@@ -1,6 +1,6 @@
-// Scrubber: looks at everything that is stored, again and again, each pass spread over an interval. Where it
-// is in a pass is noted beside the log, so that a service which is often restarted comes to the end, too.
-// What it finds bad it quarantines, and what is whole again it lets go (quarantine.cpp).
+// Scrubber: looks at everything that is stored, again and again, each pass spread over an interval. Its place
+// in a pass is noted beside the log, so that a service which is often restarted comes to the end, too. It
+// quarantines objects that it finds bad, and releases those that are whole again (quarantine.cpp).
 #pragma once
 
 #include <memory>
@@ -17,7 +17,7 @@ class Committer;
 
 class Scrubber {
  public:
-  // Both outlive it; the committer may be made after it.
+  // The arguments outlive the scrubber; the committer may be made after it.
   Scrubber(HomeParts& parts, Committer& committer);
 
   Task<> scrub_loop(Call call);
@@ -28,7 +28,7 @@ class Scrubber {
   void set_interval(Duration interval) noexcept { interval_ = interval; }
 
   // --- quarantine.cpp
-  // A place in the log that nobody can read: its objects are named with the next pass.
+  // A place in the log that cannot be read: the next pass names its objects.
   void note_damage(const Damage& damage);
   void name_later(const std::vector<Damage>& damages) {
     found_.insert(found_.end(), damages.begin(), damages.end());
@@ -36,7 +36,7 @@ class Scrubber {
   void forget_damage() noexcept { found_.clear(); }
   // Every object with bytes in a damaged place.
   Task<Result<>> quarantine_damage(Call call, Damage damage);
-  // Whether some in quarantine are not damaged but gone.
+  // Whether some quarantined objects are not damaged but gone.
   Task<Result<>> look_for_losses(Call call);
 
  private:
@@ -57,17 +57,18 @@ class Scrubber {
                                    std::uint64_t end);
   Task<Result<>> scrub_record(Call call, std::shared_ptr<io::File> file, const Entry& entry);
   Task<Result<>> scrub_spread(Call call);
-  // Everything of the index that is on the disk, whether anybody asks for it or not.
+  // Checks everything of the index that is on the disk, whether or not it is in use.
   Task<Result<>> scrub_index(Call call);
 
   Task<Result<>> quarantine(Call call, Address address, std::uint64_t origin, Position at);
-  // Every object with bytes in such a place, by the word that they are at this one.
+  // Quarantines every object with bytes in such a place. `at`: where the bad bytes are, to be noted; none:
+  // they are gone.
   Task<Result<>> quarantine_hurt(Call call, PlaceTest is_bad, std::optional<Position> at);
-  // What lies behind the ends of segments as they are on the disk now.
+  // Quarantines objects with bytes behind the ends that segments have on the disk now.
   Task<Result<>> quarantine_cut(Call call);
   Task<Result<bool>> is_right_on_disk(Call call, std::shared_ptr<io::File> file, const Entry& entry);
   Task<Result<std::optional<Entry>>> whole_record(Call call, Place place);
-  // Everything that an object is made of is on the disk and right.
+  // Whether everything that an object is made of is on the disk and right.
   Task<Result<bool>> is_whole(Call call, Address address, ObjectEntry entry);
   Task<Result<>> look_at_quarantined(Call call);
 

@@ -20,7 +20,7 @@ constexpr std::size_t checksum_at = 112, checksum_size = head_size - checksum_at
 constexpr std::string_view name_end = ".seg";
 constexpr std::size_t name_digits = 10;
 
-// Says what the head is good for; `fields` is then what lies between versions and checksum.
+// Says what state the head is in; `fields` is then the bytes between versions and checksum.
 HeadState open_head(ByteView bytes, std::string_view magic, ByteView& fields) noexcept {
   if (bytes.size() < head_size || as_text(bytes.first(magic.size())) != magic) return HeadState::damaged;
   const Address checksum = crypto::hash_object(bytes.first(checksum_at));
@@ -93,7 +93,7 @@ HeadState decode_key_file(ByteView bytes, crypto::Hash& out) noexcept {
   return HeadState::good;
 }
 
-// The ranges are behind the head, and with the numbers in it under a seal of the store's own.
+// The ranges are behind the head. A seal of the store's own covers them and the numbers in the head.
 HeapBytes encode_removals(const RemovalNotes& notes, const crypto::Hash& store_key) {
   CHECK(notes.removed.size() <= removal_ranges_max);
   FieldWriter ranges;

@@ -1,5 +1,5 @@
-// The files of a segment log: what begins a segment, the file that keeps the store's key, the one that says
-// which segments were taken away, their names.
+// The files of a segment log, apart from its records: a segment's header, the file that keeps the store's
+// key, the file that says which segments were taken away, and their names.
 //
 // All of them begin with a head of 128 bytes: magic, major, minor, fields, and in the last 16 bytes a
 // checksum over the rest. Every major version keeps magic, versions and checksum where they are, so that rot
@@ -70,7 +70,7 @@ std::uint16_t major_of(ByteView head) noexcept;
 // Records of one segment are sealed under a key of their own: a copy in another segment is not a record.
 SealKey segment_key(const crypto::Hash& store_key, std::uint32_t segment) noexcept;
 
-// Names the store without telling its key: for what is derived from its log.
+// Names the store without telling its key: for data that is derived from its log.
 std::array<std::byte, 16> store_id(const crypto::Hash& store_key) noexcept;
 
 // The number in a segment's file name; nothing for any other name.

@@ -19,7 +19,7 @@ struct SegmentFiles::State {
   std::list<Open> recent;  // the newest use first
   std::unordered_map<std::uint32_t, std::list<Open>::iterator> by_segment;
   std::uint64_t forgotten = 0;  // calls of forget()
-  // Those who wait are requests in flight and a few tasks.
+  // The waiters are requests in flight and a few tasks.
   SingleFlight<std::uint32_t, std::shared_ptr<io::File>> opening{
       machine.shard, std::numeric_limits<std::size_t>::max(), std::numeric_limits<std::size_t>::max()};
 
@@ -60,7 +60,7 @@ Task<Result<std::shared_ptr<io::File>>> SegmentFiles::get(Call call, std::uint32
 
 Task<Result<std::shared_ptr<io::File>>> SegmentFiles::open(Call call, std::uint32_t segment) {
   State& state = *state_;
-  // Others may wait for it who have more patience than this one.
+  // Other waiters may have more patience than this caller.
   LaneUse lanes;
   if (call.lanes() != nullptr) lanes.stall = call.lanes()->stall;
   call = call.in_lanes(lanes);
@@ -68,12 +68,12 @@ Task<Result<std::shared_ptr<io::File>>> SegmentFiles::open(Call call, std::uint3
   CO_TRY(std::shared_ptr<io::File> file,
          co_await state.machine.disk.open(call, segment_path(state.directory, segment),
                                           io::OpenMode::read_direct));
-  // When it may be gone already, its space is not kept.
+  // A file that may be gone already is not kept open: that would keep its space.
   if (state.forgotten == forgotten) state.keep(segment, file);
   co_return std::move(file);
 }
 
-// Whoever still reads from it keeps it open.
+// A reader of the file keeps it open.
 void SegmentFiles::forget(std::uint32_t segment) noexcept {
   ++state_->forgotten;
   const auto it = state_->by_segment.find(segment);

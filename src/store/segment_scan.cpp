@@ -1,4 +1,5 @@
-// SegmentScan: record after record; past damage, at the next place that holds a sealed record of its own.
+// SegmentScan: reads record after record. Past damage it goes on at the next place that holds a sealed record
+// of this segment.
 #include <algorithm>
 #include <cstring>
 
@@ -11,7 +12,7 @@ namespace {
 
 constexpr std::size_t window_size = 64 << 10;
 constexpr std::size_t window_kept = 1 << 20;  // a larger one, for a large meta, is not kept
-constexpr std::size_t piece_size = 4096;      // what a disk fails to read at once
+constexpr std::size_t piece_size = 4096;      // how much a disk fails to read at once
 constexpr std::uint32_t fills_per_wait = 8;
 
 }  // namespace
@@ -21,7 +22,7 @@ struct SegmentScan::State {
   std::shared_ptr<io::File> file;
   std::uint32_t segment;
   SealKey key;
-  std::uint64_t offset;  // of what is looked at next
+  std::uint64_t offset;  // of the bytes looked at next
   std::uint64_t end;
   bool head_due;  // the header comes first
   bool past_cache = false;
@@ -31,11 +32,11 @@ struct SegmentScan::State {
   std::array<std::byte, 16> seal{};
   std::optional<std::uint64_t> damage_from{};  // looking for the next record since here
   std::optional<Entry> held{};                 // found behind damage that is told first
-  // What was read last: `filled` bytes from `base`.
+  // The bytes read last: `filled` bytes from `base`.
   std::shared_ptr<HeapBytes> window{};
   std::uint64_t base = 0;
   std::uint32_t fills = 0;
-  // The bytes from the first to the last that could not be read since damage was told.
+  // The range of bytes that could not be read since damage was last told.
   std::uint64_t hole_from = 0, hole_to = 0;
 
   Task<Result<ByteView>> view(Call call, std::uint64_t at, std::size_t count);
@@ -117,7 +118,7 @@ Task<Result<std::optional<Entry>>> SegmentScan::State::probe(Call call) {
                       std::string(as_text(bytes.subspan(record_header_size, header->meta_size)))};
           co_return std::optional<Entry>(std::move(entry));
         }
-        // The end of it is missing, and what is there of it is its data.
+        // The end of the record is missing, and the bytes that are there belong to its data.
         if (!damage_from) damage_from = offset;
         offset = end;
         co_return std::optional<Entry>();
@@ -207,7 +208,7 @@ Task<Result<>> SegmentScan::State::fill(Call call, std::uint64_t at, std::size_t
   window->clear();
   base = at;
   const MutableByteView room = window->room().first(count);
-  // Every now and then a read that waits, so that others get a turn and a stop is seen.
+  // Every now and then a read waits, so that other tasks get a turn and a stop is seen.
   if (++fills % fills_per_wait != 0) {
     if (const auto got = file->try_read_into(at, room); got && *got == count) {
       window->fill(count);

@@ -15,8 +15,8 @@ namespace {
 // Memory of a shard for reading whole parts; when it is all in use, groups are read one by one.
 constexpr std::size_t blocks_at_once = 16;
 constexpr std::size_t block_bytes = crypto::part_size + io::File::direct_alignment;
-// One of so many parts that are not in memory is read through the page cache: what is read again and again
-// ends up there although our own cache has no room for it; what is read once mostly does not.
+// One of so many reads of parts that are not in memory goes through the page cache. Parts that are read again
+// and again end up there although our own cache has no room for them; parts that are read once mostly do not.
 constexpr std::uint64_t page_cached_share = 16;
 constexpr std::size_t maps_kept = 4096;
 constexpr std::size_t outlines_kept = 16;
@@ -113,7 +113,7 @@ Task<Result<LocatedPtr>> StorePort::find(Call call, Address address) {
   co_return LocatedPtr(std::move(located));
 }
 
-// The object as it is now, after compaction took away what it was made of.
+// The object as it is now, after compaction took away the records that it was made of.
 // NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the caller waits
 Task<Result<LocatedPtr>> StorePort::find_again(Call call, const LocatedPtr& object) {
   CO_TRY(LocatedPtr now, co_await find(call, object->address));
@@ -185,7 +185,7 @@ Task<Result<std::shared_ptr<const PartMap>>> StorePort::part_map(Call call, Loca
     if (loaded.error().code != ErrorCode::not_found) co_return loaded;
     CO_TRY(object, co_await find_again(call, object));
     if (attempt < tries) continue;
-    // It is not that compaction moved it: the log has lost it.
+    // Compaction did not move it: the log has lost it.
     CO_TRY_VOID(co_await report_rot(call, object, object->entry.place, true));
     co_return rotten();
   }
@@ -320,7 +320,7 @@ Task<Result<GroupBytes>> StorePort::read_one(Call call, LocatedPtr object, std::
   }
 }
 
-// The page cache may have bytes that the disk has not: only what the disk has is rot.
+// The page cache may have bytes that the disk has not: only bad bytes on the disk are rot.
 Task<Result<Buffer>> StorePort::read_again(Call call, std::shared_ptr<const PartMap> map, std::uint64_t group,
                                            std::size_t in_part, std::size_t size) {
   CO_TRY(auto file, co_await files_.get(call, map->place.at.segment));
@@ -343,19 +343,18 @@ Task<Result<GroupBytes>> StorePort::read_groups(Call call, LocatedPtr object, st
   if (out.ref) co_return out;
   const std::size_t size = crypto::group_length(object->entry.size, group);
   const bool wanted = store_.cache_.wants(object->address, group, size);
-  // A slot of the cache is for one group, and one group is not worth a read of its own kind.
+  // Groups that get a slot of the cache are read one by one, and a single group needs no read ahead.
   end = std::min(end, (group / crypto::groups_per_part + 1) * crypto::groups_per_part);
   if (!wanted && end - group > 1) {
     CO_TRY_VOID(co_await fill(call, object, group, end, ahead));
     if (auto taken = ahead->take(group, end)) co_return std::move(*taken);
   }
-  // Also when something was wrong with what was read: there it is found out.
+  // Also when bytes that were read are bad: read_one() finds out what is wrong.
   co_return co_await read_one(call, std::move(object), group, wanted);
 }
 
 // Reads groups from `group` on into `ahead`: a step of them when they are in the page cache, else all up to
-// `end`. Those behind the first are not asked for in the cache, but counted as missed. Nothing may come of
-// it.
+// `end`. Groups behind the first are not looked up in the cache, but counted as missed. It may read nothing.
 Task<Result<>> StorePort::fill(Call call, LocatedPtr object, std::uint64_t group, std::uint64_t end,
                                ReadAhead* ahead) {
   *ahead = ReadAhead();
@@ -400,8 +399,8 @@ Task<Result<>> StorePort::fill(Call call, LocatedPtr object, std::uint64_t group
   co_return Result<>{};
 }
 
-// Durable before the reader is told: the next one is refused without looking. `gone`: the bytes are not bad,
-// but not there; as are those behind the end of their segment.
+// The quarantine is durable before the reader is told: the next reader is refused without a look. `gone`: the
+// bytes are not bad, but not there, like those behind the end of their segment.
 Task<Result<>> StorePort::report_rot(Call call, LocatedPtr object, Place place, bool gone) {
   store_.status_.rot.fetch_add(1);
   maps_->forget({object->address, 0});
@@ -415,7 +414,7 @@ Task<Result<>> StorePort::report_rot(Call call, LocatedPtr object, Place place, 
     gone = size ? place.end() > *size : size.error().code == ErrorCode::not_found;
   }
   mutation->at = {place.at.segment, gone ? 0 : place.at.offset};
-  // A store that cannot write still says what it found: by the answer and the count.
+  // A store that cannot write still reports the rot, by the answer and the count.
   (void)co_await submit(call, std::move(mutation));
   co_return Result<>{};
 }
@@ -507,7 +506,7 @@ Task<Result<Outcome>> StorePort::put(Call call, Address address, Draft::Taken ta
 
 Task<Result<Outcome>> StorePort::begin_upload(Call call, NewUpload upload) {
   auto mutation = std::make_unique<Mutation>(Mutation::Kind::begin);
-  // Not to be guessed: whoever knows it may write to it.
+  // A token must not be guessed: a client that knows it may write to the upload.
   std::array<std::uint64_t, 2> random{};
   machine_.entropy.fill(std::as_writable_bytes(std::span(random)));
   mutation->token = make_ulid(machine_.shard.wall(), random[0], random[1]);
@@ -555,15 +554,15 @@ void StorePort::drop_upload(Ulid token) {
 }
 
 Task<Result<Outcome>> StorePort::remove(Call call, Address address) {
-  // [OH-5] Whoever waits too long is told to come again: compaction may have much to copy.
+  // Compaction may have much to copy: a delete that waits too long is told to come again [OH-5].
   const Instant until = machine_.shard.now() + room_patience;
   for (;;) {
     if (!store_.status().making_room) {
       auto mutation = std::make_unique<Mutation>(Mutation::Kind::remove);
       mutation->address = address;
       auto removed = co_await submit(call, std::move(mutation));
-      // The index may have found the disk full in the moment before it merges, or before a segment goes. What
-      // is dead will make room.
+      // The index may have found the disk full in the moment before it merges, or before a segment goes. Dead
+      // bytes will make room.
       const bool full = !removed && removed.error().code == ErrorCode::storage_full;
       if (!full || store_.status().dead_bytes == 0) co_return removed;
     }

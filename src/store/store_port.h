@@ -20,7 +20,7 @@
 
 namespace cairn::store {
 
-// An object as the index had it. Compaction may have moved it since: the port looks again when it has.
+// An object as the index had it. Compaction may have moved it since: then the port looks again.
 struct Located {
   Address address;
   ObjectEntry entry;
@@ -46,7 +46,7 @@ struct UploadState {
   std::uint64_t size = 0;  // 0: not said
   WallTime expires{};
   std::uint64_t contiguous = 0;  // bytes from the start without a gap
-  // [first, last] of what is missing; without a size, up to the end of the last part that is there.
+  // [first, last] of each gap; without a size, up to the end of the last part that is there.
   std::vector<std::pair<std::uint64_t, std::uint64_t>> missing;
   std::optional<Address> committed;
   UploadOwner owner = {};
@@ -68,8 +68,8 @@ class StorePort {
   // object is quarantined.
   Task<Result<GroupBytes>> read_group(Call call, LocatedPtr object, std::uint64_t group);
   // The same for a reader that goes on to group `end`: group `group`, and as many behind it as are at hand.
-  // What else was read on the way is in `ahead`, where the reader finds it first. Once some of it was given
-  // out, rot behind it is met when its turn comes. `ahead` outlives the call.
+  // Other groups that were read on the way are in `ahead`, where the reader finds them first. Once some of
+  // them were given out, rot behind them is met when its turn comes. `ahead` outlives the call.
   Task<Result<GroupBytes>> read_groups(Call call, LocatedPtr object, std::uint64_t group, std::uint64_t end,
                                        ReadAhead* ahead);
   // The hashes of all parts, checked against the address.
@@ -78,22 +78,22 @@ class StorePort {
   // Addresses after `after` that begin with `prefix`, in order.
   Task<Result<std::vector<Listed>>> list(Call call, std::string prefix, std::optional<Address> after,
                                          std::size_t limit);
-  // Nothing: there is none, or its time is over. One look into the index, however many parts it has.
+  // None: there is no such upload, or its time is over. One look into the index, however many parts it has.
   Task<Result<std::optional<UploadEntry>>> find_upload(Call call, Ulid token);
-  // The same with what is missing: looks at every part.
+  // The same with the gaps: looks at every part.
   Task<Result<std::optional<UploadState>>> upload_state(Call call, Ulid token);
 
   // --- changes. Answered when durable. Cancel: partial — one that was begun may still be done.
   Task<Result<Outcome>> put(Call call, Address address, Draft::Taken taken);
   Task<Result<Outcome>> begin_upload(Call call, NewUpload upload);
-  // Uploads without a part for long end, the longest idle first, if that makes room for so many bytes; how
-  // many bytes they had.
+  // Ends uploads without a part for long, the longest idle first, if that makes room for `size` bytes. Gives
+  // how many bytes they had.
   Task<Result<Outcome>> end_idle_uploads(Call call, std::uint64_t size);
   Task<Result<Outcome>> put_part(Call call, PartRecord part, Draft::Taken taken);
   Task<Result<Outcome>> commit_upload(Call call, Ulid token, std::optional<Address> address,
                                       std::string media_type);
   Task<Result<Outcome>> abort_upload(Call call, Ulid token);
-  // The same, and nobody waits for it. What cannot be asked for now is left to the upload's own end.
+  // The same, without waiting for it. If it cannot be asked for now, the upload ends when its time is over.
   void drop_upload(Ulid token);
   Task<Result<Outcome>> remove(Call call, Address address);
   Task<Result<Outcome>> pin(Call call, Address address, bool pinned);

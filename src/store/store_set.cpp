@@ -16,7 +16,8 @@ std::uint64_t number_of(const Address& address) noexcept {
   std::memcpy(&number, address.bytes.data(), sizeof number);
   return number;
 }
-// By the directory's name and not its place in the list, so that adding one moves only what goes there.
+// By the directory's name and not its place in the list, so that adding a directory moves only the objects
+// that go there.
 std::uint64_t number_of(const std::string& directory) noexcept {
   std::uint64_t number = 0xcbf29ce484222325u;
   for (const char c : directory) number = (number ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
@@ -83,7 +84,7 @@ Task<Result<SetPort::Found>> SetPort::find(Call call, Address address) {
 Task<Result<std::size_t>> SetPort::remove(Call call, Address address) {
   std::size_t removed = 0;
   for (const auto& port : ports_) {
-    // A store that cannot write does not stand in the way of one that has it.
+    // A store that cannot write does not stand in the way of a store that has the object.
     if (auto there = co_await port->find(call, address); there && !*there) continue;
     auto gone = co_await port->remove(call, address);
     if (!gone && gone.error().code != ErrorCode::not_found) co_return fail(gone.error());
@@ -113,14 +114,14 @@ Task<Result<StorePort*>> SetPort::for_put(Call call, Address address) {
     if (there.error().code != ErrorCode::integrity) co_return fail(there.error());
     bad = port.get();
   }
-  // Good bytes go where the bad ones are, in place of them.
+  // Good bytes go to the store with the bad ones, and replace them.
   if (bad != nullptr && bad->store().writable()) co_return bad;
   co_return for_write(number_of(address));
 }
 
 Result<StorePort*> SetPort::for_write(std::uint64_t random) {
   StorePort* port = preferred(random, [](ObjectStore& store) { return store.writable(); });
-  // Full is said by whoever tries: room may be there again.
+  // A full store refuses the write itself: room may be there again.
   if (port == nullptr) port = preferred(random, [](ObjectStore& store) { return !store.status().fenced; });
   if (port == nullptr) return fail(ErrorCode::degraded, "writes are fenced until the next start");
   return port;
@@ -132,7 +133,7 @@ Task<Result<SetPort::Begun>> SetPort::begin_upload(Call call, std::uint64_t rand
   for (const auto& port : ports_)
     if (port.get() != first && port->store().writable()) all.push_back(port.get());
   std::optional<Error> full;
-  // Nothing ends as long as there is room elsewhere.
+  // No upload is ended as long as there is room elsewhere.
   for (const bool ends_idle : {false, true}) {
     for (StorePort* const port : all) {
       if (ends_idle && upload.size == 0) break;

@@ -40,22 +40,24 @@ class SetPort {
   };
   // `integrity` only when no store has a good copy. Cancel: clean.
   Task<Result<Found>> find(Call call, Address address);
-  // From every store that has it, good or bad; how many that were. `pinned`: one does not let it go.
+  // From every store that has it, good or bad; how many that were. `pinned`: one store keeps a pinned copy.
   // Cancel: partial — some may have removed it.
   Task<Result<std::size_t>> remove(Call call, Address address);
-  // In every store that has it, good or bad; how many that were: a copy that stayed pinned could not be
-  // removed, nor found to be let go. Cancel: partial — some may have it.
+  // In every store that has it, good or bad; how many that were. Not in one alone: a copy that stayed pinned
+  // could not be removed, nor be found to be unpinned. Cancel: partial — some may have it.
   Task<Result<std::size_t>> pin(Call call, Address address, bool pinned);
-  // Where an object of this address is, or is to go. `degraded` or `storage_full`: nowhere. Cancel: clean.
+  // The store where an object of this address is, or is to go. `degraded` or `storage_full`: none.
+  // Cancel: clean.
   Task<Result<StorePort*>> for_put(Call call, Address address);
   struct Begun {
     StorePort* port = nullptr;
     Outcome upload;
   };
-  // Where its size fits (0: not said), if need be in place of uploads that are idle. `storage_full`: nowhere.
+  // Begins an upload in a store where its size fits (0: not said), if need be in place of idle uploads.
+  // `storage_full`: no store.
   // Cancel: partial — it may have begun.
   Task<Result<Begun>> begin_upload(Call call, std::uint64_t random, NewUpload upload);
-  // Who has this upload. Cancel: clean.
+  // The store that has this upload. Cancel: clean.
   struct FoundUpload {
     StorePort* port = nullptr;
     UploadEntry entry;

@@ -36,7 +36,8 @@ Task<> Sweeper::sweep_loop(Call call) {
       if (auto done = co_await accept_losses_once(call); !done && !call.stopped())
         parts_.log.warn("the loss was not accepted", {{"why", done.error().context}});
     } else {
-      // What could not be named yet is tried again soon, but not at once: its directory may be gone.
+      // Objects that could not be named yet are tried again soon, but not at once: their directory may be
+      // gone.
       (void)co_await ListWait(call.within(name_now_ ? name_pause : sweep_pause), asked_, "sweep");
     }
   }
@@ -69,7 +70,7 @@ void Sweeper::note_lost() {
     parts_.log.error("a segment was taken away under the store: what is in it is lost",
                      {{"segment", segment}});
     vanished_.push_back({segment, 0, 0xffff'ffffu, 0, 0, false, true});
-    // Readers find the same as after the next start.
+    // From now on readers find the same as after the next start.
     parts_.files->forget(segment);
     parts_.store.forget_segment(segment);
     name_now_ = true;
@@ -103,7 +104,8 @@ Task<Result<>> Sweeper::look_at_files_once(Call call) {
   }
   ours = ours || std::any_of(known.begin(), known.end(),
                              [&](const SegmentInfo& one) { return there.contains(one.id); });
-  // Another directory is in its place, or none: it may come back, and nothing is to be written there.
+  // Another directory is in place of the log's, or none. The log's may come back, and nothing may be written
+  // there.
   if (!ours) parts_.fence("the directory of the log is gone");
   if (!ours) co_return Result<>{};
   for (const SegmentInfo& one : known)

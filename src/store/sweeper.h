@@ -1,5 +1,5 @@
-// Sweeper: ends uploads whose time is over, and sees whether the log's files are still there: what is lost
-// with those that are not it has quarantined, until somebody accepts the loss.
+// Sweeper: ends uploads whose time is over, and sees whether the log's files are still there. It has objects
+// with bytes in missing files quarantined, until the operator accepts the loss.
 #pragma once
 
 #include <set>
@@ -15,21 +15,21 @@ class Scrubber;
 
 class Sweeper {
  public:
-  // All outlive it; the tasks may be made after it.
+  // The arguments outlive the sweeper. The tasks may be made after it.
   Sweeper(HomeParts& parts, Committer& committer, Compactor& compactor, Scrubber& scrubber);
 
-  // When the log is open: what it lost before is told already.
+  // Called when the log is open: losses that the log found by then are told already.
   void open();
   Task<> sweep_loop(Call call);
   void start_accepting() noexcept;
-  // Segments that were lost since: told at once, their objects by whoever looks at files.
+  // Tells at once of segments that were lost since. Their objects are named by the next look at files.
   void note_lost();
 
   // --- one round each, for tests
   Task<Result<>> sweep_once(Call call);
-  // Whether the log's files are all there, and which objects are lost with those that are not.
+  // Looks whether the log's files are all there, and which objects are lost with the missing ones.
   Task<Result<>> look_at_files_once(Call call);
-  // Removes what is quarantined because it is lost, and takes what the log has lost for removed.
+  // Removes objects that are quarantined because they are lost, and counts lost segments as removed.
   Task<Result<>> accept_losses_once(Call call);
 
  private:
