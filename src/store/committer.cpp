@@ -4,7 +4,6 @@
 
 #include "crypto/outboard.h"
 #include "runtime/wait.h"
-#include "store/commit_group.h"
 #include "store/compactor.h"
 #include "store/index_keeper.h"
 #include "store/sweeper.h"
@@ -44,8 +43,8 @@ Task<> Committer::gather(Call call) {
 }
 
 Task<> Committer::commit_group(Call call) {
-  Group group;
-  group.bytes_max = parts_.batch_max(Group::bytes_most);
+  ChangeGroup group;
+  group.bytes_max = parts_.batch_max(ChangeGroup::bytes_most);
   parts_.indexer->forget();
   for (Mutation* first = nullptr; !group.full() && (first = errands_.next()) != nullptr;) {
     Mutation& next = *first;
@@ -93,7 +92,7 @@ Task<> Committer::commit_group(Call call) {
 }
 
 // NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the committer waits for it
-Task<Result<>> Committer::write_group(Call call, Group& group) {
+Task<Result<>> Committer::write_group(Call call, ChangeGroup& group) {
   if (group.adopts) {
     CO_TRY_VOID(co_await keeper_.adopt_index(call));
     indexed_ = parts_.segments->end().sequence;

@@ -14,8 +14,8 @@
 #include <optional>
 #include <vector>
 
+#include "store/change_group.h"
 #include "store/home_parts.h"
-#include "store/mutation.h"
 
 namespace cairn::store {
 
@@ -47,34 +47,31 @@ class Committer {
   void note_indexed(std::uint64_t sequence) noexcept { indexed_ = sequence; }
 
  private:
-  struct Group;
-  enum class Planned : std::uint8_t { joined, answered, deferred };
-
   Task<> gather(Call call);
   Task<> commit_group(Call call);
-  Task<Result<>> write_group(Call call, Group& group);
+  Task<Result<>> write_group(Call call, ChangeGroup& group);
   // Before anything is appended that the index must take in.
   Task<Result<>> make_index_ready(Call call);
   // The log has something that the index could not take in.
   std::unexpected<Error> index_fell_behind(const char* why) noexcept;
 
   // --- committer_plan.cpp
-  Task<Result<Planned>> plan(Call call, Mutation& mutation, Group& group);
-  Task<Result<Planned>> plan_put(Call call, Mutation& mutation, Group& group);
-  Task<Result<Planned>> plan_quarantine(Call call, Mutation& mutation, Group& group);
-  Task<Result<Planned>> plan_lift(Call call, Mutation& mutation, Group& group);
-  Task<Result<Planned>> plan_relocate(Call call, Mutation& mutation, Group& group);
-  Task<Result<Planned>> plan_segment_gone(Call call, Mutation& mutation, Group& group);
-  Task<Result<Planned>> plan_adopt_index(Call call, Mutation& mutation, Group& group);
+  Task<Result<Planned>> plan(Call call, Mutation& mutation, ChangeGroup& group);
+  Task<Result<Planned>> plan_put(Call call, Mutation& mutation, ChangeGroup& group);
+  Task<Result<Planned>> plan_quarantine(Call call, Mutation& mutation, ChangeGroup& group);
+  Task<Result<Planned>> plan_lift(Call call, Mutation& mutation, ChangeGroup& group);
+  Task<Result<Planned>> plan_relocate(Call call, Mutation& mutation, ChangeGroup& group);
+  Task<Result<Planned>> plan_segment_gone(Call call, Mutation& mutation, ChangeGroup& group);
+  Task<Result<Planned>> plan_adopt_index(Call call, Mutation& mutation, ChangeGroup& group);
   // --- committer_delete.cpp
-  Task<Result<Planned>> plan_remove(Call call, Mutation& mutation, Group& group);
-  Task<Result<Planned>> plan_pin(Call call, Mutation& mutation, Group& group);
+  Task<Result<Planned>> plan_remove(Call call, Mutation& mutation, ChangeGroup& group);
+  Task<Result<Planned>> plan_pin(Call call, Mutation& mutation, ChangeGroup& group);
   // --- committer_uploads.cpp
-  Task<Result<Planned>> plan_begin(Call call, Mutation& mutation, Group& group);
-  Task<Result<Planned>> plan_part(Call call, Mutation& mutation, Group& group);
-  Task<Result<Planned>> plan_commit(Call call, Mutation& mutation, Group& group);
-  Task<Result<Planned>> plan_abort(Call call, Mutation& mutation, Group& group);
-  Task<Result<Planned>> plan_end_idle(Call call, Mutation& mutation, Group& group);
+  Task<Result<Planned>> plan_begin(Call call, Mutation& mutation, ChangeGroup& group);
+  Task<Result<Planned>> plan_part(Call call, Mutation& mutation, ChangeGroup& group);
+  Task<Result<Planned>> plan_commit(Call call, Mutation& mutation, ChangeGroup& group);
+  Task<Result<Planned>> plan_abort(Call call, Mutation& mutation, ChangeGroup& group);
+  Task<Result<Planned>> plan_end_idle(Call call, Mutation& mutation, ChangeGroup& group);
   // For so many bytes of parts; also what compaction can make.
   struct Room {
     std::uint64_t needed = 0, there = 0, dead = 0;
@@ -88,9 +85,9 @@ class Committer {
     bool there = false;
     std::optional<Ulid> ends = {};
   };
-  Slot find_slot(const Ulid& holder, const Group& group) const;
-  Task<Result<>> end_upload(Call call, Ulid token, Group& group);
-  void note_uploads(const Group& group) noexcept;
+  Slot find_slot(const Ulid& holder, const ChangeGroup& group) const;
+  Task<Result<>> end_upload(Call call, Ulid token, ChangeGroup& group);
+  void note_uploads(const ChangeGroup& group) noexcept;
 
   HomeParts& parts_;
   Compactor& compactor_;

@@ -1,12 +1,12 @@
 // A delete is a record that says so; a pin is what keeps one from being written.
-#include "store/commit_group.h"
+#include "store/committer.h"
 
 namespace cairn::store {
 
 // NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the committer waits for it
-Task<Result<Committer::Planned>> Committer::plan_remove(Call call, Mutation& mutation, Group& group) {
+Task<Result<Planned>> Committer::plan_remove(Call call, Mutation& mutation, ChangeGroup& group) {
   const Address address = *mutation.address;
-  if (group.is_taken(subject_of(address), Group::Touch::alone)) co_return Planned::deferred;
+  if (group.is_taken(subject_of(address), ChangeGroup::Touch::alone)) co_return Planned::deferred;
   CO_TRY(const auto now, co_await parts_.indexer->object(call, address));
   if (!now) co_return fail(ErrorCode::not_found, "no such object", Side::client);
   if (now->pinned) co_return fail(ErrorCode::pinned, "the object is pinned", Side::client);
@@ -17,9 +17,9 @@ Task<Result<Committer::Planned>> Committer::plan_remove(Call call, Mutation& mut
 }
 
 // NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the committer waits for it
-Task<Result<Committer::Planned>> Committer::plan_pin(Call call, Mutation& mutation, Group& group) {
+Task<Result<Planned>> Committer::plan_pin(Call call, Mutation& mutation, ChangeGroup& group) {
   const Address address = *mutation.address;
-  if (group.is_taken(subject_of(address), Group::Touch::alone)) co_return Planned::deferred;
+  if (group.is_taken(subject_of(address), ChangeGroup::Touch::alone)) co_return Planned::deferred;
   CO_TRY(const auto now, co_await parts_.indexer->object(call, address));
   if (!now) co_return fail(ErrorCode::not_found, "no such object", Side::client);
   mutation.result =

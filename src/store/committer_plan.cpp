@@ -1,11 +1,11 @@
 // What each kind of change needs: a record that joins the group, an answer at once, or a later group.
 #include <utility>
 
-#include "store/commit_group.h"
+#include "store/committer.h"
 
 namespace cairn::store {
 
-Task<Result<Committer::Planned>> Committer::plan(Call call, Mutation& mutation, Group& group) {
+Task<Result<Planned>> Committer::plan(Call call, Mutation& mutation, ChangeGroup& group) {
   switch (mutation.kind) {
     case Mutation::Kind::put:
       return plan_put(call, mutation, group);
@@ -39,14 +39,14 @@ Task<Result<Committer::Planned>> Committer::plan(Call call, Mutation& mutation, 
 }
 
 // NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the committer waits for it
-Task<Result<Committer::Planned>> Committer::plan_put(Call call, Mutation& mutation, Group& group) {
+Task<Result<Planned>> Committer::plan_put(Call call, Mutation& mutation, ChangeGroup& group) {
   const Address address = *mutation.address;
   std::uint64_t size = 0;
   for (const HeapBytes& block : mutation.record.data) size += block.size();
   mutation.result = Outcome{.address = address, .size = size, .existed = false, .token = {}, .expires = {}};
-  const Group::Subject subject = subject_of(address);
+  const ChangeGroup::Subject subject = subject_of(address);
   if (const auto taken = group.touched.find(subject); taken != group.touched.end()) {
-    if (taken->second != Group::Touch::put) co_return Planned::deferred;
+    if (taken->second != ChangeGroup::Touch::put) co_return Planned::deferred;
     mutation.result->existed = true;
     co_return Planned::joined;  // one copy, answered together
   }
@@ -63,15 +63,15 @@ Task<Result<Committer::Planned>> Committer::plan_put(Call call, Mutation& mutati
     record.pinned = true;
     mutation.record.meta = encode(record);
   }
-  group.touched.emplace(subject, Group::Touch::put);
+  group.touched.emplace(subject, ChangeGroup::Touch::put);
   group.add(std::move(mutation.record));
   co_return Planned::joined;
 }
 
 // NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the committer waits for it
-Task<Result<Committer::Planned>> Committer::plan_quarantine(Call call, Mutation& mutation, Group& group) {
+Task<Result<Planned>> Committer::plan_quarantine(Call call, Mutation& mutation, ChangeGroup& group) {
   const Address address = *mutation.address;
-  if (group.is_taken(subject_of(address), Group::Touch::alone)) co_return Planned::deferred;
+  if (group.is_taken(subject_of(address), ChangeGroup::Touch::alone)) co_return Planned::deferred;
   CO_TRY(const auto now, co_await parts_.indexer->object(call, address));
   mutation.result = Outcome{.address = address, .size = 0, .existed = true, .token = {}, .expires = {}};
   if (!now || now->origin != mutation.origin || now->quarantined()) co_return Planned::answered;
@@ -87,9 +87,9 @@ Task<Result<Committer::Planned>> Committer::plan_quarantine(Call call, Mutation&
 }
 
 // NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the committer waits for it
-Task<Result<Committer::Planned>> Committer::plan_lift(Call call, Mutation& mutation, Group& group) {
+Task<Result<Planned>> Committer::plan_lift(Call call, Mutation& mutation, ChangeGroup& group) {
   const Address address = *mutation.address;
-  if (group.is_taken(subject_of(address), Group::Touch::alone)) co_return Planned::deferred;
+  if (group.is_taken(subject_of(address), ChangeGroup::Touch::alone)) co_return Planned::deferred;
   CO_TRY(const auto now, co_await parts_.indexer->object(call, address));
   mutation.result = Outcome{.address = address, .size = 0, .existed = true, .token = {}, .expires = {}};
   if (!now || now->origin != mutation.origin || !now->quarantined()) co_return Planned::answered;
@@ -99,7 +99,7 @@ Task<Result<Committer::Planned>> Committer::plan_lift(Call call, Mutation& mutat
 }
 
 // NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the committer waits for it
-Task<Result<Committer::Planned>> Committer::plan_relocate(Call call, Mutation& mutation, Group& group) {
+Task<Result<Planned>> Committer::plan_relocate(Call call, Mutation& mutation, ChangeGroup& group) {
   // Alone, so that nothing of what it moves changes in the same group.
   if (!group.members.empty()) co_return Planned::deferred;
   group.closed = true;
@@ -113,7 +113,7 @@ Task<Result<Committer::Planned>> Committer::plan_relocate(Call call, Mutation& m
 }
 
 // NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the committer waits for it
-Task<Result<Committer::Planned>> Committer::plan_segment_gone(Call, Mutation& mutation, Group& group) {
+Task<Result<Planned>> Committer::plan_segment_gone(Call, Mutation& mutation, ChangeGroup& group) {
   if (!group.members.empty()) co_return Planned::deferred;
   group.closed = true;
   group.gone.emplace_back(mutation.at.segment, std::move(mutation.addresses));
@@ -122,7 +122,7 @@ Task<Result<Committer::Planned>> Committer::plan_segment_gone(Call, Mutation& mu
 }
 
 // NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the committer waits for it
-Task<Result<Committer::Planned>> Committer::plan_adopt_index(Call, Mutation& mutation, Group& group) {
+Task<Result<Planned>> Committer::plan_adopt_index(Call, Mutation& mutation, ChangeGroup& group) {
   if (!group.members.empty()) co_return Planned::deferred;
   group.closed = true;
   group.adopts = true;

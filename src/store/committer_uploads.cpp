@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "crypto/outboard.h"
-#include "store/commit_group.h"
+#include "store/committer.h"
 #include "store/compactor.h"
 
 namespace cairn::store {
@@ -14,11 +14,12 @@ constexpr std::uint64_t overhead_share = 1024;
 }  // namespace
 
 // NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the committer waits for it
-Task<Result<Committer::Planned>> Committer::plan_begin(Call call, Mutation& mutation, Group& group) {
+Task<Result<Planned>> Committer::plan_begin(Call call, Mutation& mutation, ChangeGroup& group) {
   const Ulid token = mutation.token, holder = mutation.owner.holder;
-  if (group.is_taken({{}, token}, Group::Touch::alone)) co_return Planned::deferred;
+  if (group.is_taken({{}, token}, ChangeGroup::Touch::alone)) co_return Planned::deferred;
   // One of a holder in each group: the table knows of the one before.
-  if (holder != Ulid{} && group.is_taken({{}, holder}, Group::Touch::alone)) co_return Planned::deferred;
+  if (holder != Ulid{} && group.is_taken({{}, holder}, ChangeGroup::Touch::alone))
+    co_return Planned::deferred;
   const Slot slot = find_slot(holder, group);
   if (!slot.there) co_return fail(ErrorCode::busy, "too many open uploads");
   if (mutation.size > 0) {
@@ -31,7 +32,7 @@ Task<Result<Committer::Planned>> Committer::plan_begin(Call call, Mutation& muta
   }
   if (slot.ends) {
     CO_TRY_VOID(co_await end_upload(call, *slot.ends, group));
-    (void)group.is_taken({{}, *slot.ends}, Group::Touch::alone);
+    (void)group.is_taken({{}, *slot.ends}, ChangeGroup::Touch::alone);
     ++group.ended;
   }
   ++group.begun;
@@ -43,9 +44,9 @@ Task<Result<Committer::Planned>> Committer::plan_begin(Call call, Mutation& muta
 }
 
 // NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the committer waits for it
-Task<Result<Committer::Planned>> Committer::plan_part(Call call, Mutation& mutation, Group& group) {
+Task<Result<Planned>> Committer::plan_part(Call call, Mutation& mutation, ChangeGroup& group) {
   const Ulid token = mutation.part.token;
-  if (group.is_taken(subject_of(token), Group::Touch::part)) co_return Planned::deferred;
+  if (group.is_taken(subject_of(token), ChangeGroup::Touch::part)) co_return Planned::deferred;
   CO_TRY(const auto began, co_await parts_.indexer->upload(call, token));
   if (!began || began->committed || began->expires <= parts_.machine.shard.wall())
     co_return fail(ErrorCode::not_found, "no such upload", Side::client);
@@ -69,7 +70,7 @@ Task<Result<Committer::Planned>> Committer::plan_part(Call call, Mutation& mutat
 }
 
 // NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the committer waits for it
-Task<Result<Committer::Planned>> Committer::plan_commit(Call call, Mutation& mutation, Group& group) {
+Task<Result<Planned>> Committer::plan_commit(Call call, Mutation& mutation, ChangeGroup& group) {
   const Ulid token = mutation.token;
   if (!group.members.empty()) co_return Planned::deferred;  // it may be large: a group of its own
   CO_TRY(const auto began, co_await parts_.indexer->upload(call, token));
@@ -122,9 +123,9 @@ Task<Result<Committer::Planned>> Committer::plan_commit(Call call, Mutation& mut
 }
 
 // NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the committer waits for it
-Task<Result<Committer::Planned>> Committer::plan_abort(Call call, Mutation& mutation, Group& group) {
+Task<Result<Planned>> Committer::plan_abort(Call call, Mutation& mutation, ChangeGroup& group) {
   const Ulid token = mutation.token;
-  if (group.is_taken(subject_of(token), Group::Touch::alone)) co_return Planned::deferred;
+  if (group.is_taken(subject_of(token), ChangeGroup::Touch::alone)) co_return Planned::deferred;
   CO_TRY(const auto began, co_await parts_.indexer->upload(call, token));
   const bool over = began && began->expires <= parts_.machine.shard.wall();
   mutation.result = Outcome{.address = {}, .size = 0, .existed = false, .token = token, .expires = {}};
@@ -143,7 +144,7 @@ Task<Result<Committer::Planned>> Committer::plan_abort(Call call, Mutation& muta
 
 // Ends none when all of them together would not be enough.
 // NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the committer waits for it
-Task<Result<Committer::Planned>> Committer::plan_end_idle(Call call, Mutation& mutation, Group& group) {
+Task<Result<Planned>> Committer::plan_end_idle(Call call, Mutation& mutation, ChangeGroup& group) {
   if (!group.members.empty()) co_return Planned::deferred;
   group.closed = true;
   mutation.result = Outcome{};
@@ -151,7 +152,7 @@ Task<Result<Committer::Planned>> Committer::plan_end_idle(Call call, Mutation& m
   std::vector<Ulid> ended;
   for (const Ulid& token : idle_uploads()) {
     if (mutation.size == 0 ? !ended.empty() : room.enough()) break;
-    if (ended.size() == Group::records_most) break;
+    if (ended.size() == ChangeGroup::records_most) break;
     const std::uint64_t bytes = parts_.indexer->open_uploads().at(token).bytes;
     if (bytes == 0) continue;
     room.dead += bytes;
@@ -174,7 +175,7 @@ Task<Result<bool>> Committer::end_idle_upload(Call call) {
   co_return ended.size > 0;
 }
 
-void Committer::note_uploads(const Group& group) noexcept {
+void Committer::note_uploads(const ChangeGroup& group) noexcept {
   for (const Mutation* member : group.members) {
     if (member->kind == Mutation::Kind::begin)
       parts_.indexer->touch_upload(member->token, parts_.machine.shard.now());
@@ -206,7 +207,7 @@ std::vector<Ulid> Committer::idle_uploads() const {
 }
 
 // The table is of at most uploads_max: it is looked through for every upload that begins.
-Committer::Slot Committer::find_slot(const Ulid& holder, const Group& group) const {
+Committer::Slot Committer::find_slot(const Ulid& holder, const ChangeGroup& group) const {
   const auto& open = parts_.indexer->open_uploads();
   const std::uint64_t most = parts_.store.options().uploads_max;
   const std::uint64_t all = parts_.indexer->totals().uploads + group.begun - group.ended;
@@ -230,7 +231,7 @@ Committer::Slot Committer::find_slot(const Ulid& holder, const Group& group) con
 }
 
 // NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the committer waits for it
-Task<Result<>> Committer::end_upload(Call call, Ulid token, Group& group) {
+Task<Result<>> Committer::end_upload(Call call, Ulid token, ChangeGroup& group) {
   CO_TRY(const auto began, co_await parts_.indexer->upload(call, token));
   if (!began) co_return Result<>{};
   group.add(control(RecordKind::abort, AbortRecord{token, began->expires}, true));

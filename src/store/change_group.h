@@ -1,4 +1,4 @@
-// Committer::Group: the changes that are committed together, as they are planned (committer_plan.cpp,
+// ChangeGroup: the changes that are committed together, as they are planned (committer_plan.cpp,
 // committer_delete.cpp, committer_uploads.cpp) and written (committer.cpp).
 #pragma once
 
@@ -7,11 +7,12 @@
 #include <utility>
 #include <vector>
 
-#include "store/committer.h"
+#include "store/group_commit.h"
+#include "store/mutation.h"
 
 namespace cairn::store {
 
-struct Committer::Group {
+struct ChangeGroup {
   static constexpr std::size_t records_most = 512;
   static constexpr std::size_t bytes_most = 4u << 20;
   // What a change is about: an object or an upload.
