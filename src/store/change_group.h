@@ -12,37 +12,22 @@
 
 namespace cairn::store {
 
-struct ChangeGroup {
-  static constexpr std::size_t records_most = 512;
-  static constexpr std::size_t bytes_most = 4u << 20;
+struct ChangeGroup : CommitGroup<Mutation> {
   // What a change is about: an object or an upload.
   using Subject = std::pair<Address, Ulid>;
   enum class Touch : std::uint8_t { put, part, alone };
-  std::vector<Mutation*> members;
-  std::vector<Record> records;
+
   std::vector<std::pair<std::uint32_t, std::vector<Address>>> gone;  // segments
   std::vector<Ulid> forgotten;
   std::pmr::monotonic_buffer_resource memory;  // of `touched`, all given back with the group
   std::pmr::map<Subject, Touch> touched{&memory};
-  std::size_t bytes = 0;
-  std::size_t bytes_max = bytes_most;
   std::uint64_t begun = 0, ended = 0;  // uploads, the latter to make place for others
-  bool closed = false;                 // takes no more members
-  bool frees = false;                  // its members free space
   bool adopts = false;                 // a new index
 
-  bool full() const noexcept {
-    return closed || records.size() >= records_most || bytes >= bytes_max || members.size() >= records_most;
-  }
   // Whether something else of this group has to do with the same thing. Marks it if not.
   bool is_taken(const Subject& subject, Touch how) {
     const auto [at, fresh] = touched.emplace(subject, how);
     return !fresh && (how == Touch::alone || at->second != how);
-  }
-  void add(Record record) {
-    bytes += record_header_size + record_alignment + record.meta.size();
-    for (const HeapBytes& block : record.data) bytes += block.size();
-    records.push_back(std::move(record));
   }
 };
 

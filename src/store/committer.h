@@ -1,5 +1,5 @@
-// Committer: the only writer of a store's log and index. Group commit: it takes what waits, plans it, appends
-// it with one sync, brings the index up to it, and answers all.
+// Committer: the only writer of a store's log and index. It decides what waits, writes it in groups
+// (store/group_commit.h), and brings the index up to the log before it answers.
 //
 //   [OH-1] Order of a change: append → sync → index → answer. What was answered survives any crash.
 //   [OH-2] Changes take effect in the order of the log; two that touch the same address or upload are never
@@ -26,19 +26,14 @@ class Sweeper;
 // What a change is told that finds no place.
 inline constexpr char changes_full[] = "too many changes wait for the disk";
 
-class Committer {
+class Committer final : public GroupCommit<Mutation, ChangeGroup> {
  public:
   // All outlive it; the tasks may be made after it.
   Committer(HomeParts& parts, Compactor& compactor, Sweeper& sweeper, IndexKeeper& keeper);
 
-  Task<> commit_loop(Call call);
-  // Precondition: that has ended. What waits is refused.
-  void close() noexcept { errands_.close(); }
-
-  ErrandHome<Mutation>& errands() noexcept { return errands_; }
   // For the store's own tasks. Cancel: partial — what was begun may still be done.
   Task<Result<Outcome>> submit(Call call, std::unique_ptr<Mutation> mutation) {
-    return errands_.ask(call, std::move(mutation), parts_.machine.mailbox, nullptr);
+    return errands().ask(call, std::move(mutation), parts_.machine.mailbox, nullptr);
   }
   // On a disk that compaction cannot empty: the upload that was idle the longest ends. False: there is none.
   Task<Result<bool>> end_idle_upload(Call call);
@@ -47,16 +42,20 @@ class Committer {
   void note_indexed(std::uint64_t sequence) noexcept { indexed_ = sequence; }
 
  private:
-  Task<> gather(Call call);
-  Task<> commit_group(Call call);
-  Task<Result<>> write_group(Call call, ChangeGroup& group);
-  // Before anything is appended that the index must take in.
-  Task<Result<>> make_index_ready(Call call);
+  Task<> begin(Call call, ChangeGroup& group) override;
+  std::optional<Error> closed(const Mutation& mutation) const override;
+  Task<Result<>> prepare(Call call, ChangeGroup& group) override;
+  Task<Result<std::vector<Entry>>> append(Call call, ChangeGroup& group) override;
+  Task<Result<>> apply(Call call, ChangeGroup& group, std::vector<Entry> placed) override;
+  Task<Result<>> finish(Call call, ChangeGroup& group) override;
+  bool may_try_again(const Mutation& mutation, const Error& error) const override;
+  void concluded(const ChangeGroup& group, const Result<>& written) override;
+
   // The log has something that the index could not take in.
   std::unexpected<Error> index_fell_behind(const char* why) noexcept;
 
   // --- committer_plan.cpp
-  Task<Result<Planned>> plan(Call call, Mutation& mutation, ChangeGroup& group);
+  Task<Result<Planned>> plan(Call call, Mutation& mutation, ChangeGroup& group) override;
   Task<Result<Planned>> plan_put(Call call, Mutation& mutation, ChangeGroup& group);
   Task<Result<Planned>> plan_quarantine(Call call, Mutation& mutation, ChangeGroup& group);
   Task<Result<Planned>> plan_lift(Call call, Mutation& mutation, ChangeGroup& group);
@@ -94,8 +93,6 @@ class Committer {
   Sweeper& sweeper_;
   IndexKeeper& keeper_;
   PoolSeat index_seat_;
-  ErrandHome<Mutation> errands_;
-  std::size_t around_ = 0;     // changes that were under way when the last group was written
   std::uint64_t indexed_ = 0;  // the last sequence that the index took in
   observe::LogEvery failure_told_{Duration::seconds(10)};
 };

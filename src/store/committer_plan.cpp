@@ -2,10 +2,22 @@
 #include <utility>
 
 #include "store/committer.h"
+#include "store/compactor.h"
 
 namespace cairn::store {
 
+namespace {
+
+Task<Result<Planned>> defer() { co_return Planned::deferred; }
+
+}  // namespace
+
+// Every change passes here: it makes no frame of its own.
 Task<Result<Planned>> Committer::plan(Call call, Mutation& mutation, ChangeGroup& group) {
+  // On a full disk what frees space must not fail together with what needs it.
+  if (compactor_.full() && !group.members.empty() &&
+      group.members.back()->frees_space() != mutation.frees_space())
+    return defer();
   switch (mutation.kind) {
     case Mutation::Kind::put:
       return plan_put(call, mutation, group);

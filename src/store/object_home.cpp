@@ -323,7 +323,7 @@ Task<Result<>> ObjectHome::settle_index(Call call) {
 
 Task<Result<>> ObjectHome::close(Call call) {
   parts_.store.status().open = false;
-  committer_.close();
+  committer_.errands().close();
   // What was not finished with them is for the next start.
   co_await keeper_.close(call);
   if (parts_.segments) CO_TRY_VOID(co_await parts_.segments->close(call));

@@ -102,7 +102,7 @@ struct Neighbour {
   }
   void start() {
     ObjectHome& home = store.home();
-    tasks.spawn("commit", home.committer().commit_loop(tasks.call()));
+    tasks.spawn("commit", home.committer().run(tasks.call()));
     tasks.spawn("compact", home.compactor().compact_loop(tasks.call()));
     tasks.spawn("scrub", home.scrubber().scrub_loop(tasks.call()));
     tasks.spawn("sweep", home.sweeper().sweep_loop(tasks.call()));

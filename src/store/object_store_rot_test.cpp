@@ -440,7 +440,7 @@ TEST(StoreSet, objects_of_several_directories_are_one_and_bad_ones_are_healed_wh
   Scope tasks(s.node.shard(), s.call());
   for (std::size_t i = 0; i < set.size(); ++i) {
     ASSERT_TRUE(s.run(set.at(i).open(s.call(), s.machine(), s.log)));
-    tasks.spawn("commit", set.at(i).home().committer().commit_loop(tasks.call()));
+    tasks.spawn("commit", set.at(i).home().committer().run(tasks.call()));
   }
   {
     SetPort port(set, s.machine());

@@ -102,7 +102,7 @@ class SimulatedStore {
     operations_ = std::make_unique<Scope>(node.shard(), node.scope().call());
     if (with_tasks) {
       tasks_ = std::make_unique<Scope>(node.shard(), node.scope().call());
-      tasks_->spawn("commit", store->home().committer().commit_loop(tasks_->call()));
+      tasks_->spawn("commit", store->home().committer().run(tasks_->call()));
     }
     return {};
   }

@@ -80,7 +80,7 @@ Task<Result<>> StorageShard::open_store(Call call, store::ObjectStore& store) {
   }
   store::ObjectHome& home = store.home();
   Supervisor& tasks = context_.tasks;
-  CO_TRY_VOID(tasks.start("committer", [&home](Call c) { return home.committer().commit_loop(c); }));
+  CO_TRY_VOID(tasks.start("committer", [&home](Call c) { return home.committer().run(c); }));
   CO_TRY_VOID(tasks.start("compactor", [&home](Call c) { return home.compactor().compact_loop(c); }));
   CO_TRY_VOID(tasks.start("scrubber", [&home](Call c) { return home.scrubber().scrub_loop(c); }));
   CO_TRY_VOID(tasks.start("sweeper", [&home](Call c) { return home.sweeper().sweep_loop(c); }));
