@@ -19,7 +19,7 @@ void check_failed(const char* expression, const char* file, int line) noexcept {
   if (CheckHandler handler = handler_of_tests.load()) handler(expression, file, line);
   char text[512];
   const int size = std::snprintf(text, sizeof text, "CHECK failed: %s at %s:%d\n", expression, file, line);
-  // A reader that stands still must not keep a broken process from ending.
+  // A stalled reader of stderr must not keep a broken process from ending.
   pollfd waited{.fd = 2, .events = POLLOUT, .revents = 0};
   if (size > 0 && poll(&waited, 1, 1000) > 0)
     (void)!write(2, text, std::min<std::size_t>(static_cast<std::size_t>(size), sizeof text - 1));

@@ -1,7 +1,7 @@
 // CHECK: an invariant that, if false, means the process state cannot be trusted. Always on.
 //
-// A failed CHECK prints where and what, then ends the process: going on would turn a bug into
-// wrong bytes. It is never used for what a peer, a disk or an operator may do: that is a Result.
+// A failed CHECK prints where and what, then ends the process: going on would turn a bug into wrong bytes. A
+// fault of a peer, a disk or an operator is never a CHECK but a Result.
 #pragma once
 
 namespace cairn {

@@ -23,7 +23,7 @@ bool is_ipv6(const std::string& host, in6_addr& address) noexcept {
 bool is_host_name(std::string_view host) noexcept {
   constexpr std::size_t longest = 253;
   if (host.empty() || host.size() > longest || host.front() == '-' || host.front() == '.') return false;
-  // All digits and dots is a wrong address, not a name.
+  // A host of digits and dots alone is a wrong address, not a name.
   const bool letters = std::ranges::any_of(host, [](char c) { return c != '.' && (c < '0' || c > '9'); });
   return letters &&
          std::ranges::all_of(host, [](char c) { return is_letter_or_digit(c) || c == '-' || c == '.'; });

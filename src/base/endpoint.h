@@ -1,4 +1,4 @@
-// Endpoint: where something listens: HOST:PORT, or unix:PATH.
+// Endpoint: the address of a listener: HOST:PORT, or unix:PATH.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,7 @@
-// Error: what a caller may meet and act on. Sixteen bytes, trivially copyable, no allocation.
+// Error: a failure that a caller may meet and act on. Sixteen bytes, trivially copyable, no allocation.
 //
-// `context` is a string literal that says what was being done; details that need formatting belong
-// in a log line or in the answer's `details`, never here.
+// `context` is a string literal that names the failed operation. Details that need formatting belong in a log
+// line or in the answer's `details`, never here.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ enum class ErrorCode : std::uint8_t {
 #undef ERROR_CODE
 };
 
-// Whose fault it is: decides blame in metrics and whether a breaker counts it.
+// The side at fault: decides blame in metrics and whether a breaker counts the error.
 enum class Side : std::uint8_t { client, self, upstream };
 enum class Retry : std::uint8_t { no, now, later };
 
@@ -28,8 +28,8 @@ struct Error {
   ErrorCode code = ErrorCode::internal;
   Side side = Side::self;
   StopReason stop = StopReason::none;
-  // What was asked for is known not to have been begun: it had no effect, and may be asked for again. Not
-  // set: nobody knows, unless the code says so.
+  // Set: the operation was never begun and had no effect, so it may be asked for again. Not set: it may have
+  // had an effect, unless the code says otherwise.
   bool undone = false;
 
   constexpr Error() = default;
@@ -43,7 +43,7 @@ struct Error {
     same.undone = true;
     return same;
   }
-  // Two errors are the same fact when code and reason agree; context is for people.
+  // Errors are equal when code and reason agree; context is for people.
   friend bool operator==(const Error& a, const Error& b) noexcept {
     return a.code == b.code && a.stop == b.stop;
   }

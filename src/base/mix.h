@@ -1,4 +1,4 @@
-// Hashing for tables: fast, and with a secret seed not to be foreseen by who chooses the keys. Not for
+// Hashing for tables: fast, and with a secret seed unpredictable to a stranger who chooses the keys. Not for
 // secrets.
 #pragma once
 
@@ -14,7 +14,7 @@ constexpr std::uint64_t mix(std::uint64_t a, std::uint64_t b) noexcept {
   return static_cast<std::uint64_t>(product) ^ static_cast<std::uint64_t>(product >> 64);
 }
 
-// Eight bytes a step, and the last eight, which may overlap.
+// Takes eight bytes a step, then the last eight, which may overlap the step before.
 inline std::uint64_t hash_of(std::string_view key, std::uint64_t seed) noexcept {
   std::uint64_t hash = seed ^ key.size();
   const auto take = [&](const char* from, std::size_t count) {

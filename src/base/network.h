@@ -16,7 +16,7 @@ struct IpNetwork {
   unsigned bits = 0;
 
   bool contains(const IpBytes& ip) const noexcept;
-  // Whether its address has bits set beyond the prefix: most likely not what was meant.
+  // Whether its address has bits set beyond the prefix: most likely a mistake.
   bool has_host_bits() const noexcept;
   friend bool operator==(const IpNetwork&, const IpNetwork&) = default;
 };

@@ -1,4 +1,4 @@
-// Result<T>: a value or an Error. The vehicle of everything a caller may meet; exceptions are bugs.
+// Result<T>: a value or an Error. Every failure that a caller may meet is returned so; an exception is a bug.
 #pragma once
 
 #include <expected>

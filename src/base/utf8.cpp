@@ -18,8 +18,8 @@ std::size_t utf8_sequence_size(std::string_view text) noexcept {
   if (first < 0xC2 || first > 0xF4) return 0;
   std::size_t size = first < 0xE0 ? 2 : first < 0xF0 ? 3 : 4;
   if (text.size() < size) return 0;
-  // Only the second byte's range depends on the first: it excludes overlong forms, surrogates and
-  // what lies above U+10FFFF.
+  // Only the second byte's range depends on the first: it excludes overlong forms, surrogates and code points
+  // above U+10FFFF.
   unsigned char low = first == 0xE0 ? 0xA0 : first == 0xF0 ? 0x90 : 0x80;
   unsigned char high = first == 0xED ? 0x9F : first == 0xF4 ? 0x8F : 0xBF;
   if (byte_at(text, 1) < low || byte_at(text, 1) > high) return 0;

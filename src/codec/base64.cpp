@@ -25,8 +25,8 @@ std::string Base64Alphabet::encode(ByteView bytes) const {
 }
 
 Result<std::string> Base64Alphabet::decode(std::string_view text) const {
-  // One digit alone carries 6 bits: not a byte. With padding it is one that ends with three '=', of which one
-  // is left to be a foreign character.
+  // One digit alone carries 6 bits: not a byte. In a padded text, one digit would need three '='; the third
+  // is then refused as a foreign character.
   if (padded_ ? text.size() % 4 != 0 : text.size() % 4 == 1)
     return fail(ErrorCode::malformed, "base64: impossible length", Side::client);
   for (int i = 0; padded_ && i < 2 && text.ends_with('='); ++i) text.remove_suffix(1);

@@ -40,8 +40,8 @@ class BrotliDecoder final : public FedDecoder {
       throw std::bad_alloc();
     return {progress, State::failed};
   }
-  // It decodes all it can reach before it hands anything out, and drops that when it meets an error. Only
-  // byte by byte does it come out the same however the input was cut.
+  // The library decodes all its input before it hands out any output, and drops the output when it meets an
+  // error. Only when fed byte by byte is its output independent of how the input was cut.
   std::size_t portion(std::size_t) const noexcept override { return 1; }
 
   BrotliDecoderState* state_;

@@ -39,7 +39,7 @@ struct CborKeyOrder {
   }
 };
 
-// Which containers are open and what each still expects: the rules that encoder and decoder share.
+// The open containers and the items that each still expects: the rules that encoder and decoder share.
 class CborNesting {
  public:
   bool at_key() const noexcept;
@@ -52,7 +52,7 @@ class CborNesting {
 
   // The key, value or root item at hand is all[begin, end).
   void add(std::size_t begin, std::size_t end) noexcept;
-  // It is a container of that many items (a pair is two).
+  // The item at hand is a container of that many items (a pair is two).
   void open(bool is_map, std::uint64_t items) noexcept;
 
  private:
@@ -70,10 +70,9 @@ class CborNesting {
   bool begun_ = false;
 };
 
-// Appends one item to `out`. Keys out of order, a count that is not kept, invalid UTF-8 and nesting
-// beyond the limit are bugs of the caller: CHECK. It does not sort, because it writes what it is
-// told at once; keys that are data come from a container ordered by CborKeyOrder.
-// `out` must not be changed by anybody else until finish().
+// Appends one item to `out`. Keys out of order, a count that is not kept, invalid UTF-8 and nesting beyond
+// the limit are bugs of the caller: CHECK. It does not sort, because it writes each item at once; keys that
+// are data come from a container ordered by CborKeyOrder. Only the encoder may change `out` until finish().
 class CborEncoder {
  public:
   explicit CborEncoder(std::string& out) : out_(out), start_(out.size()) {}
@@ -106,9 +105,9 @@ class CborEncoder {
   CborNesting nesting_;
 };
 
-// A cursor over exactly one item. It allocates nothing: strings are views of the input.
-// Everything that CborEncoder would not have written is malformed. A refused read moves nothing.
-// Counts are never larger than the bytes that are left, so they may be trusted for a reserve().
+// A cursor over exactly one item. It allocates nothing: strings are views of the input. Input that
+// CborEncoder would not have written is malformed. A refused read does not move the cursor. Counts are never
+// larger than the bytes that are left, so they may be trusted for a reserve().
 class CborDecoder {
  public:
   explicit CborDecoder(ByteView input) noexcept : input_(input) {}

@@ -54,7 +54,7 @@ Error Decoder::over_limit() const noexcept {
 Result<Decoder::Progress> Decoder::step(ByteView in, MutableByteView out) {
   Progress total;
   while (!failed_) {
-    // By DG-1 the raw decoder only ever sees the room it may fill; what it consumes may then earn more.
+    // By DG-1 the raw decoder only ever sees the room it may fill; the bytes it consumes may then allow more.
     std::uint64_t allowed = guard_.allowance(consumed_) - produced_;
     MutableByteView room = out.subspan(total.produced);
     bool free = !room.empty();
@@ -71,7 +71,8 @@ Result<Decoder::Progress> Decoder::step(ByteView in, MutableByteView out) {
     produced_ += progress->produced;
     CHECK(produced_ <= guard_.allowance(consumed_));
     if (progress->consumed > 0 || progress->produced > 0) continue;
-    // With input left and nothing consumed a byte is due. If the caller has room for it, the guard has not.
+    // When input is left and none is consumed, a byte of output is due. If the caller has room for it, the
+    // guard allows none.
     if (free && !rest.empty()) failed_ = over_limit();
     break;
   }
@@ -81,7 +82,8 @@ Result<Decoder::Progress> Decoder::step(ByteView in, MutableByteView out) {
 
 Result<> Decoder::finish() {
   if (!failed_ && !raw_->complete()) {
-    // With no input left, "wants more input" and "has a byte due" look alike until it is offered room.
+    // With no input left, "wants more input" and "has a byte due" look alike until the decoder is offered
+    // room.
     std::byte probe{};
     auto progress = raw_->step({}, {&probe, 1});
     if (!progress) {

@@ -5,8 +5,8 @@
 //   [DG-3] A stream is accepted only whole: truncated, corrupt, or followed by anything (a second gzip
 //         member or zstd frame included) it is malformed.
 //
-// All bytes before the fault are handed out before the error, so a caller that must not act on a bad
-// body waits for finish(). Errors blame the client: who decodes an upstream's body changes the side.
+// All bytes before the fault are handed out before the error, so a caller that must not act on a bad body
+// waits for finish(). Errors blame the client: a caller that decodes an upstream's body changes the side.
 #pragma once
 
 #include <cstdint>
@@ -25,10 +25,10 @@ struct DecodeGuard {
   double ratio = 10;
   std::uint64_t bytes = std::uint64_t{8} << 20;
 
-  // Up to here the ratio is not looked at: a small body of blanks is no bomb.
+  // The ratio is not checked up to this size: a small body of blanks is no bomb.
   static constexpr std::uint64_t grace = 4096;
 
-  // How much may have come out once `consumed` bytes went in.
+  // The most output allowed once `consumed` bytes went in.
   std::uint64_t allowance(std::uint64_t consumed) const noexcept;
 };
 

@@ -15,7 +15,7 @@ Result<RawDecoder::Progress> FedDecoder::step(ByteView in, MutableByteView out) 
     const ByteView rest = in.subspan(total.consumed);
     const ByteView offered = more_ ? ByteView{} : rest.first(std::min(rest.size(), portion(room.size())));
     if (!more_ && offered.empty()) break;
-    if (more_ && room.empty() && total.produced > 0) break;  // whether a byte is due can wait
+    if (more_ && room.empty() && total.produced > 0) break;  // the next step finds out whether a byte is due
     std::byte spare{};
     const bool probing = room.empty();
     const Fed fed = feed(offered, probing ? MutableByteView(&spare, 1) : room);

@@ -1,6 +1,6 @@
-// FedDecoder: RawDecoder on top of a library that takes in more than its next byte of output needs, and that
-// may keep output back when it meets an error. It is fed so little at a time that neither shows: a portion is
-// offered only when nothing is left to come out of the portions before it.
+// FedDecoder: RawDecoder on top of a library that takes in more input than its next byte of output needs, and
+// that may hold output back when it meets an error. FedDecoder feeds it so little at a time that neither
+// shows: it offers a portion only when the portions before have no output left.
 #pragma once
 
 #include <optional>
@@ -21,14 +21,14 @@ class FedDecoder : public RawDecoder {
     State state = State::going;
     const char* problem = "compressed stream: corrupt";  // when it failed
   };
-  // One call of the library; `out` is not empty. All of `in` is consumed, unless output was left over.
+  // One call of the library; `out` is not empty. All of `in` is consumed, unless output did not fit.
   virtual Fed feed(ByteView in, MutableByteView out) = 0;
-  // How much may be offered now (at least 1) so that no error follows output, and output is left over only
-  // from what had to be consumed for its first byte. `room` is how much output would be taken.
+  // How much input may be offered now (at least 1), so that no error follows output in one call, and
+  // left-over output comes only from input that its first byte needed. `room` is the room for output.
   virtual std::size_t portion(std::size_t room) const noexcept = 0;
 
  private:
-  std::optional<std::byte> due_;  // made to learn whether there is a byte, when there was no room for it
+  std::optional<std::byte> due_;  // a byte decoded when there was no room for it, to learn whether one is due
   bool more_ = false;             // the last call filled its room: more may be left over
   bool ended_ = false;
   bool failed_ = false;

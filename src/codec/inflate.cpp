@@ -54,7 +54,7 @@ class Inflater final : public RawDecoder {
         throw std::bad_alloc();
       case Z_NEED_DICT:
       case Z_DATA_ERROR:
-        // zlib stays in its error state, so what came before it can be handed out first.
+        // zlib stays in its error state, so the output before the error can be handed out first.
         if (progress.produced > 0) return progress;
         return malformed("compressed stream: corrupt");
       default:

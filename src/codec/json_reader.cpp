@@ -45,8 +45,8 @@ struct JsonState {
   using Place = JsonValue::Place;
 
   explicit JsonState(JsonLimits limits_) : limits(limits_) {
-    // Its own bound counts differently around empty containers, so it is only the backstop that keeps
-    // its stack small; check() holds the exact line.
+    // simdjson's own bound counts differently around empty containers, so it only keeps simdjson's stack
+    // small; check() enforces the exact limit.
     if (parser.allocate(dom::MINIMAL_DOCUMENT_CAPACITY, limits.depth + 2) != simdjson::SUCCESS)
       throw std::bad_alloc();
   }

@@ -1,8 +1,8 @@
 // JsonReader: JSON as strangers send it, read strictly.
 //
-// Refused as malformed: anything RFC 8259 refuses, more bytes or nesting than the limits, a key twice
-// in one object at any level, bytes after the value, a byte order mark, invalid UTF-8 (a lone
-// surrogate escape included), and integers outside [-2^63, 2^64).
+// Refused as malformed: all that RFC 8259 refuses, more bytes or nesting than the limits, a key twice in one
+// object at any level, bytes after the value, a byte order mark, invalid UTF-8 (a lone surrogate escape
+// included), and integers outside [-2^63, 2^64).
 //
 //   JsonReader reader;
 //   TRY(JsonValue root, reader.parse(body));
@@ -11,9 +11,9 @@
 //   TRY(auto size, object.optional_uint("size"));
 //   TRY_VOID(object.finish());
 //
-// An Error's context is static; reader.detail() says which value was wrong and how, for the answer.
-// Every error blames the client: who reads an upstream's JSON changes the side.
-// Values, ranges and strings are views: they live until the reader parses again or is destroyed.
+// An Error's context is static; reader.detail() says which value was wrong and how, for the answer. Every
+// error blames the client: a caller that reads an upstream's JSON changes the side. Values, ranges and
+// strings are views: they live until the reader parses again or is destroyed.
 #pragma once
 
 #include <cstddef>
@@ -54,7 +54,7 @@ class JsonValue {
   Result<JsonFields> fields() const;  // of an object whose keys are data
   Result<JsonObject> object() const;  // of an object whose keys are known
 
-  // The value has the right shape but cannot be meant: detail() becomes `<path>: <why>`.
+  // Refuses a value of the right type with a wrong meaning: detail() becomes `<path>: <why>`.
   std::unexpected<Error> refuse(const char* why) const;
 
  private:
@@ -64,7 +64,7 @@ class JsonValue {
   friend class JsonObject;
   friend struct JsonState;
 
-  // Where the parser keeps it; only the parser's own file knows how to read one.
+  // The value's place in the parser; only json_reader.cpp can read one.
   struct Place {
     const void* document = nullptr;
     std::size_t index = 0;
@@ -138,8 +138,8 @@ class JsonFields {
   Iterator begin_;
 };
 
-// An object with a closed set of fields: those asked for. finish() refuses any other, and refuses an
-// object of more than 64 fields. `null` is a value, not an absence.
+// An object with a closed set of fields: those that the caller asked for. finish() refuses any other, and
+// refuses an object of more than 64 fields. `null` is a value, not an absence.
 class JsonObject {
  public:
   Result<JsonValue> required(std::string_view name);
@@ -183,8 +183,8 @@ class JsonReader {
   // `text` is not needed once this returns. Views of an earlier parse become invalid.
   Result<JsonValue> parse(std::string_view text);
 
-  // `$.items[3].size: expected an integer`: where and what of the last refusal. At most detail_max bytes
-  // of valid UTF-8; it quotes the sender's keys, never its values.
+  // `$.items[3].size: expected an integer`: the place and the reason of the last refusal. At most detail_max
+  // bytes of valid UTF-8; it quotes the sender's keys, never its values.
   static constexpr std::size_t detail_max = 256;
   const std::string& detail() const noexcept;
 

@@ -44,10 +44,10 @@ class ZstdDecoder final : public FedDecoder {
     return {progress, status == 0 ? State::ended : State::going};
   }
 
-  // Output comes at the end of a block, so a portion ends there at the latest; the library's own wish
-  // includes the header of the next block, which may be wrong. Stored blocks come out as they go in: never
-  // more of those than there is room for. The magic goes in byte by byte, which also keeps the library from
-  // decoding a whole frame in one step.
+  // The library hands out a block's output at its end, so a portion ends there at the latest. The size that
+  // the library asks for includes the header of the next block, which may be wrong. A stored block comes out
+  // as it goes in, so no more of it is offered than there is room for. The magic goes in byte by byte, which
+  // also keeps the library from decoding a whole frame in one step.
   std::size_t portion(std::size_t room) const noexcept override {
     const bool in_header = seen_ < magic.size() || wanted_ <= block_header;
     return in_header ? 1 : std::clamp<std::size_t>(room, 1, wanted_ - block_header);
@@ -55,7 +55,7 @@ class ZstdDecoder final : public FedDecoder {
 
   ZSTD_DCtx* context_;
   std::size_t seen_ = 0;    // of the magic
-  std::size_t wanted_ = 0;  // what the library would like to be offered next
+  std::size_t wanted_ = 0;  // the input size that the library asks for next
 };
 
 }  // namespace

@@ -1,5 +1,5 @@
 // Zstandard through libzstd: exactly one frame, with its checksum verified if it has one; no skippable
-// frames, no dictionaries, and a window of at most 8 MiB (RFC 9659), which is what the library keeps.
+// frames, no dictionaries, and a window of at most 8 MiB (RFC 9659), which the library keeps in memory.
 #pragma once
 
 #include <memory>

@@ -25,7 +25,7 @@ struct OtherName {
   Unit unit = Unit::same;
 };
 
-// What type and range cannot say: `text` completes "must be …".
+// A rule beyond type and range: `text` completes "must be …".
 struct Check {
   std::string text;
   std::function<bool(const Value&)> holds;
@@ -45,7 +45,7 @@ struct KeySpec {
   bool secret = false;  // prints as [redacted]
 };
 
-// A declared key's place in its schema: what a snapshot is asked with. Made by Schema::add.
+// A declared key's place in its schema; reads its value from a snapshot. Made by Schema::add.
 template <class T>
 struct Key {
   const Schema* schema = nullptr;

@@ -22,7 +22,7 @@ struct Meaning {
 };
 using Names = std::map<std::string, Meaning, std::less<>>;
 
-// What a source gave a key, and under which spelling.
+// The value that a source gave a key, and its spelling of the key.
 struct Given {
   std::string spelling;
   Snapshot::Held held;
@@ -104,7 +104,7 @@ class Loader {
 
   using BySource = std::array<std::optional<Given>, 4>;  // by Origin::Kind, the stronger later
 
-  // Some key lives in it: an empty table of that name says nothing, but is not misspelt.
+  // Whether the path is the table of some key: an empty table of that name sets nothing, but is not misspelt.
   bool is_table(const std::string& path) const {
     const auto after = names_.lower_bound(path + ".");
     return after != names_.end() && after->first.starts_with(path + ".");

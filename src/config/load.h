@@ -16,7 +16,7 @@
 namespace cairn::config {
 
 struct File {
-  std::string name;  // as problems shall call it
+  std::string name;  // the name that problems print
   std::string text;
 };
 
@@ -37,7 +37,7 @@ struct Sources {
   std::vector<Setting> settings = {};
 };
 
-// A schema and the table it lives in: empty for a service alone, its name in `cairn up`.
+// A schema and its TOML table: empty for a service alone, the service's name in `cairn up`.
 struct Section {
   std::string prefix;
   const Schema* schema;
@@ -58,7 +58,7 @@ std::optional<Setting> parse_setting(std::string_view text);
 // server.max_conns → CAIRN_SERVER__MAX_CONNS
 std::string environment_name(std::string_view key);
 
-// What accepted values break: limits that need a permission, and rules between keys.
+// The rules that accepted values break: limits that need a permission, and rules between keys.
 Problems check_danger(const Snapshot& snapshot, std::string_view prefix = {});
 Problems check_rules(const Snapshot& snapshot, std::string_view prefix = {});
 

@@ -1,4 +1,4 @@
-// What the declarations print: the effective configuration, help, docs.
+// Prints the effective configuration, the help and the docs from the declarations.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// Problem: one thing wrong with a configuration, as one line that says where, which key, what and why.
+// Problem: one thing wrong with a configuration, as one line: where it is, the key, its value and the reason.
 #pragma once
 
 #include <span>

@@ -1,4 +1,4 @@
-// Reload: what a new configuration changes while the process runs.
+// Reload: applies a new configuration while the process runs.
 #pragma once
 
 #include <cstddef>

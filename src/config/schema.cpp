@@ -42,7 +42,7 @@ std::size_t Schema::add_entry(KeySpec spec, Type type) {
   }
   entry.spec = std::move(spec);
   entries_.push_back(std::move(entry));
-  // What a file may not say, the declaration may not either.
+  // A default must pass the same check as a value from a file.
   CHECK(accept(index, Text{entries_[index].spec.default_value}, Unit::same).has_value());
   CHECK(!entries_[index].danger_above ||
         compare(entries_[index].default_value, *entries_[index].danger_above) <= 0);

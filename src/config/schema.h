@@ -26,14 +26,14 @@ struct Entry {
   std::optional<Value> min, max, danger_above;
 };
 
-// A condition over several keys, reported under one of them. Returns what is wrong, or nothing.
+// A condition over several keys, reported under one of them. Returns the problem's text, or nothing.
 struct Rule {
   std::string name;
   std::size_t key = 0;
   std::function<std::optional<std::string>(const Snapshot&)> broken;
 };
 
-// Something that takes memory, in the words of a rule ("storage.cache_bytes", "64 MiB for bodies").
+// A consumer of memory, named in the words of a rule ("storage.cache_bytes", "64 MiB for bodies").
 struct MemoryUse {
   std::string name;
   std::function<std::uint64_t(const Snapshot&)> bytes;
@@ -60,7 +60,7 @@ class Schema {
   void add_memory(std::string name, std::function<std::uint64_t(const Snapshot&)> bytes) {
     memory_.push_back({std::move(name), std::move(bytes)});
   }
-  // The key that permits what `danger_above` forbids. Without one, nothing does.
+  // The key that permits values above `danger_above`. Without one, no such value is permitted.
   void set_danger_key(Key<bool> key) { danger_key_ = key.index; }
 
   std::span<const Entry> entries() const noexcept { return entries_; }

@@ -23,7 +23,7 @@ Check endpoint_check(bool may_be_empty) {
 }
 
 Check socket_path_check() {
-  constexpr std::size_t longest = 107;  // what sockaddr_un holds, without its end
+  constexpr std::size_t longest = 107;  // the path's room in sockaddr_un, without its terminator
   return {"at most 107 bytes",
           [](const Value& value) { return std::get<std::string>(value).size() <= longest; }};
 }
@@ -252,7 +252,7 @@ void declare_planes(Schema& schema, const ServerDefaults& defaults, ServerKeys& 
                                             .check = uid_list_check()});
 }
 
-// Each is also called as the end of it that is sent to.
+// Each queue's key has a second name: that of its sending end.
 Key<std::int64_t> declare_queue_key(Schema& schema, const Sized& queue) {
   return schema.add<std::int64_t>({.name = "queues." + queue.name,
                                    .default_value = std::to_string(queue.size),
@@ -321,8 +321,9 @@ void declare_rules(Schema& schema, const ServerKeys& keys) {
       return "an address that is not loopback needs TLS or safety.danger_ok = true";
     };
   };
-  // What one connection and one request in flight may hold at most: frames and stream; input, chunk and
-  // output blocks with a decoder's window; and an eighth more of those for who has less than its share.
+  // The most memory of one connection (frames and stream) and of one request in flight (input, chunk and
+  // output blocks with a decoder's window), and an eighth more requests for addresses that have less than
+  // their share.
   schema.add_memory("4 KiB for each of server.max_conns", [keys](const Snapshot& snapshot) {
     return static_cast<std::uint64_t>(snapshot.get(keys.max_conns)) * 4096;
   });

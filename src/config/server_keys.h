@@ -24,23 +24,22 @@ struct Sized {
 // Their keys, `queues.NAME` or `pools.NAME`, by name.
 using SizeKeys = std::vector<std::pair<std::string, Key<std::int64_t>>>;
 
-// Where services differ.
+// The defaults in which services differ.
 struct ServerDefaults {
   std::string bind = "127.0.0.1:0";
-  std::string decoded_bytes =
-      "8MiB";  // also the limit above which danger_ok is asked for, if larger than 8 MiB
+  std::string decoded_bytes = "8MiB";  // values above this, or above 8 MiB if that is larger, need danger_ok
   std::string request_timeout = "5s";
   std::string memory_bytes = "1GiB";
   std::string uds_path = "";  // empty: none
-  bool amnesia = false;       // whether it can do without a disk
+  bool amnesia = false;       // whether the service can run without a disk
   // As the service's topology declares them.
   std::vector<Sized> queues = {};
   std::vector<Sized> pools = {};
   bool alone = true;  // false: one of several services of a process, which has its ProcessKeys elsewhere
 };
 
-// What belongs to the process and not to one of its services. Of a service alone they are among its own keys
-// (`server.shards`, `log.format`, `log.level`); where several share a process, there is one of each for all.
+// The keys of the process, not of one of its services. A service alone has them among its own keys
+// (`server.shards`, `log.format`, `log.level`). Services that share a process share one of each.
 struct ProcessKeys {
   Key<std::int64_t> shards;  // 0: one per core
   Key<LogFormat> log_format;
@@ -91,8 +90,8 @@ ServerKeys declare_server_keys(Schema& schema, const ServerDefaults& defaults);
 // `shards`, `log.format`, `log.level` and the pools, outside of every service's table.
 ProcessKeys declare_process_keys(Schema& schema, const std::vector<Sized>& pools);
 
-// What a service declares per peer; the name is without its table.
-// HOST:PORT, or empty for none.
+// A service declares one for each peer; `name` is without its table. The value is HOST:PORT, or empty for
+// none.
 Key<std::string> declare_peer_key(Schema& schema, const std::string& name, const std::string& address);
 
 }  // namespace cairn::config

@@ -15,8 +15,8 @@
 
 namespace cairn::config {
 
-// Where a value came from. `text` is what people read: `default`, `cairn.toml:3:12`,
-// `environment CAIRN_SERVER__BIND`, `flag --set`.
+// Where a value came from. `text` is for people: `default`, `cairn.toml:3:12`, `environment
+// CAIRN_SERVER__BIND`, `flag --set`.
 struct Origin {
   enum class Kind : std::uint8_t { preset, file, environment, flag };
   Kind kind = Kind::preset;

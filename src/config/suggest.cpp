@@ -6,7 +6,8 @@
 namespace cairn::config {
 namespace {
 
-// Longer than any key; the distance is quadratic and the word may be anything.
+// Longer than any key. A bound is needed because the distance takes quadratic time and the word may have any
+// length.
 constexpr std::size_t longest_word = 128;
 
 std::string_view last_component(std::string_view name) { return name.substr(name.rfind('.') + 1); }
@@ -42,7 +43,7 @@ std::optional<std::string_view> suggest(std::string_view word, std::span<const s
     best = candidate;
   }
   if (best) return best;
-  // The right key in the wrong table: only if there is no doubt which.
+  // The right key in the wrong table: suggested only if a single key matches.
   for (const std::string_view candidate : known) {
     if (last_component(candidate) != last_component(word)) continue;
     if (best) return std::nullopt;

@@ -3,7 +3,7 @@
 //   unreachable;
 //   - keys of very many dots: its tables are built and destroyed recursively;
 //   - texts over several lines, and quotes in the middle of a word: they could hide the first from this scan.
-// No valid configuration loses by it: keys are bare words and values have no line breaks.
+// No valid configuration is refused: keys are bare words and values have no line breaks.
 #pragma once
 
 #include <cstddef>

@@ -10,12 +10,12 @@
 #include "config/toml_guard.h"
 
 #define TOML_EXCEPTIONS 0
-// Some of its assertions fail on mere bad input (`[=`), which the code after them refuses properly. With
+// Some assertions of toml++ fail on mere bad input (`[=`), which the code after them refuses properly. With
 // NDEBUG they would even be promises to the optimiser.
 #undef NDEBUG
 #define TOML_ASSERT(expression) static_assert(true)
 #define TOML_ENABLE_FORMATTERS 0
-#define TOML_MAX_NESTED_VALUES 16  // nothing of ours nests
+#define TOML_MAX_NESTED_VALUES 16  // no key's value nests
 #include <toml++/toml.h>
 
 namespace cairn::config {

@@ -15,7 +15,7 @@ struct Assignment {
   std::string path;  // components joined by dots; one that is not a bare TOML key keeps its quotes
   Raw raw;
   std::string where;         // file:line:column of the value
-  bool empty_table = false;  // says nothing, but may be misspelt
+  bool empty_table = false;  // sets no value, but may be misspelt
 };
 
 // In order of position. A file larger than 256 KiB or nested absurdly is refused unread.

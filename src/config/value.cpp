@@ -43,7 +43,7 @@ const std::string* text_of(const Raw& raw) noexcept {
   return std::get_if<std::string>(&raw);
 }
 
-// A number given as such, or written out by a flag or a variable; a TOML string is never a number.
+// A TOML number, or a number written out in a flag or a variable; a TOML string is never a number.
 std::optional<std::int64_t> integer_of(const Raw& raw) noexcept {
   if (const auto* number = std::get_if<std::int64_t>(&raw)) return *number;
   if (const auto* text = std::get_if<Text>(&raw)) return parse_number<std::int64_t>(text->text);
@@ -226,7 +226,7 @@ std::string format_toml(const Value& value, const std::vector<std::string>& choi
   }
 }
 
-// What the types print is common to both notations: quoted texts, arrays of them, and plain numbers.
+// The TOML form is valid JSON too: quoted texts, arrays of them, and plain numbers.
 std::string format_json(const Value& value, const std::vector<std::string>& choices) {
   return format_toml(value, choices);
 }

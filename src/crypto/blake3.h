@@ -26,8 +26,8 @@ inline constexpr std::size_t groups_per_part = part_size / group_size;
 
 using Hash = std::array<std::byte, 32>;
 
-// The library finds out what the processor can do at its first call, without synchronisation: call this
-// once before threads start.
+// The library detects the processor's features at its first call, without synchronisation: call this once
+// before threads start.
 void warm_up() noexcept;
 
 // The hash of one group of at most 64 KiB. `root`: it is the whole object (so its index is 0).
@@ -53,7 +53,7 @@ class KeyedHasher {
   explicit KeyedHasher(const Hash& key) noexcept;
 
   void update(ByteView bytes) noexcept;
-  // The hash of what came so far.
+  // The hash of the bytes so far.
   Hash finish() const noexcept;
 
  private:

@@ -11,8 +11,8 @@
 namespace cairn::crypto {
 namespace {
 
-// What a request is to a caveat's value. One function for both uses keeps one grammar: a check needs `holds`,
-// a validation needs `malformed`.
+// How a request relates to a caveat's value. One function serves both uses, so there is one grammar: a check
+// needs `holds`, a validation needs `malformed`.
 struct Ruling {
   bool holds = false;
   const char* malformed = nullptr;

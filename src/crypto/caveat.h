@@ -1,4 +1,5 @@
-// The first-party caveats: what a capability may say about a request, and whether a request is within it.
+// The first-party caveats: the conditions that a capability may put on a request, and whether a request meets
+// them.
 //
 //   op = storage.put storage.get     the operation is one of these; several op caveats intersect
 //   svc = storage index              the service is one of these; several intersect
@@ -26,7 +27,8 @@
 
 namespace cairn::crypto {
 
-// What a request is about. What it does not have stays empty, and a caveat about that refuses it.
+// The properties of a request that caveats test. A property that the request does not have stays empty, and a
+// caveat about it refuses the request.
 struct CapabilityRequest {
   std::string_view op;
   std::string_view service;
@@ -34,8 +36,8 @@ struct CapabilityRequest {
   std::optional<Address> address = {};
   std::string_view name = {};
   WallTime now = {};
-  // How many bytes it would store: 0 for one that stores none; nullopt when nobody can tell yet, which a
-  // max_bytes caveat refuses.
+  // How many bytes the request would store, 0 for none. nullopt while that is unknown: a max_bytes caveat
+  // then refuses the request.
   std::optional<std::uint64_t> bytes = {};
   std::optional<std::array<std::uint8_t, 16>> ip = {};  // IPv6, or IPv4 mapped
   // Came over a Unix socket: a peer without an IP, on this machine. An ip caveat treats it as 127.0.0.1, or
@@ -43,7 +45,7 @@ struct CapabilityRequest {
   bool local = false;
 };
 
-// `forbidden` unless every caveat holds. Says nothing about the signature: authorize() does both.
+// `forbidden` unless every caveat holds. Does not verify the signature: authorize() does both.
 Result<> check_caveats(const Macaroon& macaroon, const CapabilityRequest& request) noexcept;
 
 // The operations and services there are. A token may name others (of a newer version): they match nothing.
@@ -54,7 +56,7 @@ std::span<const std::string_view> known_services() noexcept;
 // thing: an operation or service that does not exist is refused here, where a person can still mend it.
 Result<> validate_caveat(std::string_view caveat) noexcept;
 
-// The texts; operations, services, tenant, prefix and network as they are: validate_caveat judges them.
+// Format caveats. They do not check operations, services, tenant, prefix and network: validate_caveat() does.
 std::string op_caveat(std::span<const std::string_view> operations);
 std::string svc_caveat(std::span<const std::string_view> services);
 std::string tenant_caveat(std::string_view tenant);

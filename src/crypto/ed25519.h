@@ -29,8 +29,8 @@ class Ed25519Key {
 };
 
 // Whether a signature can verify under it at all: a canonical point of the group that signers' keys are in.
-// Others are of small order, not points, or spelled in two ways; one with a part of small order would be
-// accepted by some verifiers and refused by others.
+// Other keys are of small order, not points, or spelled in two ways. Some verifiers would accept a key with a
+// part of small order and others refuse it.
 bool is_ed25519_key(const Ed25519PublicKey& key) noexcept;
 
 // Strict: a signature has one accepted form (S below the group order), and keys of small order, under which

@@ -21,8 +21,8 @@ Hash hash_group_of(std::span<Hash, chunks_per_group> hashes, std::size_t chunks,
                    std::uint64_t group_index, bool root) noexcept;
 
 // Whole groups, and runs of eight chunks, are hashed where they lie. The remainder of a slice is copied, to
-// be hashed with what comes next: chunks in a row share the processor's lanes, a chunk alone is five times as
-// slow as the copy and its share of a run. About 10 KB.
+// be hashed with the next slice. Chunks in a row share the processor's SIMD lanes: hashing a chunk alone
+// takes five times as long as copying it and hashing it in a run. About 10 KB.
 //
 // Invariants:
 // 1. A group that may turn out to be the whole object is not closed before another byte follows. (For a
@@ -56,9 +56,9 @@ class GroupHasher {
     }
   }
 
-  // The hash of the group under way as it is now; changes nothing that shows.
+  // The hash of the group under way as it is now; more bytes may follow.
   Hash hash(bool root) noexcept;
-  // Of the group under way. 0 only where update() had no bytes since the last group, or at all.
+  // Bytes of the group under way. 0 only when update() got no bytes since the last group, or none at all.
   std::size_t size() const noexcept { return chunks_ * chunk_size + buffered_; }
   std::uint64_t index() const noexcept { return index_; }
 

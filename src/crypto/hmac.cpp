@@ -37,7 +37,7 @@ bool equal_constant_time(ByteView a, ByteView b) noexcept {
     differs |= x ^ y;
   }
   for (; at < a.size(); ++at) differs |= static_cast<std::uint64_t>(a[at] ^ b[at]);
-  asm volatile("" : "+r"(differs));  // so that no compiler sees that the outcome may be known early
+  asm volatile("" : "+r"(differs));  // keeps the compiler from leaving the loop early
   return differs == 0;
 }
 

@@ -21,7 +21,7 @@ std::string digest_of(std::string_view text) {
   return format_hex(digest);
 }
 
-// What the file can hold: the text of its time must parse to the same time.
+// Whether the file can hold the key: the text of its time must parse to the same time.
 bool can_be_kept(const RootKey& key) {
   const auto read_back = parse_rfc3339(format_rfc3339(key.created));
   return is_key_id(key.id) && read_back && *read_back == key.created;

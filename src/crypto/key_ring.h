@@ -1,5 +1,5 @@
 // KeyRing: the root keys of capabilities, as the file keys/capability-root.key holds them
-// (docs/formats/capability-root.md). A value: reading and writing the file is the caller's.
+// (docs/formats/capability-root.md). A value: the caller reads and writes the file.
 #pragma once
 
 #include <span>
@@ -23,7 +23,7 @@ class KeyRing {
 
   explicit KeyRing(RootKey first);
 
-  // What format() gave, and nothing else: a damaged or newer file is an error (`malformed`), never an empty
+  // Accepts only the output of format(). A damaged or newer file is an error (`malformed`), never an empty
   // ring, because a ring made afresh would silently void every token.
   static Result<KeyRing> parse(std::string_view text);
   // Holds the secrets: wipe() it after use.
@@ -37,7 +37,7 @@ class KeyRing {
   // From now on `key` mints; tokens of the older ones stay good. `conflict` for an id that is taken,
   // `invalid` for a ring that is full or a key that comes revoked.
   Result<> rotate(RootKey key);
-  // Voids every token under the id. Again changes nothing; an unknown id is `not_found`.
+  // Voids every token under the id. Revoking it again changes nothing; an unknown id is `not_found`.
   Result<> revoke(std::string_view id);
 
  private:
@@ -46,12 +46,12 @@ class KeyRing {
   std::vector<RootKey> keys_;
 };
 
-// Whether the bearer of `token` (what follows `Bearer `; empty when there is none) may do `request`.
-// `unauthorized` for no token, one that does not decode, one whose key is unknown or revoked and one whose
-// MAC is wrong: the answer and the work are the same for the last three, so that ids cannot be probed.
+// Whether the bearer of `token` (the text after `Bearer `; empty when there is none) may do `request`.
+// `unauthorized` for no token, a token that does not decode, one with an unknown or revoked key, and one with
+// a wrong MAC. The answer and the work are the same for the last three, so that ids cannot be probed.
 // `forbidden` when the token is genuine and a caveat does not hold.
 Result<> authorize(const KeyRing& ring, std::string_view token, const CapabilityRequest& request);
-// The same, for a caller who needs what the token says; only a genuine one comes back.
+// Returns the token's contents, if it is genuine, without checking its caveats.
 Result<Macaroon> authenticate(const KeyRing& ring, std::string_view token);
 
 }  // namespace cairn::crypto

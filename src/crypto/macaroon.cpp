@@ -68,7 +68,7 @@ class Reader {
     rest_.remove_prefix(size);
     return data;
   }
-  // For the fields that are left out rather than written empty.
+  // For fields that are left out when they are empty.
   Result<std::string_view> read_optional(Field field) noexcept {
     if (!at(field)) return std::string_view();
     TRY(std::string_view data, read(field));
@@ -170,7 +170,7 @@ bool verify_signature(const Macaroon& macaroon, ByteView root_secret) noexcept {
   Mac expected = first_signature(root_secret, macaroon.identifier);
   for (const Caveat& caveat : macaroon.caveats) chain(expected, caveat);
   const bool same = equal_constant_time(expected, macaroon.signature);
-  // Of a forged token this is the signature that would have made it genuine.
+  // For a forged token, `expected` is the signature that would have made it genuine.
   wipe(expected);
   return same;
 }

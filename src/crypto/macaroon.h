@@ -1,7 +1,7 @@
-// Macaroon: a bearer token that its holder can narrow without asking anybody, in the V2 binary form that the
-// macaroon libraries share. docs/formats/capability.md has the bytes.
+// Macaroon: a bearer token that its holder can narrow without asking the issuer, in the V2 binary form that
+// the macaroon libraries share. docs/formats/capability.md has the bytes.
 //
-// What a caveat means is not known here (caveat.h), nor which root keys there are (key_ring.h).
+// The meaning of caveats is in caveat.h, the root keys in key_ring.h.
 #pragma once
 
 #include <array>
@@ -56,8 +56,8 @@ struct Macaroon {
   friend bool operator==(const Macaroon&, const Macaroon&) = default;
 };
 
-// What our identifiers say: `v1 KEYID ULID LOCATION`. The location is repeated in it because the MAC covers
-// the identifier but not a macaroon's location field. Views into the identifier.
+// The parts of an identifier of ours: `v1 KEYID ULID LOCATION`. The location is repeated in it because the
+// MAC covers the identifier but not a macaroon's location field. Views into the identifier.
 struct TokenIdentifier {
   std::string_view key_id;
   Ulid nonce;
@@ -70,8 +70,8 @@ std::optional<TokenIdentifier> parse_identifier(std::string_view text) noexcept;
 // A token of `key` that allows everything. The location is a non-empty UTF-8 text of at most
 // max_location_bytes; the nonce makes it differ from every other (the caller brings time and randomness).
 Macaroon mint(const RootKey& key, std::string location, const Ulid& nonce);
-// The same token with one more condition. Fails with `malformed` where no server would take the outcome: too
-// many caveats, too many bytes, or a caveat of no bytes.
+// The same token with one more condition. Fails with `malformed` when no server would accept the result: too
+// many caveats, too many bytes, or an empty caveat.
 Result<Macaroon> attenuate(Macaroon macaroon, std::string caveat);
 // Whether the signature is the one that `root_secret` gives; third-party caveats are part of the chain.
 bool verify_signature(const Macaroon& macaroon, ByteView root_secret) noexcept;
@@ -82,7 +82,7 @@ bool verify_signature(const Macaroon& macaroon, ByteView root_secret) noexcept;
 std::string encode_macaroon(const Macaroon& macaroon);
 Result<Macaroon> decode_macaroon(ByteView bytes);
 
-// base64url without padding of that form. What is not a token is `malformed`.
+// base64url without padding of that form. Text that is not a token is `malformed`.
 std::string format_token(const Macaroon& macaroon);
 Result<Macaroon> parse_token(std::string_view token);
 

@@ -91,8 +91,8 @@ std::vector<MerkleHash> MerkleTree::consistency_proof(std::uint64_t from, std::u
   CHECK(from <= to && to <= size());
   std::vector<MerkleHash> proof;
   if (from == 0 || from == to) return proof;
-  // The way starts at the last perfect subtree of the older tree. Where that is the whole older tree, the
-  // verifier has its hash.
+  // The path starts at the last perfect subtree of the older tree. When that is the whole older tree, the
+  // verifier already has its hash.
   const auto level = static_cast<unsigned>(std::countr_zero(from));
   const std::uint64_t index = (from >> level) - 1;
   if (index != 0) proof.push_back(levels_[level][index]);

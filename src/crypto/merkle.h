@@ -25,8 +25,8 @@ MerkleHash empty_root() noexcept;
 
 class MerkleFrontier;
 
-// All of a tree that never changes: its leaves and the nodes over perfect subtrees, 64 bytes a leaf. What
-// lies over the ragged right edge is hashed when asked for, at most 63 nodes.
+// Keeps all of a tree that never changes: its leaves and the nodes over perfect subtrees, 64 bytes a leaf.
+// Nodes over the incomplete right edge, at most 63, are hashed when asked for.
 //
 // Invariants:
 // 1. Level l holds size() >> l hashes; number i is the root of leaves i << l up to (i + 1) << l.
@@ -41,14 +41,14 @@ class MerkleTree {
   MerkleHash root() const noexcept { return root_at(size()); }
   // Precondition: size <= size().
   MerkleHash root_at(std::uint64_t size) const noexcept;
-  // The right edge as it was at that size, to go on from: nothing is hashed. Precondition: size <= size().
+  // The right edge as it was at that size, to append to. Hashes nothing. Precondition: size <= size().
   MerkleFrontier frontier_at(std::uint64_t size) const noexcept;
 
-  // The hashes beside the way from the leaf to the root, the lowest first. Precondition: index < size <=
+  // The siblings on the path from the leaf to the root, the lowest first. Precondition: index < size <=
   // size().
   std::vector<MerkleHash> inclusion_proof(std::uint64_t index, std::uint64_t size) const;
-  // The nodes from which both roots follow, the lowest first; empty where from is 0 or equals `to`, which
-  // need no proof. Precondition: from <= to <= size().
+  // The nodes from which both roots follow, the lowest first; empty when `from` is 0 or equals `to`, where no
+  // proof is needed. Precondition: from <= to <= size().
   std::vector<MerkleHash> consistency_proof(std::uint64_t from, std::uint64_t to) const;
 
   // Consecutive hashes of one level, valid until the next append. Precondition: the level has them all.
@@ -57,7 +57,7 @@ class MerkleTree {
  private:
   // The root of leaves begin up to begin + count, where begin is a multiple of a power of two >= count > 0.
   MerkleHash subtree(std::uint64_t begin, std::uint64_t count) const noexcept;
-  // Appends what lies beside the way from a node up to the root at `size`.
+  // Appends the siblings on the path from a node up to the root at `size`.
   void climb(unsigned level, std::uint64_t index, std::uint64_t size, std::vector<MerkleHash>& proof) const;
 
   std::vector<std::vector<MerkleHash>> levels_;
@@ -80,8 +80,8 @@ class MerkleFrontier {
 };
 
 // Whether the proof shows that the leaf with this hash is number `index` of the tree with this size and root.
-// Everything may be a stranger's; exactly the one proof there is passes. That size and root belong together
-// is not proved: a signed checkpoint says it.
+// Every argument may come from a stranger; only the one correct proof passes. It does not prove that size and
+// root belong together: a signed checkpoint does.
 bool verify_inclusion(const MerkleHash& leaf_hash, std::uint64_t index, std::uint64_t size,
                       std::span<const MerkleHash> proof, const MerkleHash& root) noexcept;
 

@@ -29,7 +29,7 @@ void PartHasher::add(ByteView group) noexcept {
 
 PartHash PartHasher::finish(ByteView last, bool only_part) noexcept {
   CHECK(last.size() <= group_size && (index_ == 0 || (!only_part && part_.size + last.size() != 0)));
-  // The only group of an object is its root, which has another hash.
+  // The only group of an object is its root, which is hashed with the root's flag.
   const bool one_group = part_.group_count == 0;
   part_.groups[part_.group_count] =
       hash_group(last, index_ * groups_per_part + part_.group_count, only_part && one_group);

@@ -22,7 +22,7 @@ struct ObjectHash {
 class ObjectHasher {
  public:
   void update(ByteView bytes);
-  // Once; afterwards the hasher is only good to be destroyed.
+  // Call it once; afterwards the hasher can only be destroyed.
   ObjectHash finish();
 
   std::uint64_t size() const noexcept { return size_; }
@@ -35,9 +35,9 @@ class ObjectHasher {
 
 struct PartHash {
   Hash hash{};
-  // Of part 0 only: the address of the object if it turns out to be this part alone. An upload learns
-  // that when it is committed, long after the part's bytes went by. Where the part has one group, this
-  // is then the hash of that group too.
+  // Of part 0 only: the address of the object if it turns out to be this part alone. An upload learns that
+  // when it is committed, long after the part was hashed. If the part has one group, this is then the hash of
+  // that group too.
   Hash alone{};
   std::size_t size = 0;
   std::array<Hash, groups_per_part> groups{};

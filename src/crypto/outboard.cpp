@@ -20,8 +20,8 @@ std::uint64_t proof_size(std::uint64_t size, std::uint64_t first_byte, std::uint
   const GroupSpan range = groups_of_bytes(first_byte, last_byte);
   const std::uint64_t groups = group_count(size);
   std::uint64_t parents = 0;
-  // Level k has nodes of 2^k groups. Of those that the range touches only the last may be no parent:
-  // where nothing is right of its middle, it is a node of a lower level.
+  // Level k has nodes of 2^k groups. Of those that the range touches only the last may be no parent: if no
+  // group is right of its middle, it is a node of a lower level.
   for (unsigned level = 1; (std::uint64_t{1} << (level - 1)) < groups; ++level) {
     const std::uint64_t first = range.first >> level, last = (range.end - 1) >> level;
     parents += last - first + 1;
@@ -71,7 +71,7 @@ Result<> ProofBuilder::give_part(std::span<const Hash> groups) noexcept {
   return {};
 }
 
-// Of a node below the root: never with the root's flag.
+// The hash of a node below the root: never with the root's flag.
 Hash ProofBuilder::hash_of(GroupSpan node) const noexcept {
   if (is_of_parts(node)) {
     const std::uint64_t first = node.first / groups_per_part;

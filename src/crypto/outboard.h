@@ -55,8 +55,8 @@ constexpr GroupSpan groups_of_bytes(std::uint64_t first_byte, std::uint64_t last
 // The bytes of the proof of first..last. first <= last < size; 0 and 0 for an empty object.
 std::uint64_t proof_size(std::uint64_t size, std::uint64_t first_byte, std::uint64_t last_byte) noexcept;
 
-// Writes the proof of bytes first..last from the part hashes, and from the group hashes of those parts that
-// the range touches: the caller fetches them one at a time, when asked.
+// Writes the proof of bytes first..last from the part hashes, and from the group hashes of the parts that the
+// range touches. The caller fetches those parts one at a time, when asked.
 //
 //   while (!builder.done()) {
 //     if (auto part = builder.wants_part()) TRY_VOID(builder.give_part(groups of *part));
@@ -67,7 +67,7 @@ std::uint64_t proof_size(std::uint64_t size, std::uint64_t first_byte, std::uint
 // written: the first items cost one merge for each part (10 ns or so).
 //
 // Invariants:
-// 1. What was written is a prefix of the proof, cut between items.
+// 1. The bytes written are a prefix of the proof, cut between items.
 // 2. A part is wanted at most once, and parts are wanted in ascending order.
 class ProofBuilder {
  public:
@@ -76,10 +76,10 @@ class ProofBuilder {
   ProofBuilder(std::uint64_t size, std::uint64_t first_byte, std::uint64_t last_byte,
                std::span<const Hash> parts) noexcept;
 
-  // The part without whose groups write() cannot go on.
+  // The part whose groups write() needs next; nullopt when it needs none.
   std::optional<std::uint64_t> wants_part() const noexcept;
-  // All groups of the wanted part, which are copied. Error integrity, and still wanted, where they do not
-  // merge to the part's hash.
+  // All groups of the wanted part, which are copied. If they do not merge to the part's hash, the error is
+  // integrity and the part is still wanted.
   Result<> give_part(std::span<const Hash> groups) noexcept;
 
   // Fills `out` with whole items (of 8 bytes, then 64) until it is full, a part is wanted or all is done;
@@ -100,7 +100,7 @@ class ProofBuilder {
   GroupSpan range_;
   std::span<const Hash> parts_;
   bool size_written_ = false;
-  std::uint64_t held_part_ = no_part;  // whose groups are in groups_
+  std::uint64_t held_part_ = no_part;  // the part whose groups are in groups_
   std::array<Hash, groups_per_part> groups_{};
   unsigned depth_ = 0;
   std::array<GroupSpan, 64> pending_{};  // parents still to write, the next one last

@@ -10,13 +10,13 @@
 
 namespace cairn::crypto {
 
-// Byte for byte what `openssl pkey` and `openssl pkey -pubout` write. The private text holds the seed: wipe()
-// it after use.
+// Byte for byte the output of `openssl pkey` and `openssl pkey -pubout`. The private text holds the seed:
+// wipe() it after use.
 std::string format_private_pem(const Ed25519Key& key);
 std::string format_public_pem(const Ed25519PublicKey& key);
 
-// One such block and nothing else; lines may end with CR LF, and the last end may be missing. Another kind of
-// key, an encrypted one or damage is `malformed`.
+// Parses one such block and nothing else. Lines may end with CR LF, and the last line end may be missing.
+// Another kind of key, an encrypted one or damage is `malformed`.
 Result<Ed25519Key> parse_private_pem(std::string_view text);
 Result<Ed25519PublicKey> parse_public_pem(std::string_view text);
 

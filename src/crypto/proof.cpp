@@ -63,7 +63,7 @@ Result<> ProofReader::take_parent() {
   return {};
 }
 
-// What the range does not touch is not part of the proof.
+// Nodes that the range does not touch are not part of the proof.
 void ProofReader::push(GroupSpan span, const Hash& hash) noexcept {
   if (!span.touches(range_)) return;
   CHECK(depth_ < pending_.size());

@@ -14,14 +14,14 @@ namespace cairn::crypto {
 
 inline constexpr std::uint64_t proof_groups_max = 65536;
 
-// The reader of what ProofBuilder writes; the peer that sends it is not trusted.
+// Reads the proofs that ProofBuilder writes; the peer that sends them is not trusted.
 //
-// The size is only a claim until the last group of the object was verified: then no other size is
-// possible. Before, verified bytes are still proved to be the object's bytes at their offsets.
+// The size is only a claim until the last group of the object was verified: then no other size is possible.
+// Even before that, verified bytes are proved to be the object's bytes at their offsets.
 //
 // Invariants:
 // 1. A parent is used only after its hash was found in its own parent, or is the address.
-// 2. Memory grows with the parents that were verified, never with what the peer claims.
+// 2. Memory grows with the parents that were verified, never with the peer's claims.
 // 3. After an error every call fails.
 class ProofReader {
  public:
@@ -29,14 +29,14 @@ class ProofReader {
   // that the caller need not know the size; one that begins beyond it is an error.
   ProofReader(const Address& address, std::uint64_t first_byte, std::uint64_t last_byte) noexcept;
 
-  // Takes what comes next and answers how many of the bytes belong to the proof: all until it is done,
-  // none afterwards. Errors: integrity where a parent is wrong or the object ends before the range,
-  // malformed for a size no object has, body_cap where the range has more than 65536 groups.
+  // Takes the next bytes and returns how many of them belong to the proof: all until it is done, none
+  // afterwards. Errors: integrity when a parent is wrong or the object ends before the range, malformed for a
+  // size that no object has, body_cap when the range has more than 65536 groups.
   Result<std::size_t> update(ByteView bytes);
   // All parents were read and verified: the groups may come.
   bool done() const noexcept { return state_ == State::done; }
 
-  // As claimed; 0 until its eight bytes were read.
+  // As the peer claims; 0 until its eight bytes were read.
   std::uint64_t size() const noexcept { return size_; }
   // The groups that verify_group knows; empty until done().
   GroupSpan groups() const noexcept { return done() ? range_ : GroupSpan{}; }
@@ -55,7 +55,7 @@ class ProofReader {
   Result<> take_size();
   Result<> take_parent();
   void push(GroupSpan span, const Hash& hash) noexcept;
-  // Moves the groups that come next in order from the pending nodes to groups_.
+  // Moves the next groups in order from the pending nodes to groups_.
   void settle();
 
   Address address_;

@@ -20,7 +20,7 @@ class Sha256 {
   Sha256() noexcept;
 
   void update(ByteView bytes) noexcept;
-  // The hash of what came so far; more may follow.
+  // The hash of the bytes so far; more may follow.
   Sha256Hash finish() const noexcept;
 
  private:

@@ -18,7 +18,7 @@ constexpr std::string_view signature_mark = "\u2014 ";
 constexpr char ed25519_kind = 1;
 constexpr std::size_t key_id_size = 4;
 
-// What Unicode calls White_Space, above the control characters.
+// The characters of Unicode's White_Space property, above the control characters.
 constexpr std::string_view spaces[] = {
     " ",      "\u0085", "\u00A0", "\u1680", "\u2000", "\u2001", "\u2002", "\u2003", "\u2004", "\u2005",
     "\u2006", "\u2007", "\u2008", "\u2009", "\u200A", "\u2028", "\u2029", "\u202F", "\u205F", "\u3000",
@@ -34,7 +34,7 @@ bool is_line(std::string_view text) noexcept {
   return !text.empty() && is_utf8(text) && std::ranges::none_of(text, is_control);
 }
 
-// The first line, which is taken off `rest` with its newline; what has none is a line up to its end.
+// Takes the first line, with its newline, off `rest`. Text without a newline is one line.
 std::string_view take_line(std::string_view& rest) noexcept {
   const std::string_view line = rest.substr(0, rest.find('\n'));
   rest.remove_prefix(std::min(rest.size(), line.size() + 1));
@@ -77,7 +77,7 @@ std::uint32_t NoteVerifier::key_id() const {
 }
 
 bool is_note_name(std::string_view name) noexcept {
-  // In well-formed UTF-8 a sequence is found only where it stands.
+  // In well-formed UTF-8 a byte search finds only whole characters.
   return is_line(name) && !name.contains('+') &&
          std::ranges::none_of(spaces, [&](std::string_view space) { return name.contains(space); });
 }

@@ -2,7 +2,7 @@
 //
 // A note is a text, a blank line, and a line per signature:
 //   — <name> <base64 of the 4-byte key id and the signature>
-// Its text means nothing until is_signed_by() said whose it is.
+// Its text is untrusted until is_signed_by() has verified a signature.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +16,8 @@
 
 namespace cairn::crypto {
 
-// What C2SP asks a reader to take at least; witnesses sign with keys of other kinds, whose signatures are
-// long.
+// The size that C2SP asks readers to accept at least. Witnesses sign with keys of other kinds, whose
+// signatures are long.
 inline constexpr std::size_t note_size_max = std::size_t{1} << 20;
 inline constexpr std::size_t note_signatures_max = 16;
 
@@ -26,13 +26,13 @@ struct NoteVerifier {
   std::string name;
   Ed25519PublicKey key{};
 
-  // The first bytes of a hash over name, kind of signature and key. A hint: anyone can make a key with the
-  // same.
+  // The first bytes of a hash over name, kind of signature and key. Only a hint: anyone can make a key with
+  // the same id.
   std::uint32_t key_id() const;
   friend bool operator==(const NoteVerifier&, const NoteVerifier&) = default;
 };
 
-// Of any kind: those of unknown keys, with unknown algorithms, are carried along.
+// A signature of any kind: those of unknown keys, with unknown algorithms, are carried along.
 struct NoteSignature {
   std::string name;
   std::uint32_t key_id = 0;
@@ -55,22 +55,22 @@ bool is_note_text(std::string_view text) noexcept;
 
 // "name+1234abcd+base64", the form in which a verifier's key is handed out. Precondition: is_note_name(name).
 std::string format_verifier_key(const NoteVerifier& verifier);
-// Only what format_verifier_key writes; an id that is not the key's is malformed.
+// Accepts only the output of format_verifier_key(); an id that does not match the key is malformed.
 Result<NoteVerifier> parse_verifier_key(std::string_view text);
 
 // Precondition: is_note_text(text), is_note_name(name), the note within note_size_max.
 std::string sign_note(std::string_view text, std::string_view name, const Ed25519Key& key);
 
-// What parse_note accepts has one spelling: format_note gives back the same bytes. No signature is verified.
+// Accepts one spelling of a note: format_note() gives back the same bytes. No signature is verified.
 Result<Note> parse_note(std::string_view bytes);
 std::string format_note(const Note& note);
 
-// At least one signature has the verifier's name and key id, and each that has verifies.
+// Whether at least one signature has the verifier's name and key id, and every such signature verifies.
 bool is_signed_by(const Note& note, const NoteVerifier& verifier);
 
-// What a log signs: that its first `size` entries have this root.
+// The statement that a log signs: its first `size` entries have this root.
 struct Checkpoint {
-  std::string origin;  // which log
+  std::string origin;  // the log's name
   std::uint64_t size = 0;
   MerkleHash root{};
   std::vector<std::string> extensions;  // lines without meaning to the log
@@ -80,7 +80,7 @@ struct Checkpoint {
 
 // The text of a note. Precondition: origin and extensions are lines of a note's text, none of them empty.
 std::string format_checkpoint(const Checkpoint& checkpoint);
-// Only what format_checkpoint writes.
+// Accepts only the output of format_checkpoint().
 Result<Checkpoint> parse_checkpoint(std::string_view text);
 
 }  // namespace cairn::crypto

@@ -132,7 +132,7 @@ void append_entry(std::string& bundle, ByteView entry) {
 
 Result<std::vector<ByteView>> parse_entries(ByteView bundle, unsigned count) {
   std::vector<ByteView> entries;
-  // What is reserved follows the bytes that are there, not the count that is asked for.
+  // The reservation follows the bytes present, not the requested count.
   entries.reserve(std::min<std::size_t>(count, bundle.size() / 2));
   for (unsigned i = 0; i < count; ++i) {
     if (bundle.size() < 2) return fail(ErrorCode::malformed, "entry bundle: too few entries", Side::client);

@@ -34,7 +34,7 @@ struct TileId {
 // "tile/0/x001/x234/067", "tile/1/000.p/17", "tile/entries/000". Precondition: level and width in their
 // ranges.
 std::string format_tile_path(const TileId& tile);
-// Only what format_tile_path writes.
+// Accepts only the output of format_tile_path().
 std::optional<TileId> parse_tile_path(std::string_view path) noexcept;
 
 // How many hashes the tile has in a tree of `size` leaves: 0 if there is none, 256 if it is full.
@@ -43,7 +43,7 @@ unsigned tile_width(std::uint8_t level, std::uint64_t index, std::uint64_t size)
 // by level and index: one for each 256 new leaves, so mind the size.
 std::vector<TileId> tiles_for(std::uint64_t size, std::uint64_t since = 0);
 
-// Where the hash of a tree's node is found: it is the root over `count` (a power of two) hashes of the tile.
+// The place of a node's hash: it is the root over `count` (a power of two) hashes of the tile.
 struct TilePlace {
   TileId tile;  // of full width
   unsigned offset = 0;

@@ -37,7 +37,7 @@ void Closer::close(Descriptor* descriptor) noexcept {
   submit();
 }
 
-// All that wait go together: there is one job at a time.
+// One job at a time; it takes all waiting descriptors.
 void Closer::submit() noexcept {
   if (closing_) return;
   auto* job = pool_ == nullptr ? nullptr : new (std::nothrow) Job(*pool_, shared_from_this());

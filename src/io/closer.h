@@ -1,9 +1,9 @@
-// Closer: where the descriptors of files are closed. The last close of a file that was removed gives its
-// blocks back to the file system, which takes as long as it takes; so no destructor on a shard does it.
+// Closer: where the descriptors of files are closed. The last close of a removed file gives its blocks back
+// to the file system, which may take long; so no destructor on a shard closes a file.
 //   [CL-1] While there is a pool, a descriptor of a file is closed on one of its threads.
-//   [CL-2] When the lane is full, descriptors wait here, and are tried again with the next use of the disk.
-//          They are no more than were open. When the pool has ended, they are closed by the thread that ends
-//          it.
+//   [CL-2] When the lane is full, descriptors wait here and are tried again with the next use of the disk.
+//          Their number is bounded by the files that were open. When the pool has ended, the thread that ends
+//          it closes them.
 #pragma once
 
 #include <memory>
@@ -15,7 +15,8 @@ namespace cairn::io {
 
 class Closer;
 
-// Owned by the File and by every operation still running on it: a descriptor is not closed under one.
+// Owned by the File and by every operation still running on it: a descriptor is not closed under a running
+// operation.
 class Descriptor : public Link {
  public:
   int number() const noexcept { return number_; }
@@ -29,7 +30,7 @@ class Descriptor : public Link {
 };
 using SharedDescriptor = std::shared_ptr<Descriptor>;
 
-// One shard's. Descriptors outlive neither their shard nor, without being closed at once, the pool.
+// One for each shard. Descriptors do not outlive their shard. One that outlives the pool is closed at once.
 class Closer : public std::enable_shared_from_this<Closer> {
  public:
   explicit Closer(Pool& pool) noexcept : pool_(&pool) {}
@@ -37,13 +38,13 @@ class Closer : public std::enable_shared_from_this<Closer> {
   Closer(const Closer&) = delete;
   Closer& operator=(const Closer&) = delete;
 
-  // From any thread. Takes both over.
+  // Takes ownership of both descriptors. From any thread.
   SharedDescriptor hold(int number, int direct);
-  // What waits is tried again.
+  // Submits the waiting descriptors again.
   void retry() noexcept {
     if (!waiting_.empty()) submit();
   }
-  // There is no pool any more.
+  // Called when the pool has ended.
   void end() noexcept;
   std::size_t waiting() const noexcept { return count_; }
 
@@ -59,7 +60,7 @@ class Closer : public std::enable_shared_from_this<Closer> {
   bool closing_ = false;
 };
 
-// At once, on a thread that may wait: never on a shard.
+// Closes it at once. For a thread that may block: never on a shard.
 void close_here(int descriptor) noexcept;
 
 }  // namespace cairn::io

@@ -73,8 +73,8 @@ Result<std::size_t> read_region(int descriptor, std::uint64_t offset, MutableByt
   return done;
 }
 
-// The whole sectors around the range past the page cache, as far as that goes; what is left, through it. A
-// file without a descriptor for the former (-1), or one that refuses, is read as any other.
+// Reads the whole sectors around the range past the page cache as far as possible, and the rest through it. A
+// file whose direct descriptor is missing (-1) or refuses is read through the page cache.
 Result<std::size_t> read_around(int direct, int buffered, std::uint64_t offset, std::size_t count,
                                 MutableByteView into) {
   constexpr std::size_t sector = File::direct_alignment;
@@ -96,7 +96,7 @@ Result<std::size_t> read_around(int direct, int buffered, std::uint64_t offset, 
   return done + rest - skip;
 }
 
-// Linux 6.5 and later. Nothing: it cannot be known.
+// How many of the range's pages are cached. Linux 6.5 and later; nullopt where the kernel cannot tell.
 std::optional<std::uint64_t> pages_in_cache(int descriptor, std::uint64_t offset,
                                             std::size_t count) noexcept {
   constexpr long cachestat_call = 451;  // the same number on every architecture; not in the headers yet
@@ -110,8 +110,8 @@ std::optional<std::uint64_t> pages_in_cache(int descriptor, std::uint64_t offset
   return pages.cached;
 }
 
-// A second descriptor of the same file, past the page cache. -1 where that cannot be had, or where nobody can
-// tell what is in the page cache: asking by reading would begin to fill it.
+// A second descriptor of the same file, past the page cache. -1 where the file system has none, or where the
+// kernel cannot tell which pages are cached: a read to find out would begin to fill the cache.
 int open_direct(int descriptor, const std::string& path) noexcept {
   if (!pages_in_cache(descriptor, 0, 1)) return -1;
   const int direct = ::open(path.c_str(), O_RDONLY | O_DIRECT | O_CLOEXEC | O_NONBLOCK);
@@ -120,7 +120,7 @@ int open_direct(int descriptor, const std::string& path) noexcept {
   if (fstat(descriptor, &first) == 0 && fstat(direct, &second) == 0 && first.st_dev == second.st_dev &&
       first.st_ino == second.st_ino)
     return direct;
-  close_here(direct);  // the name is another file's by now
+  close_here(direct);  // the name leads to another file by now
   return -1;
 }
 
@@ -310,12 +310,12 @@ KernelDisk::~KernelDisk() {
 
 Task<Result<std::unique_ptr<File>>> KernelDisk::open(Call call, std::string path, OpenMode mode) {
   closer_->retry();
-  // A waiter that left must not leak what was opened for it: the descriptor closes with the job.
+  // A waiter that left must not leak its open file: the descriptor closes with the job.
   const bool reads = mode == OpenMode::read || mode == OpenMode::read_direct;
   CO_TRY(auto opened, co_await run(pool_, call, reads ? reads_ : changes_,
                                    [this, path = std::move(path), mode]() -> Result<std::unique_ptr<File>> {
-                                     // Without waiting: a pipe at that path would hold the lane until
-                                     // somebody writes to it.
+                                     // O_NONBLOCK: a pipe at that path would block the lane until a writer
+                                     // opens it.
                                      const int descriptor =
                                          ::open(path.c_str(), flags_of(mode) | O_CLOEXEC | O_NONBLOCK, 0600);
                                      if (descriptor < 0) return failed("open");

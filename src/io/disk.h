@@ -1,7 +1,6 @@
-// KernelDisk: the real file system. What may block goes to the pool; reads try the page cache first.
-//   [KD-1] What reads goes by the lane `read`, what changes something by `upkeep`, a committer's steps by
-//          `commit`: however many readers wait, a segment can be begun, room be asked for, and a file be
-//          removed.
+// KernelDisk: the real file system. Operations that may block go to the pool; reads try the page cache first.
+//   [KD-1] Reads go by the lane `read`, changes by `upkeep`, a committer's steps by `commit`. So however many
+//          readers wait, a segment can be begun, its space allocated, and a file removed.
 #pragma once
 
 #include "io/closer.h"

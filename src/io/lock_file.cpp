@@ -17,7 +17,7 @@ int open_lock(const std::string& path) noexcept {
   return open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
 }
 
-// `PID START-TIME` of the holder, as far as it can be read: it may be about to write it.
+// `PID START-TIME` of the holder, as far as it can be read: the holder may not have written it yet.
 std::string describe_holder(int descriptor) {
   std::array<char, 64> room;
   const ssize_t size = pread(descriptor, room.data(), room.size(), 0);
@@ -95,7 +95,7 @@ Result<LockFile> LockFile::wait_for(const std::string& path) {
 
 Result<> LockFile::announce(std::span<const std::string> addresses) {
   if (addresses.empty()) {
-    // No word to the disk: a process that ends must not wait for it.
+    // Writes nothing: a process that ends must not wait for the disk.
     struct flock mine = whole_file(F_UNLCK);
     if (fcntl(descriptor_, F_OFD_SETLK, &mine) == 0) return {};
     return fail(ErrorCode::io_failed, "the lock file cannot be unlocked for readers");
@@ -114,8 +114,8 @@ Result<> LockFile::announce(std::span<const std::string> addresses) {
 std::vector<std::string> LockFile::read_announced(const std::string& path) {
   const LockFile file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
   if (!file) return {};
-  // The text is the same before and after the holder was seen, so it is that holder's: the next one clears
-  // the text before it announces. A text that is just being written is read again.
+  // The text is the same before and after the holder was seen, so it belongs to that holder: the next holder
+  // clears the text before it announces. A text that is just being written is read again.
   for (int tries = 0; tries < 3; ++tries) {
     const std::string before = read_text(file.descriptor_);
     const bool held = is_announced(file.descriptor_);

@@ -1,13 +1,13 @@
-// LockFile: one process at a time, said by the kernel: an flock that ends with its holder however that ends.
+// LockFile: admits one process at a time by an flock, which the kernel releases however its holder ends.
 //
-// The file holds `PID START-TIME` of its holder, so that whoever is refused can be told by whom; below that,
-// a line `listens ADDRESS` for each address that the holder announced. It is never removed: a file that is
-// gone could be locked by two.
-//   [LF-1] What the file says counts only while the lock is held.
+// The file holds `PID START-TIME` of its holder, so that a refused process can name the holder. Below that is
+// a line `listens ADDRESS` for each address that the holder announced. The file is never removed: two
+// processes could then lock two different files of that name.
+//   [LF-1] The file's text counts only while the lock is held.
 //   [LF-2] Announced addresses are believed only while their announcer lives. Beside the flock, the announcer
 //          holds a write lock on the file (an open file description's), taken after its own text was written.
-//          A reader asks the kernel for that lock and never takes one: a look at the file cannot be in the
-//          way of a process that starts.
+//          A reader asks the kernel about that lock and never takes one, so a reader cannot block a process
+//          that starts.
 #pragma once
 
 #include <expected>
@@ -33,18 +33,18 @@ class LockFile {
   }
   ~LockFile();
 
-  // DIRECTORY/NAME for this process. The error is text for people: it names the directory and, when another
-  // process has it, that one's id and when it started.
+  // Locks DIRECTORY/NAME for this process. The error is text for people: it names the directory and, when
+  // another process holds the lock, that process's id and start time.
   static std::expected<LockFile, std::string> take(const std::string& directory, const std::string& name,
                                                    WallTime now);
-  // Waits for whoever has it: for locks that are held for moments. Blocks: not on a shard.
+  // Waits until the present holder releases it: for locks that are held for moments. Blocks: not on a shard.
   static Result<LockFile> wait_for(const std::string& path);
 
-  // Says where its holder can be reached; replaces what was announced before. An address that holds a line's
-  // end is left out; without any, nothing is announced any more, and the disk is not touched. Precondition:
-  // made by take().
+  // Announces the addresses where the holder can be reached; replaces those announced before. An address that
+  // contains a line end is left out. An empty list withdraws the announcement without touching the disk.
+  // Precondition: made by take().
   Result<> announce(std::span<const std::string> addresses);
-  // What the present holder of the lock announced. Empty: it announced nothing, or nobody holds it. Blocks.
+  // The addresses that the present holder announced. Empty: it announced none, or the lock is free. Blocks.
   static std::vector<std::string> read_announced(const std::string& path);
 
   explicit operator bool() const noexcept { return descriptor_ >= 0; }

@@ -15,7 +15,7 @@
 
 namespace cairn::io {
 
-// What epoll tells a registered descriptor's owner.
+// Receives the epoll events of a registered descriptor.
 class Pollable {
  public:
   virtual void on_events(std::uint32_t events) noexcept = 0;
@@ -41,8 +41,8 @@ class Loop {
 
   // Runs turns on this thread until stop().
   void run();
-  // From any thread: run() ends after its current turn, and one that has not begun yet after none. It asks
-  // for no place in the mailbox, which may be full.
+  // From any thread: run() ends after its current turn, and a run() that has not begun yet ends at once. It
+  // needs no place in the mailbox, which may be full.
   void stop() noexcept;
   // From any thread: a turn begins soon.
   void wake() noexcept;
@@ -64,7 +64,7 @@ class Loop {
   int epoll_;
   int wake_;
   Mailbox mailbox_;
-  std::atomic<bool> stopping_{false}, running_{false};  // publish nothing else
+  std::atomic<bool> stopping_{false}, running_{false};  // publish no other memory
   std::atomic<std::uint64_t> stalls_{0}, turns_{0};
   Instant next_look_at_wall_{};
 };

@@ -24,11 +24,11 @@ struct Machine {
   Network& network;
   Disk& disk;
   Entropy& entropy;
-  Mailbox& mailbox;  // where other shards reach this one
-  Pool& pool;        // for work that blocks and is not a file's
-  Memory& memory;    // that can be sent like a file
+  Mailbox& mailbox;  // the way in from other shards
+  Pool& pool;        // for blocking work other than file operations
+  Memory& memory;    // memory that can be sent like a file
 
-  // The same, with the disk by lanes that no reader fills.
+  // The same, with the disk by the lane `commit`, which no reader fills.
   Machine for_commits() const noexcept { return by(disk.commits()); }
   Machine for_upkeep() const noexcept { return by(disk.upkeep()); }
 

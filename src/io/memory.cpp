@@ -15,8 +15,8 @@
 namespace cairn::io {
 namespace {
 
-// Makes one page of what is there and zeros, whatever the setting for shared memory says. Since Linux 6.1;
-// the headers may be older than the kernel.
+// MADV_COLLAPSE: makes one large page of the present pages and zeros, whatever the system's setting for
+// shared memory. Since Linux 6.1; the headers may be older than the kernel.
 constexpr int collapse = 25;
 
 std::unexpected<Error> read_only() noexcept {
@@ -43,8 +43,8 @@ void* map_aligned(int descriptor, std::size_t size) noexcept {
   return at;
 }
 
-// Whether the kernel gives more than the page that is touched, because the system's setting for shared memory
-// says so. Nobody uses the arena yet.
+// Whether the system's setting for shared memory makes the kernel give more than the touched page. Called
+// before the arena is used.
 bool gives_large_pages(int descriptor, std::byte* at, std::size_t size) noexcept {
   *static_cast<volatile std::byte*>(at) = std::byte{0};
   struct stat file{};
@@ -119,7 +119,7 @@ Result<std::unique_ptr<Arena>> MemoryArena::make(std::size_t bytes) {
     return fail(ErrorCode::io_failed, "memory of an arena");
   }
   std::unique_ptr<Arena> arena(new MemoryArena(static_cast<std::byte*>(at), size, descriptor));
-  // Large pages that we do not know of would break MM-1: then there are none at all.
+  // Large pages that the kernel gives unasked would break MM-1, so large pages are then disabled.
   if (gives_large_pages(descriptor, arena->data(), size) &&
       (madvise(at, size, MADV_NOHUGEPAGE) != 0 || gives_large_pages(descriptor, arena->data(), size)))
     return fail(ErrorCode::io_failed, "shared memory comes in large pages only (shmem_enabled)");
@@ -146,7 +146,7 @@ void MemoryArena::punch(std::size_t offset, std::size_t count) noexcept {
 
 bool MemoryArena::make_huge(std::size_t offset) noexcept {
   huge_.add(offset);
-  // A block without any page is not looked at.
+  // The kernel does not collapse a block without any page.
   *static_cast<volatile std::byte*>(data_ + offset) = std::byte{0};
   if (madvise(data_ + offset, block, collapse) == 0) return true;
   punch(offset, block);

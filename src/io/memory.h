@@ -1,15 +1,15 @@
-// Arena and Memory: a block of memory that is also a file, so that what is kept there can be sent without a
-// copy. Real (a memfd) or simulated (plain memory, copied by the simulated stream).
+// Arena and Memory: memory that is also a file, so that its bytes can be sent without a copy. Real (a memfd)
+// or simulated (plain memory, copied by the simulated stream).
 //
-// sendfile does not copy: until the peer has acknowledged it, a page that was sent is also in the socket, and
-// what is written to it by then is what the peer reads. Memory that may be on its way is therefore punched
-// out before it is written again: the socket keeps the old page, the arena gets a new one.
+// sendfile does not copy. Until the peer has acknowledged a sent page, the socket still refers to it, and the
+// peer would read later writes to it. Memory that may be on its way is therefore punched out before it is
+// written again: the socket keeps the old page, the arena gets a new one.
 //
 // Pages are small, or a block of them is one large page: the kernel then sends, fills and punches the block
 // in far fewer steps.
 //
 //   [MM-1] A large page is punched as a whole or not at all: punching a part of it would write zeros into the
-//         page where it is, so into what a socket has of it.
+//         page in place, and a socket may still refer to that page.
 #pragma once
 
 #include <atomic>
@@ -31,21 +31,20 @@ class Arena {
   // The same bytes, to read and to send only.
   virtual File& file() noexcept = 0;
   // The range reads as zeros and holds no memory until it is written again; bytes already handed to a socket
-  // stay as they were. Whole pages only, also whole large ones: the rest of a page would be changed where it
-  // is. From any thread.
+  // stay as they were. Whole pages only, and whole large pages (MM-1). From any thread.
   virtual void punch(std::size_t offset, std::size_t count) noexcept = 0;
   // Backs the block at `offset`, a multiple of `block`, by one large page of zeros; false when the kernel has
-  // none to give or cannot: the block holds no memory then, and nothing else is different. It is small pages
-  // again once it is punched. Precondition: nobody uses the block and it holds no memory. Blocks for
-  // milliseconds; from any thread that may.
+  // no such page or no support: the block then still holds no memory. A punched block has small pages again.
+  // Precondition: the block is unused and holds no memory. Blocks for milliseconds; from any thread that may
+  // block.
   virtual bool make_huge(std::size_t offset) noexcept = 0;
 
   static constexpr std::size_t page = 4096;
   static constexpr std::size_t block = std::size_t{2} << 20;
 };
 
-// Which blocks of an arena are large pages, for both twins. From any thread; a block's own changes are for
-// who has it.
+// Which blocks of an arena are large pages, for both twins. From any thread; only a block's present user
+// changes that block's entry.
 class HugeBlocks {
  public:
   explicit HugeBlocks(std::size_t bytes) : huge_(bytes / Arena::block) {}
@@ -70,7 +69,7 @@ class Memory {
   virtual Result<std::unique_ptr<Arena>> make_arena(std::size_t bytes) = 0;
 };
 
-// The file of an arena: reads copy from its memory, are never waited for and stop at its end. From any shard.
+// The file of an arena: reads copy from its memory, never wait and stop at its end. From any shard.
 class ArenaFile final : public File {
  public:
   ArenaFile(ByteView bytes, int descriptor) noexcept : bytes_(bytes), descriptor_(descriptor) {}
@@ -93,7 +92,7 @@ class ArenaFile final : public File {
   int descriptor_;
 };
 
-// A memfd of a fixed size, mapped once, so that a block of it lies as a large page has to.
+// A memfd of a fixed size, mapped once at an address that is aligned for large pages.
 class MemoryArena final : public Arena {
  public:
   static Result<std::unique_ptr<Arena>> make(std::size_t bytes);

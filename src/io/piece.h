@@ -1,6 +1,6 @@
-// Piece: what a body is made of: bytes of a buffer, of memory somebody else owns, or of a file.
-// Hold: what keeps that memory, or the place in the file, as it is until the kernel has taken the bytes.
-// Both are moved, never copied, and cost no allocation.
+// Piece: a part of a body: bytes of a buffer, of memory with another owner, or of a file. Hold: keeps that
+// memory, or the place in the file, unchanged until the kernel has taken the bytes. Both are moved, never
+// copied, and cost no allocation.
 #pragma once
 
 #include <cstdint>
@@ -55,7 +55,7 @@ struct Piece {
     piece.hold = std::move(hold);
     return piece;
   }
-  // The file outlives the sending, or the hold makes it so.
+  // The file outlives the sending, or the hold keeps it alive.
   static Piece range(io::File& file, std::uint64_t offset, std::uint64_t count, Hold hold = {}) noexcept {
     Piece piece;
     piece.file = &file;
@@ -69,22 +69,22 @@ struct Piece {
   std::uint64_t size() const noexcept { return file != nullptr ? count : bytes.size(); }
   bool empty() const noexcept { return size() == 0; }
 
-  Buffer buffer;             // where `bytes` are, if they are owned
+  Buffer buffer;             // owns `bytes`, if they are owned
   ByteView bytes;            // unless it is of a file
   io::File* file = nullptr;  // [offset, offset + count)
   std::uint64_t offset = 0, count = 0;
   Hold hold;
 };
 
-// A body made while it is sent.
+// A body that is produced while it is sent.
 class BodySource {
  public:
   virtual ~BodySource() = default;
-  // The next piece if it is at hand; nullopt when it must be waited for, or asked for, with next(). An error
-  // is for next() to tell.
+  // The next piece if it is at hand; nullopt when the caller must call next() instead. An error is reported
+  // by next() alone.
   virtual std::optional<Piece> try_next() { return std::nullopt; }
   // The next piece; an empty one is the end. An error breaks the connection: the peer must not take a part
-  // for the whole. The request's own bytes are gone by then. Cancel: clean.
+  // for the whole. The request's own bytes are no longer available. Cancel: clean.
   virtual Task<Result<Piece>> next(Call call) = 0;
 };
 

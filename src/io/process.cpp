@@ -17,7 +17,7 @@ Process::Node::Node(unsigned index, ThreadPool& threads)
 
 Process::Process(unsigned shards, const LaneSizes& lanes) : threads_(lanes) {
   signal(SIGPIPE, SIG_IGN);  // sendfile has no flag for it
-  signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is an error of its write
+  signal(SIGXFSZ, SIG_IGN);  // a write beyond the file size limit then fails with an error
   Watchdog::block_signals();
   rlimit limit{};
   if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
@@ -34,7 +34,7 @@ Process::Process(unsigned shards, const LaneSizes& lanes) : threads_(lanes) {
 Process::~Process() {
   finish();
   watchdog_.reset();
-  finish();  // of a signal that came meanwhile
+  finish();  // delivers the mail of a signal that came meanwhile
 }
 
 void Process::finish() {
@@ -81,7 +81,7 @@ void Process::run(OnSignal on_signal, LastResort last_resort) {
   for (unsigned i = 1; i < shards(); ++i) threads.emplace_back([this, i] { loop(i).run(); });
   loop(0).run();
   for (std::thread& thread : threads) thread.join();
-  on_signal_ = nullptr;  // there is nobody left to tell
+  on_signal_ = nullptr;  // no shard runs that could be told
 }
 
 void Process::stop() noexcept {
@@ -100,7 +100,7 @@ void Process::hear(Signal signal, Instant came) noexcept {
       signal_mail_.came_ns.store(came.ns, std::memory_order_relaxed);
     signal_mail_.terminates.fetch_add(1, std::memory_order_release);
   }
-  // One that is still on its way takes this along.
+  // Mail that is still on its way delivers this signal too.
   if (!signal_mail_.posted.exchange(true, std::memory_order_acq_rel)) loop(0).mailbox().post(signal_mail_);
 }
 
@@ -116,7 +116,8 @@ std::vector<std::string> Process::hanging() const {
   for (unsigned i = 0; i < shards(); ++i) {
     const Loop& each = nodes_[i]->loop;
     if (!each.running() || each.turns() != turns_seen_[i]) continue;
-    // It has been in one step for so long that the step's task is not about to end.
+    // The shard has been in one step for so long that the step's task will not end between here and the
+    // report.
     const TaskInfo* task = each.shard().current_task();
     found.push_back(task == nullptr ? fmt::format("shard {}", i)
                                     : fmt::format("shard {}, task {}", i, task->name));
@@ -132,7 +133,7 @@ std::vector<std::string> Process::hanging() const {
 // --- on shard 0
 
 void Process::deliver_signals() {
-  // Before they are taken: one that comes now sends the mail again.
+  // Reset before the signals are taken: a signal that comes now posts the mail again.
   signal_mail_.posted.exchange(false, std::memory_order_acq_rel);
   const unsigned reloads = signal_mail_.reloads.exchange(0, std::memory_order_relaxed);
   const unsigned terminates = signal_mail_.terminates.exchange(0, std::memory_order_acquire);

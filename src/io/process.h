@@ -1,8 +1,8 @@
 // Process: the real world of one program: a loop and a thread for each shard, the pool, signals.
 //
 // Built and torn down by one thread; between, each shard belongs to its own thread and is reached by post().
-//   [PR-1] After finish() no job runs and no mail waits: what they use may go.
-//   [PR-2] stop() needs nothing of a shard, neither a turn nor room in its mailbox.
+//   [PR-1] After finish() no job runs and no mail waits, so the objects that they use may be destroyed.
+//   [PR-2] stop() needs neither a turn of a shard nor room in its mailbox.
 #pragma once
 
 #include <functional>
@@ -22,11 +22,11 @@
 
 namespace cairn::io {
 
-// What becomes of a process that was told to end and does not. Called on the watchdog's thread.
+// How a process ends that was told to end and hangs. Called on the watchdog's thread.
 struct LastResort {
-  std::function<Duration()> patience;                         // after the first signal to terminate
-  std::function<void(const std::vector<std::string>&)> tell;  // what hangs
-  std::function<bool()> told;                                 // that has been written out
+  std::function<Duration()> patience;  // how long it may take after the first signal to terminate
+  std::function<void(const std::vector<std::string>&)> tell;  // reports the names of what hangs
+  std::function<bool()> told;                                 // whether that report has been written out
   int code = 10;
 };
 
@@ -48,14 +48,14 @@ class Process {
   }
 
   // Runs every shard until stop(): shard 0 on this thread. `on_signal` is called on shard 0, with the time
-  // the signal came. The last resort holds from here until the process is destroyed; none: it may take for
-  // ever.
+  // the signal came. The last resort is in force from here until the Process is destroyed. Without one the
+  // process may take for ever to end.
   using OnSignal = std::function<void(Signal signal, Instant came)>;
   void run(OnSignal on_signal, LastResort last_resort = {});
   // From any thread: every shard leaves run() after its current turn.
   void stop() noexcept;
-  // After run(), before anything goes that a job of the pool or a piece of mail may use: waits for what the
-  // pool runs, and delivers all mail. The destructor does it too.
+  // Waits for the pool's jobs and delivers all mail. Call it after run(), before destroying anything that a
+  // job or a piece of mail may use. The destructor calls it too.
   void finish();
   // From any thread, during run(): as if a signal had come.
   void end_within(Duration patience) noexcept;
@@ -93,7 +93,7 @@ class Process {
   std::vector<std::unique_ptr<Node>> nodes_;
   OnSignal on_signal_;  // of shard 0
   SignalMail signal_mail_;
-  std::vector<std::uint64_t> turns_seen_;  // of the watchdog: by shard, when it looked
+  std::vector<std::uint64_t> turns_seen_;  // by shard, at the watchdog's look
   std::optional<Watchdog> watchdog_;
   bool finished_ = false;
 };

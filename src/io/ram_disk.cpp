@@ -6,7 +6,7 @@
 
 namespace cairn::io {
 
-// What is left of the capacity, shared by the disk and every open file.
+// The capacity that is left, shared by the disk and every open file.
 //
 // Atomic: one counter; it publishes no other memory, so the order is relaxed.
 struct RamDisk::Room {
@@ -68,7 +68,7 @@ struct RamDisk::Content {
       const std::size_t needed = static_cast<std::size_t>((size + block - 1) / block);
       room->give((all.blocks.size() - needed) * block);
       all.blocks.resize(needed);
-      // What is cut off must read as zeros if the file grows again.
+      // The bytes cut off must read as zeros if the file grows again.
       if (size % block != 0) std::memset(all.blocks.back().get() + size % block, 0, block - size % block);
       all.size = size;
       return {};

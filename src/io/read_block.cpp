@@ -36,7 +36,7 @@ struct ReadBlocks::State {
     const std::size_t before = (huge - reinterpret_cast<std::uintptr_t>(at) % huge) % huge;
     std::byte* const first = static_cast<std::byte*>(at) + before;
     const std::size_t whole = (block_bytes * blocks.size() + huge - 1) / huge * huge;
-    (void)::madvise(first, whole, MADV_HUGEPAGE);  // without, it is only slower
+    (void)::madvise(first, whole, MADV_HUGEPAGE);  // failure only makes reads slower
     for (std::size_t i = blocks.size(); i-- > 0;) {
       blocks[i].data = first + i * block_bytes;
       free.push_back(&blocks[i]);
@@ -62,7 +62,7 @@ void ReadBlock::release(void* detached) noexcept {
   auto* const block = static_cast<Block*>(detached);
   CHECK(block->owners > 0);
   if (--block->owners > 0) return;
-  const auto home = std::move(block->home);  // the last one out takes everything with it
+  const auto home = std::move(block->home);  // the last block out destroys the State
   home->free.push_back(block);
 }
 

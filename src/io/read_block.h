@@ -1,10 +1,10 @@
 // ReadBlock and ReadBlocks: a shard's memory for large reads, used again and again. Aligned for
-// File::read_direct and of huge pages where the system has them: a read past the page cache holds each page
-// for the device, and one huge page costs what one small page does.
+// File::read_direct, and made of huge pages where the system has them: a read past the page cache pins each
+// page for the device, and pinning one huge page costs as much as one small page.
 //
 //   [RB-1] At most `most` blocks exist; when all are out, try_take gives none and never waits.
-//   [RB-2] A block is given back when its last owner is dropped; its memory stays until then, also when the
-//         ReadBlocks are gone.
+//   [RB-2] A block is given back when its last owner is dropped. Its memory stays until then, even when the
+//         ReadBlocks are destroyed first.
 // The count is not atomic: a block may be filled by a pool thread, but is shared and dropped only on its
 // shard.
 #pragma once
@@ -50,7 +50,8 @@ class ReadBlocks {
   ReadBlocks(const ReadBlocks&) = delete;
   ReadBlocks& operator=(const ReadBlocks&) = delete;
 
-  // The one given back last, which is likeliest to be near. Empty when all are out, or there is no memory.
+  // The block given back last, which is likeliest to be in the processor's cache. Empty when all are out, or
+  // there is no memory.
   ReadBlock try_take() noexcept;
   std::size_t outstanding() const noexcept;
 

@@ -49,7 +49,7 @@ Result<> sync_parent(const std::string& path) {
 Result<std::string> read_small_file(const std::string& path, std::size_t most) {
   std::FILE* file = std::fopen(path.c_str(), "rb");
   if (file == nullptr) return fail(ErrorCode::not_found, "cannot be read");
-  std::setvbuf(file, nullptr, _IONBF, 0);  // what may be a secret leaves no copy behind
+  std::setvbuf(file, nullptr, _IONBF, 0);  // a secret must leave no copy in a buffer
   std::string text(most + 1, '\0');
   text.resize(std::fread(text.data(), 1, text.size(), file));
   const bool broken = std::ferror(file) != 0;
@@ -60,7 +60,7 @@ Result<std::string> read_small_file(const std::string& path, std::size_t most) {
 }
 
 Result<std::string> read_regular_file(const std::string& path, std::size_t most) {
-  // A pipe without a writer would hold an open up that may wait.
+  // O_NONBLOCK: opening a pipe without a writer would block.
   const Descriptor file(open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
   if (!file.ok()) return fail(ErrorCode::not_found, "cannot be read");
   struct stat about{};

@@ -13,10 +13,10 @@ namespace cairn::io {
 
 // `not_found` when it cannot be opened, `invalid` when it is larger than `most`.
 Result<std::string> read_small_file(const std::string& path, std::size_t most);
-// The same of a regular file; anything else (a pipe, a device) is `invalid` and nothing waits for it.
+// The same for a regular file; anything else (a pipe, a device) is `invalid` and is never waited for.
 Result<std::string> read_regular_file(const std::string& path, std::size_t most);
 
-// What differs when a file was replaced or written to: to look at now and then.
+// A mark that differs once a file was replaced or written to: for polling.
 struct FileMark {
   std::uint64_t device = 0, inode = 0, size = 0;
   std::int64_t changed_ns = 0;

@@ -31,7 +31,7 @@ struct PeerAddress {
   std::uint8_t bytes[16] = {};  // IPv6, or IPv4 mapped
   std::uint16_t port = 0;
   bool local = false;     // a Unix socket
-  bool loopback = false;  // it came to a listener that is bound to loopback
+  bool loopback = false;  // the connection came to a listener that is bound to loopback
   std::uint32_t uid = 0;
   bool same_user = false;  // of a Unix peer: the uid this process runs as
   friend bool operator==(const PeerAddress&, const PeerAddress&) = default;
@@ -45,18 +45,18 @@ class Stream {
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;
 
-  // `done` with count > 0, or why not. would_block has cleared the readiness. A short read also clears
-  // `readable`: the kernel had no more, and the next edge will say when it has.
+  // `done` with count > 0, or the reason for none. would_block has cleared the readiness. A short read also
+  // clears `readable`: the kernel had no more bytes, and its next edge says when it has.
   virtual Io try_read(MutableByteView into) noexcept = 0;
   // Reads and throws away up to `count` bytes without copying them.
   virtual Io try_discard(std::size_t count) noexcept = 0;
   virtual Io try_writev(std::span<const iovec> parts) noexcept = 0;
   virtual Io try_send_file(File& file, std::uint64_t offset, std::size_t count) noexcept = 0;
-  // What was written and the peer's kernel has not acknowledged; of a Unix socket, what the peer has not
+  // Bytes written that the peer's kernel has not acknowledged. For a Unix socket: bytes that the peer has not
   // read, in whole writes and with the kernel's overhead for each. A system call: not for every write.
   virtual std::uint64_t unacknowledged() const noexcept = 0;
-  // While on, what is written is known to be followed by more (a head that a file range follows), so that
-  // no part segment is sent for it. Costs no system call.
+  // While on, the kernel sends no part segment, because more bytes follow (a file range after a head). Costs
+  // no system call.
   virtual void cork(bool on) noexcept = 0;
   // No more will be sent; the peer sees the end.
   virtual void shutdown_send() noexcept = 0;
@@ -76,7 +76,7 @@ class Stream {
   Readiness writable;
 
  protected:
-  // For the twins.
+  // For the real and the simulated stream.
   bool peer_gone() const noexcept { return peer_gone_; }
   void tell_peer_gone() noexcept {
     peer_gone_ = true;

@@ -58,7 +58,8 @@ class TcpStream final : public Stream, public Pollable {
   ~TcpStream() override { close(false); }
 
   void on_events(std::uint32_t events) noexcept override {
-    // The end comes with no further edge: what was seen of it must outlast a short read.
+    // No further edge comes after the end of the stream, so it is remembered here: a short read clears the
+    // readiness.
     if ((events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0) tell_peer_gone();
     if ((events & EPOLLIN) != 0 || peer_gone()) readable.signal();
     if ((events & (EPOLLOUT | EPOLLHUP | EPOLLERR)) != 0) writable.signal();
@@ -155,7 +156,7 @@ class TcpListener final : public Listener, public Pollable {
         acceptable.clear();
         return {IoStatus::would_block, nullptr};
       }
-      // The peer gave up while queued: there may be others behind it.
+      // The peer gave up while queued; other connections may be queued behind it.
       if (errno == ECONNABORTED || errno == EINTR || errno == EPROTO || errno == EPERM) return try_accept();
       return {IoStatus::failed, nullptr};
     }
@@ -171,7 +172,7 @@ class TcpListener final : public Listener, public Pollable {
     ::close(descriptor_);
     descriptor_ = -1;
     struct stat is{};
-    // Only if it is still ours: another instance may have taken the name over.
+    // Only if the file is still this listener's: another instance may have taken the name over.
     if (!path_.empty() && lstat(path_.c_str(), &is) == 0 && is.st_ino == inode_) ::unlink(path_.c_str());
   }
 
@@ -228,12 +229,12 @@ bool to_address(const Endpoint& endpoint, SocketAddress& out) noexcept {
   return true;
 }
 
-// Not yet on the wire, per connection: what a peer that stops reading can make the kernel keep. Less than a
-// usual large answer would cost CPU (at 128 KiB an answer of 1 MiB takes twice as much), and a fixed send
-// buffer would end the kernel's own tuning.
+// Bytes not yet on the wire, per connection: the limit on the kernel memory that a peer that stops reading
+// can hold. A limit below a usual large answer would cost CPU (at 128 KiB an answer of 1 MiB takes twice as
+// much), and a fixed send buffer would end the kernel's own tuning.
 constexpr int unsent_bytes_max = 1 << 20;
 
-// Inherited by every accepted connection, which saves six system calls for each.
+// The listener's options are inherited by every accepted connection, which saves six system calls for each.
 //
 // No TCP_USER_TIMEOUT: it also ends connections whose peer is alive and reads slowly. The kernel forgets that
 // a window was shut only when it opens by a whole segment of the sender.
@@ -276,7 +277,7 @@ Result<> private_directory(const std::string& path) {
   return {};
 }
 
-// What a killed instance left behind goes; anything else at that path stays and is an error.
+// Removes the socket of a killed instance; anything else at that path stays and is an error.
 Result<> remove_dead_socket(const std::string& path, SocketAddress& address) {
   struct stat is{};
   if (lstat(path.c_str(), &is) != 0) return {};

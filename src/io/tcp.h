@@ -21,7 +21,7 @@ class TcpNetwork : public Network {
   Pool& pool_;
 };
 
-// Whether nobody else listens there. Shards share a port, so their own bind would not notice another
+// Fails when another process listens there. Shards share a port, so their own bind would not notice another
 // instance.
 Result<> probe_bind(const Endpoint& endpoint);
 

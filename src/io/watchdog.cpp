@@ -15,7 +15,8 @@
 namespace cairn::io {
 namespace {
 
-// Of the grace: when whoever may hang is asked, and when what hangs is told, so that the log can be written.
+// How long before the end the watchdog wakes the shards, how long before it reports what hangs, and how long
+// it waits for that report to be written.
 constexpr Duration look_ahead = Duration::millis(250);
 constexpr Duration tell_ahead = Duration::millis(120);
 constexpr Duration written_within = Duration::millis(60);

@@ -13,8 +13,8 @@ namespace cairn::observe {
 
 constexpr std::string_view exposition_type = "text/plain; version=0.0.4; charset=utf-8";
 
-// Writes HELP and TYPE at construction, then whatever samples it is given. `cell` is the row-major
-// position of the label indices.
+// Writes HELP and TYPE at construction, then each sample it is given. `cell` is the row-major position of the
+// label indices.
 class Exposition {
  public:
   Exposition(std::string& out, const Declaration& declaration, MetricKind kind);

@@ -61,7 +61,8 @@ bool Log::quiet() const noexcept {
 }
 
 bool Log::drain(const LogSink& sink) {
-  draining_.store(true, std::memory_order_relaxed);  // before the release of a record, which publishes it
+  draining_.store(
+      true, std::memory_order_relaxed);  // before a record is released: that release publishes this flag
   bool any = false;
   bool writable = true;  // a sink that failed is not tried again in this drain: it may wait each time
   std::uint64_t lines_held = 0;

@@ -2,8 +2,8 @@
 //
 // `Log` is owned by a node. Each slot (shard or pool thread) records through its own `Logger` into its own
 // ring; one consumer drains all rings: the thread of LogWriter, or in simulation the world itself, between
-// steps. A record is 512 bytes; what does not fit is cut and marked `"truncated":true`; a record that finds
-// its ring full is dropped and counted, and the next drain says how many.
+// steps. A record is 512 bytes; a longer one is cut and marked `"truncated":true`. A record that finds its
+// ring full is dropped and counted, and the next drain reports the count.
 //
 // Lines carry `ts` (RFC 3339, milliseconds), `level`, `msg`, the logger's `source`, then the fields in order.
 // Secrets, tokens and bodies never reach a record: wrap them in Secret, which prints `[redacted]`.
@@ -72,8 +72,8 @@ using Fields = std::initializer_list<Field>;
 
 class Log;
 
-// A slot's way to the log: a copyable value, used only by the slot's thread. `source` says who speaks
-// (a service's name) and must outlive the logger; empty prints nothing.
+// A slot's way to the log: a copyable value, used only by the slot's thread. `source` is the name of the
+// service that logs and must outlive the logger; empty prints nothing.
 class Logger {
  public:
   // Records nothing.
@@ -103,7 +103,7 @@ class Logger {
   std::string_view source_;
 };
 
-// Where rendered lines go: one or more whole lines, each with its newline. False: they were lost.
+// Takes one or more whole rendered lines, each with its newline. False: they were lost.
 using LogSink = std::function<bool(std::string_view lines)>;
 
 class Log {
@@ -124,12 +124,12 @@ class Log {
   Level level() const noexcept { return level_.load(std::memory_order_relaxed); }
   void set_level(Level level) noexcept { level_.store(level, std::memory_order_relaxed); }
 
-  // Renders what is recorded, slot by slot, and hands it to the sink. One caller at a time.
-  // True if there was anything.
+  // Renders the records, slot by slot, and hands the lines to the sink. One caller at a time. True if there
+  // was a record.
   bool drain(const LogSink& sink);
-  // True when everything recorded before has been handed to the sink. From any thread.
+  // True when every earlier record has been handed to the sink. From any thread.
   bool quiet() const noexcept;
-  // Blocks until something was recorded since the last return, or wake() was called. Only LogWriter waits.
+  // Blocks until a record was made since the last return, or wake() was called. Only LogWriter waits.
   void wait() noexcept;
   void wake() noexcept;
 
@@ -146,18 +146,18 @@ class Log {
   Now now_;
   std::vector<std::unique_ptr<LogRing>> rings_;
   std::atomic<std::uint64_t> lost_in_sink_{0};
-  // Set while a drain is under way. A ring that looks empty was emptied by a drain that is seen here, or
-  // ended.
+  // Set while a drain is under way. A ring that looks empty was emptied by a drain that has ended or that is
+  // seen here.
   std::atomic<bool> draining_{false};
   std::uint64_t reported_drops_ = 0;
   std::string lines_;  // reused by drain
-  // 1: something may be waiting. Recorders set it after publishing, the consumer clears it before draining;
-  // both by read-modify-write (acq_rel), so a record published before a set that found 1 is seen by the
-  // drain that follows the clear.
+  // 1: a record may be waiting. Recorders set it after publishing, the consumer clears it before draining;
+  // both by read-modify-write (acq_rel), so a record published before a set that found 1 is seen by the drain
+  // that follows the clear.
   std::atomic<int> pending_{0};
 };
 
-// Lets one line through per period and counts what it held back. Belongs to one slot.
+// Lets one line through per period and counts the lines held back. Belongs to one slot.
 //   if (auto held = every.due(now)) log.warn("events lag", {{"suppressed", *held}});
 class LogEvery {
  public:

@@ -9,7 +9,7 @@
 
 namespace cairn::observe {
 
-// Fills the payload; cuts what does not fit and sets `truncated`.
+// Fills the payload; cuts a longer record and sets `truncated`.
 void pack_record(LogRecord& record, std::string_view source, std::string_view message,
                  Fields fields) noexcept;
 // Appends one line with its newline. Bytes that are not UTF-8 become U+FFFD; control characters are escaped,

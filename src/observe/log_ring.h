@@ -1,10 +1,10 @@
 // LogRing: a bounded queue of fixed-size records from one thread to one other.
 //
 // One of the tree's few atomic protocols. Two positions that only grow:
-//   written_  stored by the producer (release) after it filled the record; loaded by the consumer (acquire):
-//             whoever sees the position sees the record.
+//   written_  stored by the producer (release) after it filled the record; loaded by the consumer (acquire),
+//             which then sees the whole record.
 //   read_     stored by the consumer (release) after it copied the record out; loaded by the producer
-//             (acquire): whoever sees the position may overwrite the record.
+//             (acquire), which may then overwrite the record.
 // Each side reads its own position relaxed. The producer never waits: a full ring drops and counts.
 //   [LR-1] One producer thread, one consumer thread at a time.
 //   [LR-2] read_ <= written_ <= read_ + capacity.
@@ -51,7 +51,7 @@ class LogRing {
   std::size_t mask_;
   std::unique_ptr<LogRecord[]> records_;
   alignas(64) std::atomic<std::uint64_t> written_{0};
-  std::atomic<std::uint64_t> dropped_{0};  // producer's side of the line
+  std::atomic<std::uint64_t> dropped_{0};  // on the producer's cache line
   alignas(64) std::atomic<std::uint64_t> read_{0};
 };
 

@@ -58,7 +58,7 @@ void LogWriter::stop() noexcept {
 }
 
 void LogWriter::run() {
-  // Read before the drain: what was recorded before stop() is drained after it was seen.
+  // stopping_ is read before the drain, so the last drain takes every record made before stop().
   for (bool stopping = false; !stopping;) {
     log_.wait();
     stopping = stopping_.load(std::memory_order_acquire);

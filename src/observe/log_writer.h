@@ -8,8 +8,8 @@
 
 namespace cairn::observe {
 
-// Writes to a descriptor it does not own. A reader that stands still for a second loses the lines instead
-// of holding up the writer (and with it a shutdown) for ever; the loss is counted.
+// Writes to a descriptor it does not own. A reader that stalls for a second loses the lines and does not hold
+// up the writer, and with it a shutdown, for ever. The loss is counted.
 LogSink fd_sink(int fd);
 
 class LogWriter {
@@ -21,7 +21,7 @@ class LogWriter {
   LogWriter& operator=(const LogWriter&) = delete;
 
   void start();
-  // Writes what was recorded before the call, then joins the thread. Idempotent.
+  // Writes the records made before the call, then joins the thread. Idempotent.
   void stop() noexcept;
 
  private:

@@ -3,12 +3,12 @@
 // A family is declared once, with the closed list of values of every label, so each of its cells exists
 // from the start, the cardinality is bounded by the declaration, and a cell is found by index, not by hash.
 //
-// Every cell exists once per slot (a shard or a pool thread). A slot has exactly one writing thread, and
-// the cells of two slots never share a cache line, so recording is one relaxed load and one relaxed store.
-// A scrape sums the slots; it may miss what is being recorded meanwhile but never sees a sum go back.
+// Every cell exists once per slot (a shard or a pool thread). A slot has exactly one writing thread, and the
+// cells of two slots never share a cache line, so recording is one relaxed load and one relaxed store. A
+// scrape sums the slots; it may miss concurrent recordings but never sees a sum go back.
 //
 //   [M-1] Only the slot's own thread records under its slot number.
-//   [M-2] Families are declared and callbacks bound while nobody scrapes; recording allocates nothing.
+//   [M-2] Families are declared and callbacks bound while no scrape runs; recording allocates nothing.
 //   [M-3] Handles (Counter, CounterFamily, …) are copyable values, valid as long as their Registry.
 #pragma once
 
@@ -45,20 +45,20 @@ constexpr std::size_t max_labels = 3;
 // product of the labels is large and mostly impossible.
 enum class Print : std::uint8_t { all, touched };
 
-// What the text says of a family. Everything but the cells: the docs and dashboards are made from it.
+// All of a family but its cells. The exposed text, the docs and the dashboards are made from it.
 struct Declaration {
   std::string name;
   std::string help;
   std::vector<Label> labels = {};
   Print print = Print::all;
-  // Combinations that nothing is known to move, by position: a zero that stands for ever is no news. One that
-  // moves all the same is printed.
+  // Label combinations that no known code moves, by position: their zeros are not printed. One that moves
+  // after all is printed.
   std::vector<std::size_t> still = {};
 };
 
 namespace detail {
 
-// Where a family's cells are: the cells of one slot are contiguous, slot by slot `stride` apart.
+// The layout of a family's cells: the cells of one slot are contiguous, slot by slot `stride` apart.
 struct Shape {
   Cell* first = nullptr;
   std::size_t stride = 0;  // cells between two slots
@@ -126,8 +126,8 @@ class CounterFamily {
   detail::Shape shape_;
 };
 
-// A level that goes up and down. Each slot holds its part and the sum is shown, so that a shard counts
-// what is in flight on it; a process-wide level is set by one slot only.
+// A level that goes up and down. Each slot holds its part and the sum is shown, so a shard counts only its
+// own items in flight. A process-wide level is set by one slot only.
 class Gauge {
  public:
   Gauge() = default;
@@ -236,8 +236,9 @@ class HistogramFamily {
   std::size_t width_ = 0;
 };
 
-// A number that somebody else keeps (a queue's depth, its drops): asked for at the scrape, on the scraping
-// thread. An unbound cell is not printed. The owner of what is read unbinds it before it dies.
+// A number that another object keeps (a queue's depth, its drops). It is read at the scrape, on the scraping
+// thread. An unbound cell is not printed. The object that keeps the number unbinds the cell before its own
+// end.
 class ObservedFamily {
  public:
   using Read = std::function<double()>;
@@ -260,8 +261,8 @@ class ObservedFamily {
 
 enum class MetricKind : std::uint8_t { counter, gauge, histogram };
 
-// Names follow what `promtool check metrics` asks: a counter ends in `_total` and nothing else does, help is
-// never empty. A name that breaks this, or comes twice, is a bug of the declaration and fails a CHECK.
+// Names follow the rules of `promtool check metrics`: counters, and only counters, end in `_total`, and help
+// is never empty. A name that breaks this, or comes twice, is a bug of the declaration and fails a CHECK.
 class Registry {
  public:
   explicit Registry(std::uint32_t slots);

@@ -18,7 +18,7 @@ struct TraceId {
   friend constexpr auto operator<=>(const TraceId&, const TraceId&) = default;
 };
 
-// Where in which trace: 32 bytes, trivially copyable.
+// A position in a trace: 32 bytes, trivially copyable.
 struct SpanContext {
   static constexpr std::uint8_t sampled_flag = 1;
 

@@ -1,8 +1,8 @@
 // Backoff: how long to wait before trying again: doubling, capped, jittered.
 //   [BO-1] The wait before try n+2 is uniform in [w/2, w] with w = min(cap, base * 2^n).
 //   [BO-2] Given the same Random, the same waits.
-// Half of each wait is certain, so that a retry never hammers; half is random, so that many do not march in
-// step.
+// Half of each wait is fixed, so that retries never come too fast; half is random, so that many callers do
+// not retry at the same moment.
 #pragma once
 
 #include <algorithm>

@@ -4,7 +4,7 @@
 //         up to its cursor; in order, none twice.
 //   [B-3] A receiver that fell behind is told `lagged` once with the exact number missed, then continues
 //         at the oldest item still kept.
-//   [B-4] After close() each receiver gets what is left (lag included), then `closed`.
+//   [B-4] After close() each receiver gets the items that are left (lag included), then `closed`.
 // Items are copied out: make T cheap to copy (a shared pointer to an immutable event).
 #pragma once
 
@@ -41,7 +41,7 @@ class Broadcast {
   // Items still kept for a receiver that would need them.
   std::size_t depth() const noexcept { return static_cast<std::size_t>(sent_ - oldest()); }
   std::uint64_t sent() const noexcept { return sent_; }
-  // Items that the slowest receiver has not had yet, those among them that it will be told it missed.
+  // Items that the slowest receiver has not had yet, including those that it will be told it missed.
   std::uint64_t waiting() noexcept {
     std::uint64_t most = 0;
     receivers_.for_each([&](const Receiver& each) { most = std::max(most, sent_ - each.cursor_); });
@@ -84,7 +84,7 @@ class Broadcast {
   WaitList waiters_;
 };
 
-// One reader's cursor: sees what is sent after it was made. For one task at a time; stays in its place.
+// One reader's cursor: sees the items sent after it was made. For one task at a time; stays in its place.
 template <class T>
 class Broadcast<T>::Receiver : public Link {
  public:
@@ -114,7 +114,7 @@ class Broadcast<T>::Receiver : public Link {
   // How many items the last `lagged` was about.
   std::uint64_t missed() const noexcept { return missed_; }
 
-  // For select: try_recv() would have something to say.
+  // For select: ready when try_recv() would return an item or an error.
   SelectArm readable() noexcept {
     return {&bus_.waiters_, this,
             [](const void* self) { return static_cast<const Receiver*>(self)->settled(); }};

@@ -1,8 +1,8 @@
-// Call: what travels with every operation: until when, on whose behalf, and who may stop it.
+// Call: travels with every operation and carries its deadline, its request's context and its stop switch.
 //
 // By value, first parameter of every async operation. It can be narrowed, never widened. There is no
 // operation without one, so there is no wait without a deadline and none that cannot be stopped. Only a scope
-// makes one: whoever waits belongs to somebody who can stop it and who waits for its end.
+// makes one, so every task that waits belongs to a scope that can stop it and that waits for its end.
 #pragma once
 
 #include <cstdint>
@@ -18,22 +18,22 @@ namespace cairn {
 class CancelSource;
 class Scope;
 
-// Per request: who and under which name in the logs. Owned by the request's scope.
+// Per request: its tenant and its name in the logs. Owned by the request's scope.
 struct CallContext {
   std::string_view corr_id;   // as echoed and logged
   observe::SpanContext span;  // of this request; a call to a peer is a child of it
   std::string_view tenant;    // empty: none
 };
 
-// How a request waits in the lanes of the pool, beside its deadline. In the frame of whoever made it, which
-// waits.
+// Limits on a request's waits in the lanes of the pool, beside its deadline. It lives in the frame that made
+// it, which outlasts the wait.
 struct LaneUse {
-  // A wait ends with `timeout` when its lane has completed nothing for so long: time in a queue that moves
-  // does not count, however long it is. Zero: no such limit.
+  // A wait ends with `timeout` when its lane has completed nothing for this long. Time in a queue that moves
+  // does not count. Zero: no such limit.
   Duration stall{};
-  // A first job that has not begun after so long is taken back: `busy`. Who waits longer would be served when
-  // it is too late to be of use, and what was done for it be wasted. Once one was done, the next ones go
-  // before those of others who have not begun. Zero: as everybody.
+  // A request's first job that has not begun after this long is taken back: `busy`. A later answer would be
+  // of no use to the client, and the work for it would be wasted. Once the request's first job is done, its
+  // next jobs go before those of requests that have not begun. Zero: no such limit and no precedence.
   Duration begin_within{};
   bool begun = false;
 };
@@ -58,15 +58,15 @@ class Call {
     call.lanes_ = &use;
     return call;
   }
-  LaneUse* lanes() const noexcept { return lanes_; }  // none: as everybody
+  LaneUse* lanes() const noexcept { return lanes_; }  // null: no such limits
   // Ignores cancellation but not abort. For the few steps that must not stop half way; say why.
   Call shield() const noexcept {
     Call call = *this;
     call.cancel_ |= shield_bit;
     return call;
   }
-  // Without deadline and stoppable only by abort: to wait for something that is itself about to end, and
-  // whose memory is ours. The only widening there is; never for work.
+  // Without a deadline and stoppable only by abort. To wait for an operation that is about to end and that
+  // uses the caller's memory. The only widening there is; never for work.
   Call unbounded() const noexcept {
     Call call = shield();
     call.deadline_ = Instant::never();

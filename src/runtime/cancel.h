@@ -16,7 +16,7 @@ class CancelSource : public Link {
   ~CancelSource();
 
   void cancel(StopReason reason) noexcept;
-  // Cancels also what is shielded.
+  // Cancels shielded waits too.
   void abort() noexcept;
 
   StopReason reason() const noexcept { return reason_; }

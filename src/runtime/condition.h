@@ -1,4 +1,4 @@
-// Condition: what a thread of the pool waits on beside a Guarded value. Never on a shard.
+// Condition: a condition variable for pool threads that wait on a Guarded value. Never waited on by a shard.
 #pragma once
 
 #include <condition_variable>

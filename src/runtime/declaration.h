@@ -1,4 +1,4 @@
-// Declarations: what of a service runs, waits and is locked, as constexpr data beside the service's code.
+// Declarations: a service's tasks, queues and locks, as constexpr data beside the service's code.
 //
 // The supervisor starts no task that is not declared, queues have the declared bounds unless the
 // configuration says otherwise, locks have the declared ranks. `cairn topology`, /debug/topology, the metrics
@@ -18,7 +18,7 @@ namespace cairn {
 using NameList = std::array<std::string_view, 8>;
 
 enum class QueueKind : std::uint8_t { mpsc, broadcast, watch };
-// What happens to an item that finds no room.
+// What a full queue does with a new item.
 enum class OverflowPolicy : std::uint8_t { refuse, wait_until_deadline, drop_oldest, keep_latest };
 // What it means when a task stays down.
 enum class Criticality : std::uint8_t { essential, degrading, optional };
@@ -32,10 +32,10 @@ struct QueueDeclaration {
   NameList consumers{};
   OverflowPolicy policy = OverflowPolicy::refuse;
   std::string_view metric;
-  std::string_view refusal = {};  // what those are told whom it refuses, where that is an answer's
-  bool fills = true;              // false: there are fewer who could wait in it than it has places
+  std::string_view refusal = {};  // the answer's text when the queue refuses a request
+  bool fills = true;  // false: it can never fill up, because fewer tasks wait in it than it has places
   // The key that sets its capacity; empty: `queues.NAME` for an mpsc that can fill up and is not fixed, else
-  // nothing does.
+  // no key.
   std::string_view key = {};
   bool fixed = false;
 };
@@ -51,7 +51,7 @@ struct TaskDeclaration {
   std::string_view count;  // "1", "one per shard", "one per connection"
   Criticality criticality = Criticality::essential;
   std::string_view does;
-  std::string_view owner;  // who joins it
+  std::string_view owner;  // the object that joins it
 };
 
 struct LockDeclaration {
@@ -64,7 +64,7 @@ struct LockDeclaration {
 struct LaneDeclaration {
   std::string_view name;
   std::uint64_t threads = 1;  // unless `pools.NAME` says otherwise
-  std::uint64_t queue = 256;  // jobs that wait for one
+  std::uint64_t queue = 256;  // jobs that wait for a thread
   std::string_view does;
 };
 

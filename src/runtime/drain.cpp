@@ -38,7 +38,7 @@ void Drain::wake_all() noexcept {
   while (!waiters_.empty()) wake(waiters_.front());
 }
 
-// However finish() ends, also by a task's exception out of join, the state says so.
+// The state becomes `stopped` however finish() ends, also by a task's exception out of join.
 Drain::Stopped::~Stopped() { drain_.shutdown_.set(DrainState::stopped); }
 
 void Drain::begin(Instant deadline) noexcept {
@@ -49,7 +49,7 @@ void Drain::begin(Instant deadline) noexcept {
     shutdown_.set(DrainState::draining);
     while (!begun_.empty()) wake(begun_.front());
   }
-  wake_all();  // they look at the new deadline
+  wake_all();  // the waiters look at the new deadline
   if (nearer && nearer_ != nullptr) nearer_->cancel(StopReason::superseded);
 }
 
@@ -72,7 +72,7 @@ Task<Result<>> Drain::wait_drained(Call call) {
 Task<Result<>> Drain::join_in_time(Call call, Scope& scope) {
   for (;;) {
     const Instant until = deadline_;
-    // Forgotten however the join ends, also by a task's exception.
+    // Resets nearer_ however the join ends, also by a task's exception.
     struct Nearer {
       Drain& drain;
       CancelSource source;
@@ -105,7 +105,7 @@ Task<DrainResult> Drain::finish(Call call, Scope& scope) {
   if (ended) co_return result;
   shutdown_.set(DrainState::aborting);
   scope.abort();
-  // The caller's own stop has done its work by bringing us here; the grace is short and bounded.
+  // The caller's own stop has had its effect by now; the wait from here on is short and bounded.
   if (!co_await scope.join(call.shield().by(abandoned_at())))
     scope.for_each_task([&](const TaskInfo& task) { result.still_alive.emplace_back(task.name); });
   co_return result;

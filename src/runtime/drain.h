@@ -1,12 +1,12 @@
 // Drain: how a shard's part of a service comes to its end: running -> draining -> stopped, or by way of
 // aborting when the time is up.
 //   [D-1] The state only moves forward.
-//   [D-2] Once draining, nobody new enters; who is inside may enter again for parts of the same work.
-//   [D-3] finish() reports `drained` only if everyone left and every task ended by itself in time;
-//         otherwise it reports how many were aborted, and by name what still lived when the grace was over.
-//   [D-4] One grace, counted from the deadline, is all the time there is for what comes after it: the abort,
-//   the
-//         end of background tasks, a service's stop. The process's watchdog leaves a moment later.
+//   [D-2] Once draining, no new work enters; admitted work may enter again for its parts.
+//   [D-3] finish() reports `drained` only if all admitted work left and every task ended by itself in time.
+//         Otherwise it reports how many were aborted, and the names of the tasks that still lived when the
+//         grace was over.
+//   [D-4] After the deadline there is one grace for all that is left: the abort, the end of background tasks,
+//         a service's stop. The process's watchdog ends the process a moment later.
 // The second stop signal is abort_now().
 #pragma once
 
@@ -52,7 +52,7 @@ struct DrainResult {
 class Drain {
  public:
   static constexpr Duration grace = Duration::millis(700);
-  // What was told to end gets this much, however late it is.
+  // A task that was told to end gets at least this long, however late it is.
   static constexpr Duration least = Duration::millis(50);
 
   explicit Drain(Shard& shard)
@@ -73,7 +73,7 @@ class Drain {
   DrainState state() const noexcept { return shutdown_.value(); }
   std::size_t inflight() const noexcept { return inflight_; }
   Instant deadline() const noexcept { return deadline_; }
-  // Until when something may end in its own way; and when it is left, although it was aborted.
+  // The end of the time for an orderly end; and the time at which even aborted work is abandoned.
   Instant orderly_until() const noexcept { return at_least(deadline_ + grace / 2); }
   Instant abandoned_at() const noexcept { return at_least(std::min(deadline_, shard_.now()) + grace); }
 
@@ -82,12 +82,12 @@ class Drain {
   // For select: ready as soon as, and as long as, draining has begun.
   SelectArm stopping() noexcept;
 
-  // Waits until draining has begun and nobody is inside. Cancel: clean.
+  // Waits until draining has begun and no work is inside. Cancel: clean.
   Task<Result<>> wait_drained(Call call);
 
   // Call once, after begin(). Waits for the work until the deadline, then cancels the tasks of `scope` and
-  // waits for those; when the time is up, aborts what is left. `scope` must not hold the calling task.
-  // Rethrows the first exception of a task of `scope`, after all have ended.
+  // waits for those; when the time is up, aborts the rest. `scope` must not hold the calling task. Rethrows
+  // the first exception of a task of `scope`, after all have ended.
   // Cancel: partial — as if the deadline had passed.
   Task<DrainResult> finish(Call call, Scope& scope);
 

@@ -1,13 +1,14 @@
-// Errand: something a shard asks of the one task that may do it, wherever that task lives: it travels to the
-// home shard by mail, waits there for its turn, is answered, and travels back. Bounded: whoever asks from
-// outside takes a place first, and the errand holds it to its end.
-//   [E-1] It is answered exactly once, on the shard that asked, or dropped there if nobody waits any more.
-//   [E-2] One that was withdrawn, or whose deadline passed, before home came to it is never begun.
-//   [E-3] Once home is closed, what waits and what comes later is refused; nothing is lost or left.
-//   [E-4] They are begun in the order they came in; one that was put back is the next.
+// Errand: a request to the one task that may do some work, whichever shard that task lives on (its home). The
+// errand travels to the home shard by mail, waits there for its turn, is answered, and travels back. Errands
+// are bounded: the asking shard takes a place first, and the errand holds it to its end.
+//   [E-1] An errand is answered exactly once, on the shard that asked, or dropped there if its asker has
+//         stopped waiting.
+//   [E-2] An errand that was withdrawn, or whose deadline passed, before home came to it is never begun.
+//   [E-3] Once home is closed, errands that wait and errands that arrive later are refused; none is lost.
+//   [E-4] Errands are begun in the order of arrival; one that was put back is the next.
 //
-// What is asked and its result belong to one shard at a time: mail hands them over. Atomic: `withdrawn_`,
-// written where it was asked and read at home; it publishes no other memory, so the order is relaxed.
+// An errand and its result belong to one shard at a time: mail hands them over. Atomic: `withdrawn_`, written
+// by the asking shard and read at home; it publishes no other memory, so the order is relaxed.
 #pragma once
 
 #include <atomic>
@@ -37,12 +38,13 @@ inline bool is_late_errand(const Error& error) noexcept {
 
 struct ErrandLink : Link {};
 
-// T derives from it and is what is asked; A is what comes back. Recycled as frames are: every change has one.
+// T derives from it and holds the question; A is the answer. Its memory is recycled like a coroutine frame,
+// because every change makes an errand.
 template <class T, class A>
 class Errand : public MailItem, public ErrandLink, public PooledFrame {
  public:
   using Answer = A;
-  Result<A> result = fail(ErrorCode::internal, "not decided");  // home's until it answers
+  Result<A> result = fail(ErrorCode::internal, "not decided");  // belongs to home until the answer
 
  private:
   friend class ErrandHome<T>;
@@ -51,7 +53,7 @@ class Errand : public MailItem, public ErrandLink, public PooledFrame {
   }
 
   ErrandHome<T>* home_ = nullptr;
-  std::uint64_t identity_ = 0;  // home's, which may be gone before the answer arrives
+  std::uint64_t identity_ = 0;  // of home, which may be destroyed before the answer arrives
   Instant deadline_ = Instant::never();
   std::atomic<bool> withdrawn_{false};
   // --- of the shard that asked
@@ -59,14 +61,14 @@ class Errand : public MailItem, public ErrandLink, public PooledFrame {
   PermitHold place_;
   WaitList waiting_;
   bool done_ = false;
-  bool orphan_ = false;  // nobody waits: it deletes itself
+  bool orphan_ = false;  // its asker has left: it deletes itself
 };
 
-// Where errands are answered, by one task of this shard.
+// The receiving end: one task of this shard answers the errands.
 template <class T>
 class ErrandHome {
  public:
-  // What those are told who are refused.
+  // The error texts of a refusal.
   struct Words {
     const char* busy;
     const char* closed;
@@ -85,12 +87,13 @@ class ErrandHome {
   // `mailbox` is this shard's.
   ErrandHome(Shard& shard, Mailbox& mailbox, Words words) noexcept
       : shard_(shard), mailbox_(mailbox), words_(words), identity_(shard.new_identity()) {}
-  // Precondition: its task has ended, nobody asks or withdraws any more, and no errand is on its way here.
+  // Precondition: its task has ended, no shard asks or withdraws any more, and no errand is on its way here.
   ~ErrandHome() {
     touch();
     while (!pending_.empty()) {
       T& errand = pending_.pop_front();
-      // Its shard may not look at its mail any more, and its place is to be given back in time.
+      // The asking shard may have stopped draining its mail, and the errand's place must be given back before
+      // the places are destroyed.
       if (errand.orphan_)
         delete &errand;
       else
@@ -98,8 +101,9 @@ class ErrandHome {
     }
   }
 
-  // --- from any shard; `from` is its mailbox. No `places`: home's own errand, which needs none.
-  // The answer. `busy`: no place is left. Cancel: partial — one that was begun may still be done.
+  // --- from any shard; `from` is its mailbox. Null `places`: an errand of home's own, which needs none.
+  // Sends the errand and waits for its answer. `busy`: no place is left. Cancel: partial — an errand that was
+  // begun may still be done.
   // NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the asking shard's own
   Task<Result<typename T::Answer>> ask(Call call, std::unique_ptr<T> errand, Mailbox& from, Permits* places) {
     T& sent = *errand;
@@ -108,7 +112,8 @@ class ErrandHome {
       const Result<> waited = co_await ListWait(call, sent.waiting_, errand_words::wait);
       sent.touch();
       if (!sent.done_) {
-        // It goes on without us, or not at all; whoever brings the answer drops it. Home may be gone.
+        // The errand goes on without its asker, or is never begun; come_back() deletes it. Home may be
+        // destroyed already.
         sent.withdrawn_.store(true, std::memory_order_relaxed);
         sent.orphan_ = true;
         (void)errand.release();
@@ -117,20 +122,20 @@ class ErrandHome {
     }
     co_return std::move(sent.result);
   }
-  // The same, and nobody waits for it.
+  // The same without waiting: the answer is dropped.
   Result<> leave(std::unique_ptr<T> errand, Mailbox& from, Permits* places) {
     errand->orphan_ = true;
     TRY_VOID(send(*errand, from, places, Instant::never()));
-    (void)errand.release();  // it may be gone already
+    (void)errand.release();  // it may be deleted already
     return {};
   }
 
   // --- at home
-  // co_await arrived(call): waits until there is something; false when it is stopped and there is nothing.
+  // co_await arrived(call): waits until an errand is pending; false when the call was stopped and none is.
   // One task waits at a time. Cancel: clean.
   Arrival arrived(const Call& call) noexcept { return {call, *this}; }
-  // The one whose turn it is; it stays where it is until it is taken. Null: there is none. Those that must
-  // not be begun any more are answered on the way.
+  // The first errand; it stays queued until take(). Null: there is none. Errands that must not be begun any
+  // more (E-2) are refused on the way.
   T* next() noexcept {
     touch();
     while (!pending_.empty()) {
@@ -147,23 +152,23 @@ class ErrandHome {
     static_cast<ErrandLink&>(errand).unlink();
     --waiting_;
   }
-  // How many wait for their turn.
+  // How many errands wait for their turn.
   std::size_t waiting() const noexcept {
     touch();
     return waiting_;
   }
-  // These were taken and are to be begun again, before all others.
+  // Queues errands that were taken again, before all others.
   void put_back(List<T, ErrandLink>& again) noexcept {
     touch();
     again.for_each([this](T&) { ++waiting_; });
     again.take_all(pending_);
     pending_.take_all(again);
   }
-  // With its result. Precondition: it was taken. It is not home's any more.
+  // Sends the errand back with its result; it does not belong to home any more. Precondition: it was taken.
   void answer(T& errand) noexcept {
     CHECK(!static_cast<ErrandLink&>(errand).linked());
     errand.deliver = come_back;
-    // On its own shard there is nothing to carry.
+    // An errand of this shard needs no mail.
     if (errand.from_ == &mailbox_)
       come_back(errand);
     else
@@ -207,7 +212,7 @@ class ErrandHome {
       mailbox_.post(errand);
     return {};
   }
-  // At home.
+  // Runs at home.
   static void arrive(MailItem& item) noexcept {
     T& errand = static_cast<T&>(item);
     ErrandHome& home = *errand.home_;
@@ -217,7 +222,7 @@ class ErrandHome {
     ++home.waiting_;
     while (!home.arrived_.empty()) wake(home.arrived_.front());
   }
-  // Where it was asked. Home may be gone.
+  // Runs on the asking shard. Home may be destroyed already.
   static void come_back(MailItem& item) noexcept {
     T& errand = static_cast<T&>(item);
     errand.touch();
@@ -233,7 +238,7 @@ class ErrandHome {
   Words words_;
   std::uint64_t identity_;
   List<T, ErrandLink> pending_;
-  std::size_t waiting_ = 0;  // of pending_
+  std::size_t waiting_ = 0;  // size of pending_
   WaitList arrived_;
   bool closed_ = false;
 };

@@ -5,7 +5,7 @@
 //   [G-2] A thread that drives a shard takes locks in rising rank only (CHECKed); equal ranks do not nest.
 //   [G-3] Shard::held_locks has the rank's bit while f runs, and the loop CHECKs that it is zero after
 //         every step.
-// For what threads share and touch briefly; never around I/O.
+// For data that threads share and touch briefly; never around I/O.
 #pragma once
 
 #include <condition_variable>
@@ -78,7 +78,7 @@ class Guarded {
     changed.wait(lock, [&] { return ready(value_); });
     return std::forward<F>(f)(value_);
   }
-  // The same for whoever may not have a condition variable of its own.
+  // The same for code that waits on a Condition instead of a std::condition_variable.
   template <class Ready, class F>
     requires GuardedAccess<F, T>
   auto wait(Condition& changed, Ready ready, F&& f) {

@@ -1,6 +1,5 @@
-// Lane: a kind of blocking work. Lanes keep kinds apart: each has threads and a bounded queue of its own.
-// Where tasks have a seat in a lane (PoolSeat) and there are more of them than threads, it has a thread for
-// each seat.
+// Lane: a kind of blocking work. Lanes keep kinds apart: each has threads and a bounded queue of its own. A
+// lane with more seats (PoolSeat) than threads gets a thread for each seat.
 #pragma once
 
 #include <array>
@@ -26,7 +25,7 @@ inline constexpr std::array<LaneDeclaration, lane_count> lane_declarations{{
 }};
 
 struct LaneSize {
-  unsigned threads = 1;  // 0: those who call ThreadPool::try_take()
+  unsigned threads = 1;  // 0: the callers of ThreadPool::try_take() do the work
   std::size_t queue = 256;
 };
 using LaneSizes = std::array<LaneSize, lane_count>;  // by Lane

@@ -67,8 +67,8 @@ std::size_t Mailbox::drain() {
   touch();
   // A stale `awake` is harmless here: arm() decides before any sleep, and it sees the newest value.
   if (state_.load(std::memory_order_relaxed) == State::awake) return 0;
-  // `awake` first, then the list: an item linked in between is taken now and merely announces an empty
-  // list later. The other order would forget one.
+  // `awake` first, then the list: an item linked in between is taken now and merely announces an empty list
+  // later. The other order would lose its wake-up.
   if (state_.exchange(State::awake, std::memory_order_acq_rel) != State::mail) return 0;
   Queue taken = queue_.with([](Queue& queue) { return std::exchange(queue, Queue{}); });
   std::size_t delivered = 0;

@@ -22,7 +22,8 @@
 
 namespace cairn {
 
-// Part of what is sent; its owner keeps it alive until `deliver` is called, and may reuse it after.
+// The base of an object that is posted. The object's owner keeps it alive until `deliver` is called, and may
+// reuse it after.
 struct MailItem {
   MailItem* next = nullptr;
   void (*deliver)(MailItem& item) = nullptr;
@@ -33,7 +34,7 @@ class Mailbox {
   static constexpr std::size_t default_call_capacity = 1024;
 
   // `notify` is called from posting threads, at most once for each arm(): it must not block (an eventfd
-  // write; nothing in simulation, where the driver looks by itself).
+  // write; nothing in simulation, whose driver polls the mailboxes).
   explicit Mailbox(std::function<void()> notify, std::size_t call_capacity = default_call_capacity);
   ~Mailbox();  // precondition: no more posters, and drained
   Mailbox(const Mailbox&) = delete;
@@ -45,7 +46,8 @@ class Mailbox {
   Result<> try_post_call(std::function<void()> call);
 
   // --- the owner, with its shard current
-  // Delivers what has arrived by now and says how many; what a delivery posts waits for the next drain.
+  // Delivers the items that have arrived by now and returns how many. An item posted by a delivery waits for
+  // the next drain.
   std::size_t drain();
   // Before sleeping. False: there is mail, do not sleep. True: a post will notify. drain() disarms.
   [[nodiscard]] bool arm() noexcept;

@@ -2,10 +2,9 @@
 //   depth() <= capacity(), always.
 //   An accepted item is received exactly once, or returned by drain.
 //   Items of one sender are received in the order they were accepted.
-//   close() wakes everyone who waits; receivers get what is left, then `closed`.
-//   One that drops the oldest takes every item until it is closed: items received + dropped() + depth()
-//   =
-//         items sent.
+//   close() wakes every waiter; receivers get the items that are left, then `closed`.
+//   A queue that drops the oldest accepts every item until it is closed: items received + dropped() +
+//         depth() = items sent.
 // A full queue refuses (`try_send`), makes the sender wait until its deadline (`send`), or drops its oldest
 // item; it never grows.
 #pragma once
@@ -75,7 +74,7 @@ class Mpsc {
     while (!senders_.empty()) wake(senders_.front(), closed_verdict);
   }
 
-  // For select: there is an item, or there will never be one again.
+  // For select: ready when there is an item, or there will never be one again.
   SelectArm readable() noexcept {
     return {&receivers_, this, [](const void* self) {
               auto* queue = static_cast<const Mpsc*>(self);
@@ -104,7 +103,7 @@ class Mpsc {
     CHECK(depth_ <= capacity_);
   }
 
-  // Nobody waits to send: there is always room for the next.
+  // In a queue that drops, no sender ever waits.
   void drop_oldest() noexcept {
     ring_[first_].reset();
     first_ = (first_ + 1) % capacity_;
@@ -123,7 +122,7 @@ class Mpsc {
       static_cast<RecvNode&>(node).slot.emplace(std::move(item));
     } else {
       push(std::move(item));
-      // A select was told of the items before this one and has not come for them yet: the oldest goes first.
+      // A select was woken for earlier items and has not taken them yet: the oldest item goes first.
       if (node.arm == recv_arm) static_cast<RecvNode&>(node).slot.emplace(take());
     }
     wake(node);
@@ -171,7 +170,7 @@ class Mpsc<T>::Send : public Waiter {
       return true;
     }
     if (queue_.drops_oldest_ && queue_.depth_ == queue_.capacity_) queue_.drop_oldest();
-    // Whoever waits already goes first: no sender overtakes another.
+    // Senders that wait already go first: no sender overtakes another.
     if (queue_.depth_ < queue_.capacity_ && queue_.senders_.empty()) {
       queue_.deliver(std::move(*node_.item));
       outcome_ = ErrorCode::ok;

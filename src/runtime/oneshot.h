@@ -46,7 +46,7 @@ class Oneshot {
     return std::exchange(value_, std::nullopt);
   }
 
-  // For select: there is a value, or there will never be one.
+  // For select: ready when there is a value, or there will never be one.
   SelectArm readable() noexcept {
     return {&waiters_, this, [](const void* self) { return static_cast<const Oneshot*>(self)->settled(); }};
   }
@@ -83,7 +83,8 @@ class Oneshot<T>::Sender {
   }
   ~Sender() { hang_up(); }
 
-  // True until the value was sent or the receiver went away: work for nobody need not begin.
+  // True until the value was sent or the receiver went away. A sender asks before it begins work for the
+  // value.
   bool wanted() const noexcept {
     if (oneshot_ != nullptr) oneshot_->touch();
     return oneshot_ != nullptr;

@@ -1,8 +1,8 @@
 // Permits: a process-wide count of things that may exist at once (connections, requests in flight).
-//   [N-1] taken() rises only while it is below the limit of that moment, or `beyond` more for who may.
+//   [N-1] taken() rises only while it is below the present limit, plus `beyond` for takes that pass it.
 //   [N-2] Each take is given back exactly once; taken() never falls below zero (CHECKed).
-// The limit may change at any time. Lowered below what is taken, nobody is evicted: no take succeeds until
-// enough came back.
+// The limit may change at any time. When it is lowered below taken(), no permit is revoked: no take succeeds
+// until enough permits were given back.
 //
 // Atomic: one counter, compare-and-swap; it publishes no other memory, so the order is relaxed.
 #pragma once

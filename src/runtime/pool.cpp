@@ -45,7 +45,7 @@ void ThreadPool::add_seat(Lane lane) {
   });
 }
 
-// The thread stays: another will want it.
+// The thread stays: a later seat will need it.
 void ThreadPool::remove_seat(Lane lane) noexcept {
   at(lane).state.with([](State& state) {
     CHECK(state.seats > 0);
@@ -83,7 +83,7 @@ Result<> ThreadPool::try_submit(Lane lane, PoolJob& job, RoomMail& mail) {
   const ErrorCode outcome = to.state.with([&](State& state) {
     if (!state.open) return ErrorCode::closed;
     if (state.depth >= to.size.queue) {
-      // One that was told and has not looked yet will look after this.
+      // A shard that was told and has not tried yet will try after this.
       if (!mail.linked() && !mail.told) state.refused.push_back(mail);
       return ErrorCode::busy;
     }
@@ -99,7 +99,7 @@ Result<> ThreadPool::try_submit(Lane lane, PoolJob& job, RoomMail& mail) {
   return {};
 }
 
-// Of those who met the lane full, the one to tell that a place is free. Nothing: nobody did.
+// The next shard to tell that the lane has room, of those that it refused. Null: there is none.
 ThreadPool::RoomMail* ThreadPool::take_refused(State& state) noexcept {
   if (state.refused.empty()) return nullptr;
   RoomMail& first = state.refused.pop_front();
@@ -138,7 +138,7 @@ void ThreadPool::finish(LaneState& lane, PoolJob& job) noexcept {
 }
 
 void ThreadPool::serve(LaneState& lane) {
-  // Of this thread alone, on Linux. Where it is refused, the work is done all the same.
+  // On Linux this changes this thread alone. Where the system refuses it, the lane works at normal priority.
   if (lane.leaves_cores) (void)setpriority(PRIO_PROCESS, 0, getpriority(PRIO_PROCESS, 0) + less_priority);
   for (;;) {
     const Taken taken = lane.state.wait(
@@ -230,7 +230,7 @@ Task<Result<>> wait_for_room(Pool& pool, LaneWatch& watch, Lane lane, PoolJob& j
     if (watch.goes_on(waited)) continue;
     entered = waited ? pool.try_submit(lane, job) : waited;
   }
-  // Whatever became of this one, the next may have better luck.
+  // However this job fared, the next waiter may get in.
   pool.tell_room(lane);
   co_return entered;
 }

@@ -1,20 +1,22 @@
 // Pool: where blocking work goes, so that no shard ever blocks. Lanes keep kinds of work apart: a slow
 // disk does not hold up name lookups, and no number of readers holds up a commit.
-//   [J-1] A lane's queue is bounded; a full one refuses (`busy`) and never waits. run() waits for room in it,
-//         in the order of asking on its shard; those who may wait are requests in flight and tasks.
+//   [J-1] A lane's queue is bounded; a full one refuses (`busy`) and never waits. run() waits for room in it;
+//         the callers of one shard wait in the order of asking. Requests in flight and tasks are the only
+//         callers that may wait.
 //   [J-2] A job's work() runs at most once, on a lane thread; its completion runs exactly once after it,
 //         on the shard that submitted it.
-//   [J-3] A job owns what it works on until it completes. A waiter that left (deadline, cancel) leaves the
-//         job behind: still queued, it is taken back and never runs; running, it is counted in orphaned()
-//         until it completes and its state is dropped on its shard.
+//   [J-3] A job owns its data until it completes. A waiter that left (deadline, cancel) leaves the job
+//         behind: still queued, it is taken back and never runs; running, it is counted in orphaned() until
+//         it completes and its state is dropped on its shard.
 //   [J-4] An error of run() is `undone` exactly when f was not begun: the lane stayed full, the pool has
 //         ended, or the job was taken back. After any other end of the wait f may be done, now or later.
-//   [J-5] Room in a lane that refused is told to every shard that met it full, in turn: nobody who waits for
-//         room is forgotten while others get in.
-//   [J-6] A wait that must not stall is given up only after its lane completed nothing for so long.
-//   [J-7] Of what waits in a lane, a request that has begun comes first; one that cannot begin soon is
-//         refused while its time would still be of use (LaneUse). So a lane that is asked for too much
-//         completes requests, not parts of them.
+//   [J-5] A lane that refused and has room again tells every shard that it refused, in turn. No caller that
+//         waits for room is forgotten while others get in.
+//   [J-6] A wait with a stall limit (LaneUse::stall) is given up only after its lane completed nothing for
+//         that long.
+//   [J-7] In a lane's queue, the jobs of requests that have begun come first. A request that cannot begin
+//         soon is refused while its client can still use the answer (LaneUse). So an overloaded lane
+//         completes whole requests, not parts of many.
 #pragma once
 
 #include <array>
@@ -35,9 +37,9 @@
 
 namespace cairn {
 
-// The threads of Lane::cpu leave the cores to all others; about a tenth stays theirs even so: a lock of
-// theirs is soon given back, and who waits for room gets it. In commit,
-// index, upkeep and cpu each task of a log has a thread (PoolSeat).
+// The threads of Lane::cpu run at low priority. They still get about a tenth of a core's time, so that they
+// soon give back a lock and the lane's queue moves. In commit, index, upkeep and cpu each task of a log has a
+// thread (PoolSeat).
 
 class Pool;
 
@@ -50,7 +52,7 @@ class PoolJob : public Link, public MailItem {
   virtual void work() noexcept = 0;
   // On the shard, after work(). May delete the job.
   virtual void completed() noexcept = 0;
-  bool urgent = false;  // goes before what waits already
+  bool urgent = false;  // goes before the jobs that wait already
 
  protected:
   Pool& pool_;
@@ -65,10 +67,10 @@ class PoolJob : public Link, public MailItem {
 // completed(); never completed() from inside try_submit.
 class Pool {
  public:
-  // Those of this shard who wait for room in one lane.
+  // The callers of this shard that wait for room in one lane.
   struct Room {
     WaitList waiting;
-    bool entering = false;  // the first of them was told and has not run yet
+    bool entering = false;  // the first waiter was woken and has not run yet
   };
 
   Pool() noexcept {
@@ -83,12 +85,12 @@ class Pool {
   virtual Result<> try_submit(Lane lane, PoolJob& job) = 0;
   // True when the job had not begun: it will not run and not complete.
   virtual bool try_withdraw(Lane lane, PoolJob& job) noexcept = 0;
-  // Jobs that the lane has completed so far, whoever asked for them.
+  // Jobs that the lane has completed so far, for all shards.
   virtual std::uint64_t completed(Lane lane) const noexcept = 0;
-  // One more, or one less, who asks for one step of this lane after the other and must not wait for others'.
+  // Adds or removes a seat (PoolSeat).
   virtual void add_seat(Lane) {}
   virtual void remove_seat(Lane) noexcept {}
-  // Jobs that wait for a thread of the lane, whoever asked for them. From any thread.
+  // Jobs of all shards that wait for a thread of the lane. From any thread.
   virtual std::size_t queued(Lane) const noexcept { return 0; }
   virtual std::size_t threads(Lane) const noexcept { return 0; }  // 0: as many as the simulation says
 
@@ -96,7 +98,7 @@ class Pool {
     if (Shard* shard = current_shard()) shard->trace(identity_, Access::write);
     return rooms_[static_cast<std::size_t>(lane)];
   }
-  // The first who waits for room tries again, if there is one. When it got in it tells the next.
+  // Wakes the first caller that waits for room, which tries again. Once it has tried, it wakes the next.
   void tell_room(Lane lane) noexcept {
     Room& room = this->room(lane);
     if (room.entering || room.waiting.empty()) return;
@@ -115,7 +117,7 @@ class Pool {
   std::size_t jobs_ = 0;
   std::uint64_t identity_ = 0;
   std::array<Room, lane_count> rooms_;
-  std::atomic<std::size_t> orphaned_{0};  // written by the shard, read by whoever scrapes
+  std::atomic<std::size_t> orphaned_{0};  // written by the shard, read by the metrics scrape
 };
 
 inline PoolJob::PoolJob(Pool& pool) noexcept : pool_(pool) {
@@ -127,8 +129,8 @@ inline PoolJob::~PoolJob() {
   --pool_.jobs_;
 }
 
-// Whoever has a seat and asks for one job after the other never waits for a job of another: the lane has a
-// thread for each seat, and never fewer than it began with.
+// A task that holds a seat and submits one job at a time never waits for another task's job: the lane has a
+// thread for each seat, and never fewer threads than it began with.
 class PoolSeat {
  public:
   PoolSeat(Pool& pool, Lane lane) : pool_(pool), lane_(lane) { pool_.add_seat(lane_); }
@@ -150,23 +152,23 @@ class ThreadPool {
   ThreadPool& operator=(const ThreadPool&) = delete;
 
   void start();
-  // Refuses new jobs, finishes what is queued, joins every thread. Completions are in the mailboxes then:
-  // drain those before the ports go. Blocks.
+  // Refuses new jobs, finishes the queued ones, joins every thread. The completions are then in the
+  // mailboxes: drain those before the ports are destroyed. Blocks.
   void stop();
   std::size_t queued(Lane lane) const noexcept;
   // Jobs whose work() runs now. From any thread.
   std::size_t working(Lane lane) const noexcept;
   std::size_t threads(Lane lane) const noexcept;
 
-  // What a thread of a lane does, in two steps: takes the first job, works, gives it back to its shard. For a
-  // driver that decides itself when a thread gets on. Nothing: the queue is empty.
+  // The two steps of a lane's thread, for a driver that decides itself when a thread runs. try_take() takes
+  // the first job, or returns null when the queue is empty. finish() runs it and gives it back to its shard.
   PoolJob* try_take(Lane lane) noexcept;
   void finish(Lane lane, PoolJob& job) noexcept { finish(at(lane), job); }
 
  private:
   friend class PoolPort;
-  // What tells one shard that a lane has room again. On the lane's list from a refusal until there is room,
-  // then in the shard's mailbox, then nowhere.
+  // The mail that tells one shard that a lane has room again. It is on the lane's list from a refusal until
+  // there is room, then in the shard's mailbox, then on no list.
   struct RoomMail : Link, MailItem {
     Mailbox* home = nullptr;
     Pool* pool = nullptr;
@@ -187,7 +189,7 @@ class ThreadPool {
     bool leaves_cores = false;
     Guarded<State, lock_rank::pool_lane> state;
     std::condition_variable changed;
-    std::atomic<std::size_t> working{0};  // publishes nothing else
+    std::atomic<std::size_t> working{0};  // publishes no other memory
     std::atomic<std::uint64_t> completed{0};
   };
   LaneState& at(Lane lane) noexcept { return lanes_[static_cast<std::size_t>(lane)]; }
@@ -236,7 +238,7 @@ template <class R>
 struct Flattened<std::expected<R, Error>> {
   using type = R;
 };
-// What run() yields for f: R, whether f returns R or Result<R>.
+// The value type of run(f): R, whether f returns R or Result<R>.
 template <class F>
 using PoolValue = typename Flattened<std::invoke_result_t<F&>>::type;
 
@@ -253,7 +255,7 @@ class FunctionJob final : public PoolJob {
       } else {
         result_.emplace(f_());
       }
-    } catch (...) {  // belongs to the task that asked
+    } catch (...) {  // rethrown in the task that called run()
       exception_ = std::current_exception();
     }
   }
@@ -289,7 +291,8 @@ class FunctionJob final : public PoolJob {
   bool orphan_ = false;
 };
 
-// co_await RoomWait(call, pool.room(lane), first): until the lane may have room. `first`: before the others.
+// co_await RoomWait(call, pool.room(lane), first): waits until the lane may have room. `first`: ahead of the
+// others.
 class RoomWait : public Waiter {
  public:
   RoomWait(const Call& call, Pool::Room& room, bool first) noexcept
@@ -315,21 +318,21 @@ class RoomWait : public Waiter {
   WaitNode node_;
 };
 
-// How long one job may be waited for, and what comes of it when it is not: the call's deadline and its
+// How long run() waits for one job, and the error when it gives up. It follows the call's deadline and its
 // LaneUse.
 class LaneWatch {
  public:
   LaneWatch(const Pool& pool, const Call& call, Lane lane) noexcept;
-  // Until when to wait next.
+  // The call to wait under next: it ends at the nearest limit.
   Call span() const noexcept;
-  // A wait that ended so is to go on: it was only a span that ended, and the lane has moved in it (J-6).
+  // Whether to wait on after `waited`: only the stall limit ended, and the lane completed jobs meanwhile
+  // (J-6).
   bool goes_on(const Result<>& waited) noexcept;
-  // The same for a job that turned out to be running: that it should have begun by then does not count any
-  // more.
+  // The same for a job that turned out to be running: `begin_within` no longer applies to it.
   bool goes_on_running(const Result<>& waited) noexcept;
   // Why a job did not begin.
   Error refusal(const Error& ended) const noexcept;
-  // It goes before those of others who have not begun.
+  // Whether the job goes before the jobs of requests that have not begun.
   bool urgent() const noexcept { return use_ != nullptr && use_->begun && use_->begin_within.ns > 0; }
   void done() noexcept {
     if (use_ != nullptr) use_->begun = true;
@@ -346,20 +349,20 @@ class LaneWatch {
   std::uint64_t seen_;
 };
 
-// [J-1] Puts a job into the queue of a lane that has no room just now. An error: the job was not taken.
+// [J-1] Waits until a lane that is full has room, and submits the job. On an error the job was not submitted.
 // Cancel: clean.
 // NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the caller waits
 Task<Result<>> wait_for_room(Pool& pool, LaneWatch& watch, Lane lane, PoolJob& job);
 
-// Runs f() on a lane and waits for what it returns (R or Result<R>); an exception of f is rethrown here.
-// f owns everything it uses. `pool` outlives the job.
-// Cancel: partial — a job still queued never runs, and the error is `undone`; one that runs goes on unseen,
-// its result is dropped.
+// Runs f() on a lane and waits for its result (R or Result<R>). An exception of f is rethrown here. f owns
+// everything it uses. `pool` outlives the job.
+// Cancel: partial — a job still queued never runs, and the error is `undone`; a job that already runs goes
+// on, and its result is dropped.
 template <class F>
 // NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): as said above
 Task<Result<PoolValue<F>>> run(Pool& pool, Call call, Lane lane, F f) {
   auto job = std::make_unique<FunctionJob<F>>(pool, std::move(f));
-  // Most find room at once, and need no frame to wait for it.
+  // Most calls find room at once and need no coroutine frame to wait for it.
   LaneWatch watch(pool, call, lane);
   job->urgent = watch.urgent();
   const Pool::Room& room = pool.room(lane);

@@ -1,9 +1,9 @@
 // RateLimiter: at most `rate` takes a second, process-wide, by the generic cell rate algorithm.
-//   In any span of length s at most rate + rate * s takes succeed (burst = rate), and at most `beyond`
-//         more of those that may reach so far.
-//   A refused take changes nothing; retry_after is the exact time after which it would succeed if
-//         nobody else took in between.
-// The whole state is one number: the time at which everything taken so far will have been paid for.
+//   In any span of length s at most rate + rate * s takes succeed (burst = rate), plus at most `beyond`
+//         more for takes that pass it.
+//   A refused take changes nothing; retry_after is the exact time after which it would succeed if no
+//         other take came between.
+// The whole state is one number: the time by which all takes so far are paid for.
 //
 // Atomic: that number, compare-and-swap; it publishes no other memory, so the order is relaxed. Shards'
 // clocks may differ by a loop turn; an older `now` is merely a little stricter.
@@ -34,7 +34,7 @@ class RateLimiter {
   RateLimiter(const RateLimiter&) = delete;
   RateLimiter& operator=(const RateLimiter&) = delete;
 
-  // Over time `beyond` takes nothing more: what is taken ahead is paid for by all.
+  // `beyond` allows a larger burst, not a higher rate: takes made ahead delay all later ones.
   RateVerdict try_take(Instant now, std::uint64_t beyond = 0) noexcept {
     touch();
     const auto rate = static_cast<std::int64_t>(rate_.load(std::memory_order_relaxed));
@@ -49,7 +49,7 @@ class RateLimiter {
     }
   }
 
-  // Takes effect with the next take; what was taken under the old rate stays paid for.
+  // Takes effect with the next take; takes under the old rate are not paid for anew.
   void set_rate(std::uint64_t per_second) noexcept {
     CHECK(per_second > 0 && per_second <= rate_max);
     touch();

@@ -72,7 +72,7 @@ Task<Result<>> Scope::join(Call call) {
 
 Task<> Scope::join_all(Call call) {
   shard_.trace(identity_, Access::write);
-  // An abort ends the wait before the tasks had their turn to end: give it to them and wait again.
+  // An abort ends the wait before the tasks have run to their end: let them run and wait again.
   while (!empty())
     if (!co_await ListWait(call.unbounded(), joiners_, "join")) co_await yield(call);
   if (failure_) std::rethrow_exception(std::exchange(failure_, nullptr));

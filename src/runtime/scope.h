@@ -1,4 +1,4 @@
-// Scope: owns tasks. Leaving it means none is alive.
+// Scope: owns tasks. When it is destroyed, none is alive.
 //   [S-1] A task spawned into a scope has ended before the scope's destructor runs (CHECKed).
 //   [S-2] A scope's stop reaches every task in it and every scope below it.
 //   [S-3] A task that ends with an exception is reported by join() (the first one), after all have ended.
@@ -47,9 +47,9 @@ class Scope {
   // Waits until every task has ended. On a deadline or cancel tasks may remain: decide and join again.
   // Rethrows the first exception of a task. Cancel: clean.
   Task<Result<>> join(Call call);
-  // Waits until every task has ended, whatever stops the caller: for a scope in the caller's own frame, whose
-  // tasks would outlive it. Stopping the tasks is not done here: they answer to their own scope, or to one
-  // above it. Rethrows the first exception of a task.
+  // Waits until every task has ended, even when the caller is stopped. For a scope in the caller's own frame,
+  // which its tasks must not outlive. It does not stop the tasks: their own scope, or one above it, does.
+  // Rethrows the first exception of a task.
   // Cancel: shielded — not even an abort ends it before the tasks have ended.
   Task<> join_all(Call call);
 

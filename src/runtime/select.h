@@ -1,9 +1,8 @@
 // select: waits for the first of a fixed set of arms and says which.
 //
-// An arm is a readiness, not a result: nothing is taken out of a channel by selecting, so the arms that
-// were not chosen lose nothing. The caller must then try the arm it was told (it may find that another
-// consumer was faster, and select again). With several ready, the first in the argument order wins:
-// put shutdown first.
+// An arm is a readiness, not a result: nothing is taken out of a channel by selecting, so the arms that were
+// not chosen lose nothing. The caller must then try the chosen arm. If another consumer was faster, it
+// selects again. With several ready, the first in the argument order wins: put shutdown first.
 #pragma once
 
 #include <array>

@@ -113,7 +113,7 @@ bool Call::expired() const noexcept {
 CancelSource::CancelSource(Shard& shard, CancelSource* parent) noexcept
     : shard_(shard), identity_(shard.new_identity()) {
   if (parent == nullptr) return;
-  // Born stopped when the parent already is: a late child must not outlive the decision.
+  // Made stopped when the parent already is: a late child must not escape the stop.
   reason_ = parent->reason_;
   aborted_ = parent->aborted_;
   shard_.trace(parent->identity_, Access::read);

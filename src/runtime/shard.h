@@ -18,7 +18,7 @@
 
 namespace cairn {
 
-// What a task is called in logs, metrics and oracles. Lives in the spawned frame.
+// A task's name in logs, metrics and oracles. Lives in the spawned frame.
 struct TaskInfo {
   const char* name = "";
   std::uint64_t identity = 0;
@@ -59,27 +59,27 @@ class Shard {
   void for_each_ready(F visit) {
     ready_.for_each(visit);
   }
-  // --- turns, of a driver that looks for events between the steps. For one that does not (the explorer, a
-  // test) whoever waits for the next turn is simply ready.
+  // --- turns, of a driver that looks for events between the steps. Under a driver that does not (the
+  // explorer, a test) a task that waits for the next turn is ready at once.
   void set_turns() noexcept { has_turns_ = true; }
   void make_ready_next_turn(Waiter& waiter) noexcept { (has_turns_ ? next_turn_ : ready_).push_back(waiter); }
   bool next_turn_wanted() const noexcept { return !next_turn_.empty(); }
-  // The driver looked, and what it found is ready.
+  // The driver has looked for events and has made their waiters ready.
   void end_turn() noexcept {
     turn_was_quiet_ = ready_.empty();
     while (!next_turn_.empty()) ready_.push_back(next_turn_.pop_front());
   }
   bool turn_was_quiet() const noexcept { return turn_was_quiet_; }
 
-  // Moves time forward and wakes what is due.
+  // Moves time forward and wakes the waiters whose timers are due.
   void advance(Instant now);
   void fire(Waiter& waiter) noexcept;  // one timer, by an explorer's choice
 
   // True once in 64 calls: the caller should requeue itself so that others get a turn.
   bool turn_used_up() noexcept { return ++inline_awaits_ % awaits_per_turn == 0; }
 
-  // Atomic for the watchdog alone, which asks in which task a shard hangs: whoever sees the task sees its
-  // name.
+  // Atomic for the watchdog alone, which asks in which task a shard hangs. The release makes the task's name
+  // visible with the pointer.
   TaskInfo* current_task() const noexcept { return task_.load(std::memory_order_acquire); }
   void set_current_task(TaskInfo* task) noexcept { task_.store(task, std::memory_order_release); }
 

@@ -1,8 +1,8 @@
 // SingleFlight: concurrent callers of one key share one execution.
 //   [F-1] For each key at most one execution runs at a time.
 //   [F-2] Every caller gets exactly one answer: the shared value or error (by copy), its own stop, or busy.
-//   [F-3] A leader that is stopped or dies by an exception takes nobody with it: the longest waiting caller
-//         is promoted and runs the work anew, under its own call.
+//   [F-3] A leader that is stopped or ends with an exception fails no other caller: the longest waiting
+//         caller is promoted and runs the work anew, under its own call.
 //   [F-4] Keys in flight and callers waiting for one key are bounded; above either, `busy`.
 // The work runs in the leader's own task and under its deadline, so no execution outlives its caller.
 #pragma once

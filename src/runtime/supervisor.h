@@ -18,7 +18,7 @@
 
 namespace cairn {
 
-// What metrics and logs hear of tasks. Called on the shard; must not wait or throw.
+// Events of tasks, for metrics and logs. Called on the shard; must not wait or throw.
 class TaskEvents {
  public:
   virtual ~TaskEvents() = default;
@@ -53,7 +53,7 @@ class Supervisor {
 
   // Cancels every task; each returns through its own code.
   void drain(StopReason reason) noexcept { scope_.cancel(reason); }
-  // Cancels also what is shielded.
+  // Cancels shielded waits too.
   void abort() noexcept;
   // Ends the tasks of that name as if each had ended with an exception: at its next wait that can be
   // cancelled, or (`abort`) that can be aborted. For tests of whole processes.

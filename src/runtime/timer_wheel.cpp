@@ -16,7 +16,8 @@ void TimerWheel::place(TimerNode& node) noexcept {
   int level = ahead == 0 ? 0 : (63 - std::countl_zero(ahead)) / bits;
   std::int64_t at = node.tick;
   if (level >= levels) {
-    // Beyond the wheel's present turn: wait where the next turn begins and be placed anew from there.
+    // Beyond the wheel's present turn: the timer waits where the next turn begins and is placed anew from
+    // there.
     level = levels - 1;
     at = ((current_ >> (bits * levels)) + 1) << (bits * levels);
   }

@@ -1,9 +1,9 @@
 // TokenBucket: paces a stream of bytes of one shard to a rate, in the order of asking.
 //   [K-1] Bytes granted in any span of length s are at most rate * s plus the burst, or plus the largest
-//         single take if that is more (a take larger than the burst is granted, but has to wait), plus what
-//         was given back in it.
-//   [K-2] A take that ends without its grant gives its bytes back to those who ask after it; those already
-//         waiting keep their time. Over all time no more than the burst plus the rate is granted.
+//         single take if that is more (a take larger than the burst is granted, but has to wait), plus the
+//         bytes given back in that span.
+//   [K-2] A take that ends without its grant gives its bytes back to later takes; takes that wait already
+//         keep their due times. Over all time no more than the burst plus the rate is granted.
 // A take reserves at once and waits for its reservation to be paid: one timer, no queue.
 #pragma once
 

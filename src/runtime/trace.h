@@ -1,7 +1,7 @@
-// Tracer: what the explorer and the simulator see of a run. Production runs without one.
+// Tracer: records a run for the explorer and the simulator. Production runs without one.
 //
-// A primitive reports every object a step touches; two steps that touch no common object (or only read
-// it) commute, which is what partial-order reduction needs to know.
+// A primitive reports every object a step touches; Two steps that touch no common object, or only read it,
+// commute; partial-order reduction relies on that.
 #pragma once
 
 #include <cstdint>

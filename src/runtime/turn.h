@@ -1,14 +1,16 @@
-// Turns: who of the tasks of a shard may run now, when more want to than should. A task asks for its turn,
-// runs in its own coroutine while it has it, and gives it back by dropping it.
-//   [TN-1] Over all shards together at most places.limit() tasks wait. One that leaves gives its place
-//         back at once.
-//   [TN-2] Whose time is up, or whose call was stopped, when its turn would come is passed over.
-//   [TN-3] At most as many turns are out as there are workers. A worker that dies takes its slot with it: who
-//          has a turn keeps it, and nobody gets another until there are fewer turns out than workers again.
-//   [TN-4] Who waits gets its turn as the order says. While somebody waits, nobody passes by the order.
-//   [TN-5] After close() nobody joins; who waits already still gets its turn.
-// A worker is a slot: a supervised task that lends it for as long as it lives. A turn that is free is taken
-// without a task being woken.
+// Turns: limits how many tasks of a shard work at once. A task asks for its turn, runs in its own coroutine
+// while it holds the Turn, and gives it back by destroying it.
+//   [TN-1] Over all shards together at most places.limit() tasks wait. A task that stops waiting gives its
+//         place back at once.
+//   [TN-2] A task whose deadline has passed or whose call was stopped when its turn comes is passed over.
+//   [TN-3] A new turn is granted only while fewer turns are out than there are workers. A worker that dies
+//         takes its slot with it: turns already granted are kept, and no new one is granted until there are
+//         fewer turns out than workers again.
+//   [TN-4] Waiting tasks get their turns as the TurnOrder says. While a task waits, no task gets a turn
+//         except through the TurnOrder.
+//   [TN-5] After close() no task joins; the tasks that wait already still get their turns.
+// A worker is a supervised task that lends one slot for as long as it lives. A free slot is taken at once,
+// without waking the worker.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +31,7 @@ class TurnSeeker : public Link {
   TurnSeeker(const Call& of, std::uint32_t units, PermitHold taken) noexcept
       : call(of), cost(units), place(std::move(taken)) {}
 
-  const Call call;           // its context says whose it is
+  const Call call;           // its context names the tenant
   const std::uint32_t cost;  // what the order may charge for the turn
  private:
   friend class Turns;
@@ -38,12 +40,12 @@ class TurnSeeker : public Link {
   bool granted = false;
 };
 
-// Who is next. It keeps those that wait and nothing else of them. Only its Turns call it.
+// The policy that picks the next waiting task. It holds only the seekers that wait. Only its Turns call it.
 class TurnOrder {
  public:
   virtual ~TurnOrder() = default;
   virtual void add(TurnSeeker& seeker) noexcept = 0;
-  virtual TurnSeeker* take_next() noexcept = 0;  // none: nobody waits
+  virtual TurnSeeker* take_next() noexcept = 0;  // null: no task waits
   virtual void remove(TurnSeeker& seeker) noexcept = 0;
 };
 
@@ -94,12 +96,12 @@ class Turns {
   std::size_t depth() const noexcept { return depth_; }
   std::size_t out() const noexcept { return out_; }
 
-  // `busy` when every place is taken, `closed` after close(), the call's own error when it ended before its
-  // turn came. Cancel: clean — no turn was taken.
+  // Waits for a turn. `busy` when every place is taken, `closed` after close(), the call's own error when the
+  // call ended before its turn came. Cancel: clean — no turn was taken.
   Task<Result<Turn>> ask(Call call, std::uint32_t cost = 1) {
     touch();
     if (closed_) co_return fail(ErrorCode::closed, "turn");
-    // Then nobody waits: a slot that is free is given to whoever does.
+    // A free slot means that no task waits: otherwise that task would have got it.
     if (out_ < slots_ && !call.expired() && !call.stopped()) co_return take();
     auto place = places_.try_hold();
     if (!place) co_return fail(ErrorCode::busy, "work queue is full");
@@ -113,12 +115,13 @@ class Turns {
       co_return fail(waited.error());
     }
     Turn turn(*this);
-    // Between the grant and this step its time may have passed.
+    // The deadline may have passed between the grant and this step.
     if (call.expired()) co_return fail(ErrorCode::timeout, "work queue");
     co_return turn;
   }
 
-  // For workers: lends one slot until all is done after close(). Cancel: clean — the slot goes.
+  // For workers: lends one slot until, after close(), no task waits or holds a turn. Cancel: clean — the slot
+  // is taken away.
   Task<> work(Call call) {
     const Slot slot(*this);
     while (!closed_ || depth_ > 0 || out_ > 0)
@@ -173,7 +176,7 @@ class Turns {
       if (next == nullptr) return;
       next->place = PermitHold();
       set_depth(depth_ - 1);
-      // Its wait has ended by its deadline or by a stop: it leaves without a turn (TN-2).
+      // The seeker's wait was already ended by its deadline or by a stop: it leaves without a turn (TN-2).
       if (next->waiters.empty()) continue;
       next->granted = true;
       ++out_;
@@ -190,7 +193,7 @@ class Turns {
   Permits& places_;
   TurnOrder& order_;
   DepthChanged depth_changed_;
-  std::size_t depth_ = 0;  // who waits
+  std::size_t depth_ = 0;  // tasks that wait
   std::size_t out_ = 0;
   std::size_t slots_ = 0;
   bool closed_ = false;

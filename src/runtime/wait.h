@@ -63,8 +63,8 @@ class Yield : public Waiter {
 };
 inline Yield yield(const Call& call) noexcept { return Yield(call); }
 
-// co_await next_turn(): as yield(), and new events are looked for as well, without sleeping. False: there is
-// nothing else to do, so that waiting longer could only help if something happens first.
+// co_await next_turn(): as yield(), and the driver also looks for new events, without sleeping. False: no
+// other task was ready and no event came, so another turn helps only after an event.
 class NextTurn : public Waiter {
  public:
   using Waiter::Waiter;

@@ -1,12 +1,11 @@
 // Waiter: one suspended wait. It can be ended by exactly one of: the thing waited for, the deadline, a
 // cancellation. Whichever comes first takes it off every list, so the others cannot find it any more.
 //   A waiter is woken at most once per wait.
-//   Once woken as `ready`, a later deadline or cancel does not change the outcome: what was handed
-//         over is never lost.
+//   Once woken as `ready`, a later deadline or cancel does not change the outcome: a value that was
+//         handed over is never lost.
 //   Resumption always goes through the shard's ready queue, never inline.
 //   A wait of a task spawned as `bounded` has a deadline, unless it is shielded. Checked where steps
-//   are
-//         traced: in simulations and by the explorer.
+//         are traced: in simulations and by the explorer.
 // It lives in the awaiting coroutine's frame, so a wait allocates nothing.
 #pragma once
 
@@ -31,7 +30,7 @@ struct WaitNode : Link {
   Waiter* owner = nullptr;
   WaitNode* sibling = nullptr;
   std::uint8_t arm = 0;
-  // What the waker says: a primitive's own code (granted, closed, …). 0 unless set.
+  // A code from the waker, each primitive's own (granted, closed, …). 0 unless set.
   std::uint8_t verdict = 0;
 };
 using WaitList = List<WaitNode>;

@@ -2,7 +2,7 @@
 //   [WA-1] version() grows by one with every set(); nothing else changes the value.
 //   [WA-2] A receiver that waits until changed() is refused has seen the newest value: intermediate values
 //         may be skipped, the last one never is.
-//   [WA-3] After close() the value stays readable; changed() first reports what is unseen, then `closed`.
+//   [WA-3] After close() the value stays readable; changed() first reports an unseen value, then `closed`.
 // A new receiver has seen the value of that moment: read get() first, then wait for changes.
 #pragma once
 
@@ -81,11 +81,11 @@ class Watch<T>::Receiver {
     return seen_ != watch_.version_;
   }
 
-  // Fine when there is a value get() has not returned yet; `closed` when there never will be.
+  // Succeeds when there is a value that get() has not returned yet; `closed` when there never will be.
   // Cancel: clean.
   Changed changed(const Call& call) noexcept { return Changed(*this, call); }
 
-  // For select: changed() would not wait.
+  // For select: ready when changed() would not wait.
   SelectArm changed_arm() noexcept {
     return {&watch_.waiters_, this,
             [](const void* self) { return static_cast<const Receiver*>(self)->settled(); }};

@@ -1,5 +1,5 @@
-// ChoiceSource: the one place where a simulated run decides anything: who runs next, what fails, how long it
-// takes. A run is a function of its choices, so a seed or a tape repeats it exactly.
+// ChoiceSource: makes every decision of a simulated run: which task runs next, which operation fails, how
+// long it takes. A run is a function of its choices, so a seed or a tape repeats it exactly.
 //
 // 0 is always the benign choice (oldest task first, no fault), so that lowering the numbers of a tape makes
 // a failing run simpler.
@@ -73,7 +73,7 @@ struct Choice {
 };
 using Tape = std::vector<Choice>;
 
-// Writes down what another source chose.
+// Records the choices of another source.
 class RecordedChoices final : public ChoiceSource {
  public:
   explicit RecordedChoices(ChoiceSource& source) noexcept : source_(source) {}
@@ -86,7 +86,7 @@ class RecordedChoices final : public ChoiceSource {
 };
 
 // Repeats a tape. A shortened or edited tape still runs: values are brought into range, and after its end
-// every choice is 0; diverged() says that the run asked something else than what was recorded.
+// every choice is 0; diverged() says that the run asked for other choices than the recorded ones.
 class ReplayedChoices final : public ChoiceSource {
  public:
   explicit ReplayedChoices(Tape tape) noexcept : tape_(std::move(tape)) {}

@@ -1,5 +1,5 @@
-// Clockwork: what every part of a simulated world turns on: virtual time, the events to come, the choices,
-// the probes and the hash of all that happened.
+// Clockwork: the state that all parts of a simulated world share: virtual time, the events to come, the
+// choices, the probes and the hash of the run.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,7 @@
 
 namespace cairn::io::sim {
 
-// Something that will happen. `target` outlives the world's run; what may vanish before the event is named
+// A scheduled event. `target` outlives the world's run. An object that may vanish before the event is named
 // by number in `a` and `b` and looked up again.
 struct Event {
   using Handler = void (*)(void* target, std::uint64_t a, std::uint64_t b);
@@ -75,8 +75,8 @@ class Clockwork {
   std::uint64_t events_run = 0;
 };
 
-// Folds what a shard's steps touch into the hash. Identities are counted, never addresses, so that equal
-// runs have equal hashes whatever the allocator does.
+// Folds the objects that a shard's steps touch into the hash. Identities are counted numbers, never
+// addresses, so that equal runs have equal hashes whatever the allocator does.
 class HashTracer final : public Tracer {
  public:
   HashTracer(Clockwork& clockwork, std::uint64_t space) noexcept

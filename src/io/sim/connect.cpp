@@ -130,7 +130,8 @@ SimNetwork::Dial& SimNetwork::begin_dial(NetworkPort& port, Address to) {
 }
 
 void SimNetwork::end_dial(Dial& dial) noexcept {
-  if (Connection* connection = find(dial.connection)) close_end(*connection, 0, true);  // nobody took it
+  if (Connection* connection = find(dial.connection))
+    close_end(*connection, 0, true);  // no stream was made of it
   dial.live = false;
   free_dials_.push_back(dial.index);
 }

@@ -31,7 +31,7 @@ class Settling {
   }
   Image finish() && {
     for (auto& [inode, data] : out_.files) {
-      if (cached_.contains(inode)) out_.own(inode).resize(data->size());  // nothing lurks beyond the end
+      if (cached_.contains(inode)) out_.own(inode).resize(data->size());  // no bytes remain beyond the end
     }
     out_.prune([](std::uint64_t) { return false; });
     return std::move(out_);
@@ -129,8 +129,8 @@ class Settling {
   static Range within(Range range, std::uint64_t sector) noexcept {
     return {std::max(range.begin, sector * sector_size), std::min(range.end, (sector + 1) * sector_size)};
   }
-  // Writes back the whole sectors of `range`, with what else the cache holds in them. What lies beyond the
-  // end of the file stays invisible.
+  // Writes back the whole sectors of `range`, with all that the cache holds in them. Bytes beyond the end of
+  // the file stay invisible.
   void keep(FileData& file, const FileData& cache, Range range) {
     keep_exactly(
         file, cache,

@@ -1,5 +1,5 @@
-// What a power cut may leave of a disk: the durable image, and of every change that was not yet synced
-// whatever a real disk might have done with it.
+// The states in which a power cut may leave a disk: the durable image, and each unsynced change with any
+// effect that a real disk might have given it.
 //
 // The model, worst case by default:
 //   - changes of different sectors are independent until their file is synced; of one sector the disk has
@@ -38,7 +38,8 @@ struct Change {
   bool names() const noexcept { return kind != Kind::write && kind != Kind::resize; }
 };
 
-// What became of one change. All but the first two are for writes; a name or a resize is then kept.
+// What a crash did to one change. All but the first two are for writes; under them a name or a resize is
+// kept.
 enum class Fate : std::uint8_t {
   dropped,
   kept,
@@ -53,20 +54,20 @@ enum class Fate : std::uint8_t {
 struct DiskSnapshot {
   Image durable;
   std::vector<Change> pending;
-  // Writing part of a sector leaves its other bytes alone even when torn. Without it, a torn append also
-  // destroys what shared its sector, synced or not.
+  // Writing part of a sector leaves its other bytes alone even when torn. Without this, a torn append also
+  // destroys the other bytes of its sector, synced or not.
   bool powersafe_overwrite = true;
 };
 
-// The disk after a crash in which pending[i] met fates[i]. Garbage and scattering are drawn from `choices`;
-// what happened is told to `probes` if there is one.
+// The disk after a crash in which pending[i] met fates[i]. Garbage and scattering are drawn from `choices`.
+// Each fault that happened is reported to `probes`, if given.
 Image settle(const DiskSnapshot& snapshot, std::span<const Fate> fates, ChoiceSource& choices,
              Probes* probes = nullptr);
 
 struct CrashOptions {
   std::size_t exhaustive = 8;  // up to so many pending changes, every subset of them
   std::size_t random = 64;     // beyond: so many random subsets
-  bool tears = true;           // also with each kind of tear of the last kept write
+  bool tears = true;           // also each kind of tear of the last kept write
   std::uint64_t seed = 1;
 };
 

@@ -122,7 +122,7 @@ void SimDisk::abandon_operations() {
     if (!operation->busy) continue;
     CHECK(operation->waiters.empty());
     if (!operation->finished) {
-      // What a dying machine had handed to its disk, the disk may still have taken.
+      // The disk may still have taken an operation that a dying machine had handed to it.
       const bool took = !operation->too_late && clockwork_.choices.pick(2, "disk.inflight") == 1;
       const std::uint64_t inode = operation->inode;
       if (took) (void)perform(*operation);
@@ -296,7 +296,7 @@ void SimDisk::commit(const Change& change) {
       break;
     case Change::Kind::create:
       durable_.names[change.path] = {false, change.inode};
-      (void)durable_.own(change.inode);  // a name whose file was never written to is that of an empty file
+      (void)durable_.own(change.inode);  // a name whose file was never written is that of an empty file
       break;
     case Change::Kind::make_directory:
       durable_.names[change.path] = {true, 0};

@@ -1,9 +1,10 @@
-// SimDisk: the disk of a simulated node. Programs see the volatile view (the page cache); a crash goes back
-// to the durable image plus whatever it pleases of the changes since (crash.h).
+// SimDisk: the disk of a simulated node. Programs see the volatile view (the page cache). A crash goes back
+// to the durable image plus an arbitrary part of the changes since (crash.h).
 //
 // Every operation takes simulated time and takes effect when it completes, so that concurrent ones finish in
-// any order: those that have a thread of their lane, for the others wait for one. Whoever stops waiting
-// leaves its operation behind: it still happens (counted in orphans()), unless it had not begun.
+// any order. Only operations that have a thread of their lane are concurrent; the others wait for a thread. A
+// task that stops waiting leaves its operation behind: the operation still happens (counted in orphans()),
+// unless it had not begun.
 #pragma once
 
 #include <array>
@@ -43,12 +44,12 @@ inline constexpr std::size_t disk_calls = 12;
 // Rates are per million operations; 0 is never.
 struct DiskFaults {
   std::uint32_t read_error = 0;
-  std::uint32_t write_error = 0;        // nothing, or a part, was written
-  std::uint32_t sync_error = 0;         // the data is gone, and the next sync succeeds
-  std::uint32_t rot = 0;                // a bit of what is read has flipped, for good
+  std::uint32_t write_error = 0;        // none or a part of the bytes was written
+  std::uint32_t sync_error = 0;         // the data is lost, and the next sync succeeds
+  std::uint32_t rot = 0;                // a bit of the bytes read has flipped, for good
   std::uint32_t misdirected_read = 0;   // the bytes of another place
   std::uint32_t misdirected_write = 0;  // lands in another place, and not here
-  std::uint32_t stale_read = 0;         // what was durable before the latest writes
+  std::uint32_t stale_read = 0;         // the bytes that were durable before the latest writes
   std::uint32_t cold = 0;               // try_read says busy
   std::uint32_t stall = 0;              // the operation takes stall_for
   Duration latency_min = Duration::micros(20);
@@ -56,7 +57,7 @@ struct DiskFaults {
   Duration sync_min = Duration::micros(500);
   Duration sync_max = Duration::millis(5);
   Duration stall_for = Duration::seconds(30);
-  // At a crash, what a pending change meets: the rest of the million is kept whole.
+  // The fates of a pending change at a crash, per million; the rest are kept whole.
   std::uint32_t crash_drop = 350'000;
   std::uint32_t crash_tear = 300'000;
   bool powersafe_overwrite = true;
@@ -75,7 +76,7 @@ class SimDisk {
 
   DiskFaults faults;
   void set_capacity(std::uint64_t bytes) noexcept { capacity_ = bytes; }
-  // No more files than these can be.
+  // The most files that can exist.
   void set_files_most(std::uint64_t count) noexcept { files_most_ = count; }
   std::uint64_t files() const noexcept { return view_.files.size(); }
   std::uint64_t used() const noexcept { return used_; }
@@ -89,8 +90,8 @@ class SimDisk {
   void stall(Duration span);
   // Flips bits of a byte at rest. False: there is no such byte.
   bool rot(std::string_view path, std::uint64_t offset, std::byte mask = std::byte{1});
-  // Flips bits of a byte in the page cache alone: reads see it, those past the page cache do not. Again: the
-  // page is as the disk has it. False: there is no such byte.
+  // Flips bits of a byte in the page cache alone: reads past the page cache do not see it. The same flip
+  // again restores the page. False: there is no such byte.
   bool rot_in_memory(std::string_view path, std::uint64_t offset, std::byte mask = std::byte{1});
   // Flips a random bit of a random file. False: there is none.
   bool rot_somewhere();
@@ -99,25 +100,25 @@ class SimDisk {
   // No operation has an effect or completes any more.
   void cut() noexcept { powered_ = false; }
   bool powered() const noexcept { return powered_; }
-  // Forgets the operations under way (their buffers return to their slabs). Those of a process that was
-  // killed had reached the kernel, or not.
+  // Forgets the operations under way (their buffers return to their slabs). For a killed process, a choice
+  // says of each operation whether it had reached the kernel.
   void abandon_operations();
-  // The durable image takes what the fault model keeps of the pending changes; the rest is gone.
+  // The durable image takes the pending changes that the fault model keeps; the rest is lost.
   void lose_unsynced();
   void power_on() noexcept { powered_ = true; }
 
   // --- what is there
-  const Image& view() const noexcept { return view_; }        // what programs see
-  const Image& durable() const noexcept { return durable_; }  // what surely survives
+  const Image& view() const noexcept { return view_; }        // as programs see it
+  const Image& durable() const noexcept { return durable_; }  // as it surely survives a crash
   std::size_t pending() const noexcept { return pending_.size(); }
   DiskSnapshot snapshot() const { return {durable_, pending_, faults.powersafe_overwrite}; }
   // Replaces everything, as by a disk from elsewhere. No file may be open.
   void load(const Image& image);
   // For tests: a durable file.
   void put(std::string_view path, std::string_view text);
-  // Somebody else unlinks a file, now.
+  // Unlinks a file now, as another program would.
   void take_away(std::string_view path);
-  // Called after each change and each sync: the moments at which a crash finds something new.
+  // Called after each change and each sync: between these moments the possible crash states do not change.
   void set_observer(std::function<void(const SimDisk&)> observer) { observer_ = std::move(observer); }
   std::uint64_t orphans() const noexcept { return orphans_; }
   // Operations that have not completed; and all of them completed now.
@@ -152,8 +153,8 @@ class SimDisk {
     std::uint64_t number = 0;  // the answer of free_space and total_space
     std::uint64_t files = 0;   // the other answer of free_space
     Buffer buffer;
-    Region region;   // where a read goes instead
-    HeapBytes heap;  // what a write takes instead
+    Region region;   // the target of a read, in place of `buffer`
+    HeapBytes heap;  // the bytes of a write, in place of `buffer`
     std::string path;
     std::string from;
     std::vector<std::string> names;
@@ -265,7 +266,7 @@ class SimFile final : public File {
   bool is_named() const noexcept override { return disk_.is_named(inode_); }
   int descriptor() const noexcept override { return -1; }
 
-  // What sendfile does: reads without waiting, from the disk if need be.
+  // Stands in for sendfile: reads without waiting, from the disk if need be.
   Result<std::size_t> copy_out(std::uint64_t offset, MutableByteView into) noexcept;
 
  private:

@@ -1,4 +1,4 @@
-// What each operation of a SimDisk does when it completes.
+// The effects of a SimDisk's operations at their completion.
 #include <algorithm>
 
 #include "base/check.h"
@@ -179,7 +179,7 @@ Result<> SimDisk::perform_sync(Operation& operation) {
     return !change.names() && change.inode == operation.inode && change.sequence <= operation.sequence;
   };
   if (operation.forced || clockwork_.chance(faults.sync_error, "disk.sync_error")) {
-    // The pages are marked clean although they never reached the disk: a later sync has nothing to say.
+    // The pages are marked clean although they never reached the disk: a later sync reports no error.
     clockwork_.probes.hit("disk.sync_failed");
     std::erase_if(pending_, covered);
     if (clockwork_.choices.pick(2, "disk.sync_evicted") == 1) {
@@ -287,7 +287,7 @@ Result<> SimDisk::perform_sync_directory(Operation& operation) {
   for (const Change& change : pending_)
     if (covered(change)) commit(change);
   std::erase_if(pending_, covered);
-  // What no name and no pending change reaches any more need not be kept for a crash.
+  // Files that no name and no pending change refers to need not be kept for a crash.
   if (durable_.files.size() > 2 * view_.files.size() + 64)
     durable_.prune([&](std::uint64_t inode) {
       return view_.files.contains(inode) ||

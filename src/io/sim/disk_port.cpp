@@ -77,7 +77,7 @@ Task<Result<>> run(Call call, DiskTicket& ticket, const char* context) {
   }
   if (refused) ticket.pool().tell_room(ticket.lane());
   if (!entered) {
-    // Over before it was asked for: the wait says why.
+    // The call had ended before the operation was submitted: the wait says why.
     Result<> over = entered;
     if (call.stopped() || call.expired()) over = co_await ticket.done(call, context);
     co_return fail(watch.refusal((over ? entered : over).error()).as_undone());

@@ -1,5 +1,5 @@
 // For tests: a client of a simulated world that speaks bytes. It writes and reads between the world's steps,
-// so that a test decides what is sent, when, and whether anything is taken.
+// so that a test decides which bytes are sent, when, and whether the guest reads.
 #pragma once
 
 #include <algorithm>
@@ -92,7 +92,7 @@ class Guest {
     pump();
   }
 
-  // The next answer: complete, or what there was when the connection ended or the time was up.
+  // The next answer: complete, or the part that had come when the connection ended or the time was up.
   Answer answer(bool head_only = false, Duration within = Duration::seconds(3600)) {
     Answer next;
     std::size_t used = 0;
@@ -133,7 +133,7 @@ class Guest {
     }
   }
 
-  // True when a whole answer is in got_; `used` is what was understood of it.
+  // True when a whole answer is in got_; `used` is its length.
   bool parse(Answer& next, std::size_t& used, bool head_only) const {
     const std::size_t end = got_.find("\r\n\r\n");
     if (end == std::string::npos) return false;

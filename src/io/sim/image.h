@@ -14,8 +14,8 @@
 
 namespace cairn::io::sim {
 
-inline constexpr std::size_t sector_size = 512;  // what a device writes whole, or not
-inline constexpr std::size_t page_size = 4096;   // what copies share
+inline constexpr std::size_t sector_size = 512;  // a device writes it whole or not at all
+inline constexpr std::size_t page_size = 4096;   // copies share whole pages
 
 class FileData {
  public:
@@ -28,7 +28,7 @@ class FileData {
   // Bytes that were never written read as zero. Returns how many there were before the end.
   std::size_t read(std::uint64_t offset, MutableByteView into) const noexcept;
   void write(std::uint64_t offset, ByteView bytes);  // grows the file
-  // Writes without growing: what lies beyond the size stays invisible until a growth uncovers it.
+  // Writes without growing: bytes beyond the size stay invisible until the file grows.
   void poke(std::uint64_t offset, ByteView bytes);
   // The bytes at [offset, offset + into.size()) whatever the size is.
   void peek(std::uint64_t offset, MutableByteView into) const noexcept;
@@ -63,8 +63,7 @@ class Image {
   const FileData* data(std::uint64_t inode) const;
   FileData& own(std::uint64_t inode);  // made empty if there is none
   std::vector<std::string> list(std::string_view directory) const;
-  // Drops names whose directory is not there and files that have no name (and for which keep(inode) is
-  // false).
+  // Drops names whose directory is missing, and files without a name for which keep(inode) is false.
   template <class Keep>
   void prune(Keep keep);
   // Depends on names and contents only, not on how they came about.

@@ -1,5 +1,5 @@
-// The simulated arena: plain memory. A simulated stream copies what is sent from it, so what is on its way
-// never changes. Large pages are had or not, as a source of choices says.
+// The simulated arena: plain memory. A simulated stream copies the bytes it sends, so bytes on their way
+// never change. A source of choices decides whether a large page is available.
 #pragma once
 
 #include <algorithm>

@@ -134,7 +134,7 @@ void SimNetwork::settle(Connection& connection) {
 
 // --- sending
 
-// `count` bytes at the end of the pipe may go, unless a cork holds back what is less than a full segment.
+// Sends `count` bytes at the end of the pipe; a cork holds back less than a full segment.
 void SimNetwork::send(Connection& connection, unsigned to, std::size_t count, bool push) {
   constexpr std::size_t full_segment = 1460;
   Pipe& pipe = connection.pipes[to];
@@ -217,7 +217,7 @@ void SimNetwork::fail_end(Connection& connection, unsigned side) {
   if (end.closed || end.failed) return;
   end.failed = true;
   Pipe& pipe = connection.pipes[side];
-  pipe.bytes.clear();  // what arrived and was not read is lost, as with a real reset
+  pipe.bytes.clear();  // bytes that arrived and were not read are lost, as with a real reset
   pipe.segments.clear();
   pipe.arrived = pipe.unsent = 0;
   pipe.shut = false;
@@ -238,7 +238,7 @@ void SimNetwork::close_end(Connection& connection, unsigned side, bool reset) {
   if (end.closed) return;
   detach(connection, side);
   if (!end.failed) {
-    // Closing with unread bytes answers the peer by a reset, which may cost it our last words.
+    // Closing with unread bytes sends the peer a reset, which may lose the last bytes sent to it.
     if (!reset && connection.pipes[side].arrived > 0) {
       reset = true;
       clockwork_.probes.hit("net.reset_by_close");
@@ -311,7 +311,7 @@ void SimNetwork::on_reset(void* self, std::uint64_t key, std::uint64_t to) {
   Connection* connection = network.find(key);
   if (connection == nullptr || connection->silent) return;
   if (network.held(connection->ends[1 - to].node, connection->ends[to].node)) {
-    network.clockwork_.probes.hit("net.reset_lost");  // nobody sends a reset twice
+    network.clockwork_.probes.hit("net.reset_lost");  // a reset is not retransmitted
     return;
   }
   network.fail_end(*connection, static_cast<unsigned>(to));

@@ -1,9 +1,9 @@
 // SimNetwork: the wires between simulated nodes. Bytes arrive in order and intact, or not at all, in any
-// pieces and at any time; everything else that TCP allows to go wrong can be asked for or left to chance.
+// pieces and at any time. All other failures that TCP allows can be asked for or left to chance.
 //
 // A node is reached by its name or as 10.0.0.N (N counts from 1 in the order nodes were added); loopback
-// hosts and Unix paths mean the node itself. What a cut or a freeze holds back is not lost: it goes on
-// when healed, as retransmission would have it, except that a reset on its way is gone.
+// hosts and Unix paths mean the node itself. Segments that a cut or a freeze holds back are not lost: they go
+// on when healed, as retransmission would have it. Only a reset on its way is lost.
 #pragma once
 
 #include <cstdint>
@@ -24,10 +24,10 @@ namespace cairn::io::sim {
 // Rates are per million; 0 is never.
 struct NetworkFaults {
   std::uint32_t split_write = 0;     // a write takes only a part
-  std::uint32_t split_delivery = 0;  // what was written arrives in pieces, at different times
+  std::uint32_t split_delivery = 0;  // a write arrives in pieces, at different times
   std::uint32_t reset = 0;           // per segment: both sides see a reset
   std::uint32_t vanish = 0;          // per segment: the connection is half open from now on: silence
-  std::uint32_t silence = 0;         // per connect: it succeeds, and nobody is there
+  std::uint32_t silence = 0;         // per connect: it succeeds, but the peer never answers
   std::uint32_t refuse = 0;          // per connect
   std::uint32_t slow_reader = 0;     // per direction of a connection: a small window that opens late
   std::uint32_t accept_error = 0;    // per accept: out of descriptors; the connection stays queued
@@ -43,7 +43,7 @@ struct NetworkFaults {
   std::size_t send_buffer = 32 * 1024;  // written and not yet at the reader's side, per direction
   std::size_t window = 32 * 1024;       // sent and not yet read, per direction
   std::size_t slow_window = 1024;
-  // A window that was used up opens again only by so much; 0: by a sixteenth, as kernels do over a network.
+  // A shut window opens again once this much of it is free; 0: a sixteenth, as kernels do over a network.
   // Over loopback a segment is 64 KiB, and so is this.
   std::size_t reopen = 0;
   std::size_t backlog = 128;
@@ -93,7 +93,7 @@ class SimNetwork {
   void set_latency(unsigned from, unsigned to, Duration latency);
 
   // --- crash: the node's streams and listeners are dead objects from now on
-  void power_off(unsigned node);  // the peers hear nothing
+  void power_off(unsigned node);  // the peers get no reset and no end
   void kill(unsigned node);       // its kernel closes what the process had open
   void power_on(unsigned node);   // the peers' retransmissions are answered by resets
 
@@ -120,7 +120,7 @@ class SimNetwork {
     bool failed = false;  // a reset has arrived
     bool gone = false;    // its node lost power
   };
-  // pipes[s] carries what end s reads.
+  // pipes[s] carries the bytes that end s reads.
   struct Connection {
     std::uint32_t index = 0;
     std::uint32_t generation = 0;
@@ -176,7 +176,7 @@ class SimNetwork {
   void cork(SimStream& stream, bool on);
   void shutdown_send(SimStream& stream);
   void close(SimStream& stream, bool reset);
-  // The connection if at least one byte can be written now, else why not.
+  // The connection if at least one byte can be written now, else the status that says why not.
   std::pair<Connection*, IoStatus> writable(SimStream& stream);
   std::size_t accept_size(std::size_t wanted, std::size_t room);
   void send(Connection& connection, unsigned to, std::size_t count, bool push = false);

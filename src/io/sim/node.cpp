@@ -110,7 +110,7 @@ void Node::run_tasks() {
   }
 }
 
-// What a job does when it completes may be more mail, also to another shard.
+// The completion of a job may post more mail, also to another shard.
 void Node::end_jobs() {
   for (bool any = true; any;) {
     any = false;
@@ -140,7 +140,7 @@ void Node::tear_down() {
   CHECK(live_tasks() == 0);
   if (under_way() > 0) clockwork_.probes.hit("world.job_at_the_end");
   end_jobs();
-  // Operations that nobody waits for may still hold memory of the program.
+  // Operations whose waiter has left may still hold memory of the program.
   disk_.abandon_operations();
   {
     ShardScope here(places_.front()->shard);

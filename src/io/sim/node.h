@@ -23,7 +23,8 @@ namespace cairn::io::sim {
 
 class Node;
 class World;
-// Builds the node's program: listens, spawns into the node's scopes, keeps what must live as long as they.
+// Builds the node's program: listens, spawns into the node's scopes, keeps the objects that must live as long
+// as those.
 using Boot = std::function<void(Node&)>;
 
 class Node {
@@ -42,8 +43,7 @@ class Node {
   PoolFaults pool_faults;
   // --- while up
   Machine machine(unsigned shard = 0) noexcept;
-  // The root of everything that runs on a shard: what is not below it would survive a crash, which is
-  // CHECKed.
+  // The root of all tasks of a shard. A task that is not below it would survive a crash, which is CHECKed.
   Scope& scope(unsigned shard = 0) noexcept { return place(shard).scope; }
   Shard& shard(unsigned index = 0) noexcept { return place(index).shard; }
   Mailbox& mailbox(unsigned shard = 0) noexcept { return place(shard).mailbox; }
@@ -55,8 +55,9 @@ class Node {
     kept_.push_back(object);
     return *object;
   }
-  // As io::Process::finish(): what pool and disk have under way ends, and all mail is delivered, before
-  // anything goes that those use. For a program that has ended by itself; not from within a task.
+  // As io::Process::finish(): ends the jobs of the pool and the operations of the disk and delivers all mail,
+  // before the objects that they use are destroyed. For a program that has ended by itself; not from within a
+  // task.
   void finish();
   // Jobs of the pool and operations of the disk that have not completed.
   std::size_t under_way() const noexcept;
@@ -91,8 +92,8 @@ class Node {
   Node(Clockwork& clockwork, SimNetwork& network, std::string name, unsigned shards, Boot boot);
   Place& place(unsigned shard) noexcept;
   void start();
-  // The end in the order of a real process (io/process.h): tasks, then what pool and disk have under way,
-  // then the mail of those, then the program.
+  // Ends the node in the order of a real process (io/process.h): tasks, then the work of pool and disk, then
+  // its mail, then the program.
   void tear_down();
   void run_tasks();
   void end_jobs();

@@ -1,7 +1,7 @@
-// Pipe: one direction of a simulated connection: what was written and not yet read. It lies in the writer's
-// send buffer until the reader's side has it, which the reader's window bounds; and there until it is read.
-// Both sides are as patient as a kernel: a shut window opens again only by a good piece, and the writer is
-// told of room only once a third of its buffer is free.
+// Pipe: one direction of a simulated connection: the bytes written and not yet read. Bytes lie in the
+// writer's send buffer until they arrive at the reader's side, then on that side until they are read; the
+// reader's window bounds the bytes that may be sent. As in a kernel, a shut window opens again only once
+// `reopen` bytes of it are free, and the writer is told of room only once a third of its buffer is free.
 #pragma once
 
 #include <algorithm>
@@ -86,7 +86,7 @@ struct Pipe {
   std::size_t owed = 0;     // read, but a slow reader has not given the room back yet
   std::size_t buffer = 0;   // of the writer: written and not yet arrived, at most
   std::size_t window = 0;   // of the reader: sent and not yet read, at most
-  std::size_t reopen = 0;   // a shut window opens when so much of it is free
+  std::size_t reopen = 0;   // a shut window opens once this much of it is free
   std::uint32_t held = 0;   // segments that came while the way was cut
   std::int64_t last_due = 0;
   bool corked = false;
@@ -95,7 +95,7 @@ struct Pipe {
   bool slow = false;
   bool finished = false;  // the writer will send no more
   bool end_sent = false;
-  bool ended = false;  // which has arrived
+  bool ended = false;  // that end has arrived
 
   std::size_t unacknowledged() const noexcept { return bytes.size() - arrived; }
   std::size_t room() const noexcept { return unacknowledged() < buffer ? buffer - unacknowledged() : 0; }

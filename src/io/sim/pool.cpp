@@ -132,7 +132,7 @@ void SimPool::turn(std::uint64_t what) {
       finish(clockwork_.choices.pick(static_cast<std::uint32_t>(working_.size()), "pool.finish"));
     return;
   }
-  if (starting_.empty()) return;  // withdrawn
+  if (starting_.empty()) return;  // the job was withdrawn
   Running* running = starting_.front();
   starting_.erase(starting_.begin());
   running->begun = true;

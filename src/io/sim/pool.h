@@ -22,14 +22,14 @@ struct PoolFaults {
 
 class SimPool;
 
-// The lanes of one process: what its shards' pools and its disk wait in.
+// The lanes of one process, shared by its shards' pools and its disk.
 class SimLanes {
  public:
-  // Something that needs a thread of a lane for a while.
+  // A job or disk operation that needs a thread of a lane for a while.
   class Entry : public Link {
    public:
     virtual ~Entry() { CHECK(!linked()); }
-    // It has a thread now, until it calls end().
+    // Called when it gets a thread, which it has until end().
     virtual void begin() = 0;
     bool urgent = false;  // as of a PoolJob
 
@@ -77,7 +77,7 @@ class SimLanes {
 
 class SimPool final : public Pool {
  public:
-  // Where its events go: a pool dies with its node's program, an event's target must not.
+  // The target of the pool's events. A pool dies with its node's program, but an event's target must not.
   struct Door {
     Event::Handler handler;
     void* target;
@@ -94,12 +94,12 @@ class SimPool final : public Pool {
   SimLanes& lanes() noexcept { return lanes_; }
   Clockwork& clockwork() noexcept { return clockwork_; }
 
-  // There may be room in the lane: told by mail, now or after a while.
+  // Tells the shard by mail that the lane may have room: at once, or after a delay.
   void post_room(Lane lane) noexcept;
   void post_room_later(Lane lane);
-  // An event of the door.
+  // Handles an event that came through the door.
   void turn(std::uint64_t what);
-  // Lets everything that works complete now. What is queued is withdrawn by its waiters.
+  // Completes all running jobs now. Queued jobs are withdrawn by their waiters.
   void hurry();
 
  private:
@@ -127,7 +127,7 @@ class SimPool final : public Pool {
   const PoolFaults& faults_;
   Door door_;
   std::vector<std::unique_ptr<Running>> jobs_of_lanes_;
-  std::vector<Running*> starting_;  // they have a thread, which has not begun to work
+  std::vector<Running*> starting_;  // have a thread, but have not begun to work
   std::vector<Running*> working_;
   std::array<RoomMail, lane_count> mails_;
 };

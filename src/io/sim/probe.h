@@ -1,5 +1,5 @@
-// Probes: which rare things a run has met. Who can cause one declares it up front, so that a test can ask
-// what was never reached: a fault that cannot happen tests nothing.
+// Probes: which rare events a run has met. The code that can cause one declares it up front, so that a test
+// can ask which were never reached: a fault that cannot happen tests nothing.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ class Probes {
   }
   void hit(Tag tag) { ++entry(tag).count; }
   std::uint64_t count(Tag tag) const noexcept;
-  // Adds what another run met: coverage is a property of many seeds together.
+  // Adds the hits of another run: coverage is a property of many seeds together.
   void add(const Probes& other);
   // Names declared and never hit, sorted.
   std::vector<std::string> missed() const;

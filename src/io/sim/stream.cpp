@@ -1,4 +1,4 @@
-// What a simulated stream's attempts do.
+// The attempts of a simulated stream.
 #include <algorithm>
 
 #include "base/check.h"
@@ -44,7 +44,7 @@ Io SimNetwork::read(SimStream& stream, std::byte* into, std::size_t count) {
   else
     pipe.bytes.drop(taken);
   pipe.arrived -= taken;
-  // The end of the stream is an edge of its own; having come already, it would not come again.
+  // The end of the stream is an edge of its own, which does not come a second time.
   if (taken < count && !pipe.ended) stream.readable.clear();
   if (pipe.slow) {
     if (pipe.owed == 0) clockwork_.after(faults.slow_for, on_credit, this, key(*connection), stream.side_);
@@ -127,7 +127,7 @@ std::uint64_t SimNetwork::unacknowledged(const SimStream& stream) noexcept {
 void SimNetwork::cork(SimStream& stream, bool on) {
   Connection* connection = find(stream.connection_);
   if (connection == nullptr || connection->ends[stream.side_].failed) return;
-  connection->pipes[1 - stream.side_].corked = on;  // as MSG_MORE: what is held back goes with the next write
+  connection->pipes[1 - stream.side_].corked = on;  // as MSG_MORE: bytes held back go with the next write
 }
 
 void SimNetwork::shutdown_send(SimStream& stream) {

@@ -1,5 +1,6 @@
-// World: simulated machines, the network between them, and time. One thread runs it; one ChoiceSource decides
-// which ready task goes next and what fails; when nothing is ready, time jumps to what comes first.
+// World: simulated machines, the network between them, and time. One thread runs it. One ChoiceSource decides
+// which ready task runs next and which operation fails. When nothing is ready, time jumps to the next event
+// or timer.
 //   [SW-1] The same program with the same choices gives the same hash().
 //   [SW-2] Time never goes back, and passes with every step, so that no loop can stop it.
 #pragma once
