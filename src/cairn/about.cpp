@@ -1,4 +1,4 @@
-// What the program says of itself: configuration, topology, version, help, and the pages made from them.
+// The verbs about the program itself: configuration, topology, version, help, and the pages made from them.
 #include <fmt/format.h>
 
 #include <cstdio>
@@ -62,7 +62,7 @@ int with_configuration(const Invocation& invocation, const std::string& service,
   return use(terminal, **snapshot);
 }
 
-// The same of `cairn up`, whose file has a table for each service.
+// The same for `cairn up`, whose file has a table for each service.
 int with_up_parts(const Invocation& invocation, std::optional<std::string> file,
                   std::function<int(const Terminal&, std::span<const UpConfiguration::Part>)> accepted) {
   const Terminal terminal(invocation);

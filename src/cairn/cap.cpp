@@ -118,7 +118,7 @@ Outcome<crypto::Macaroon> read_token(const std::string& word) {
   return std::move(*macaroon);
 }
 
-// What a caveat says, for people. Unknown ones as they are.
+// A caveat in words for people. Unknown caveats are shown as they are.
 std::string in_words(const crypto::Caveat& caveat) {
   if (caveat.third_party()) return fmt::format("asks a third party at {}", caveat.location);
   const std::string_view text = caveat.text;

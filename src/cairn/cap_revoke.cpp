@@ -16,14 +16,14 @@ namespace {
 using client::Failure;
 using client::Outcome;
 
-// A daemon that says nothing for so long learns it from the file.
+// A daemon that does not answer in this time learns of the revocation from the file.
 constexpr Duration daemon_patience = Duration::seconds(5);
 
-// What holds after a revocation, as far as it is known here.
+// The state after a revocation, as far as it is known here.
 struct Revoked {
   std::string key_id;
   std::string mints = {};  // the key of new tokens
-  std::string made = {};   // the same, where it was made just now
+  std::string made = {};   // the same key, if it was made just now
 };
 
 Revoked read_revoked(std::string key_id, const crypto::KeyRing& ring) {
@@ -78,8 +78,8 @@ void tell_revoked(const Terminal& terminal, const Revoked& revoked) {
   }
 }
 
-// Until the daemon has answered, the key is good there: it reads the file, and answers when every shard
-// refuses the key. By what right: until then the key itself is one, and afterwards the one that mints.
+// Waits until the daemon refuses the key: the daemon reads the file, and answers when every shard refuses the
+// key. Until then the revoked key itself gives the right to ask, afterwards the key that mints.
 Task<Outcome<>> tell_daemon(Call call, io::Machine* machine, Endpoint endpoint, std::string key_id,
                             serve::KeySnapshotPtr left) {
   Outcome<> told;
@@ -106,7 +106,7 @@ Task<Exit> tell_daemons(Call call, Session* session, const InFile* done) {
           co_await tell_daemon(call, &session->machine, endpoint, done->revoked.key_id, done->left);
       if (call.stopped()) co_return Exit::interrupted;
       if (told) break;
-      // A socket that somebody left behind: nobody is there.
+      // A stale socket: no daemon listens there.
       if (told.error().code() == ErrorCode::connection_lost) continue;
       session->terminal.warn(
           fmt::format("{} at {} has not said that it knows ({}); it looks at the keys once a second",
@@ -128,7 +128,7 @@ Task<Exit> revoke_by_server(Call call, Session* session) {
     session->terminal.complain(revoked.error());
     co_return exit_of(revoked.error());
   }
-  // Which key mints elsewhere is not for this machine to know.
+  // This machine cannot know which key mints on another one.
   Revoked now{.key_id = *key_id};
   const auto endpoint = parse_url(session->where);
   if (endpoint && is_daemon(session->data, *endpoint))

@@ -1,4 +1,4 @@
-// What the verbs about capabilities share.
+// Functions that the verbs about capabilities share.
 #pragma once
 
 #include <string>
@@ -18,10 +18,10 @@ crypto::Macaroon mint_plain(const crypto::RootKey& key);
 crypto::RootKey new_root_key();
 // The root key's id that a token names; empty for one that is not ours.
 std::string key_of(const crypto::Macaroon& macaroon);
-// The word itself; for `-` what stdin has: a token on a command line is seen by everybody on the machine.
+// The word itself, or stdin for `-`: every user of the machine can see a token on a command line.
 std::string read_word(const std::string& word);
 
-// Says what failed, and gives the exit code.
+// Prints the failure, and returns the exit code.
 int complain_failure(const Invocation& invocation, const client::Failure& failure,
                      std::string_view hint = {});
 

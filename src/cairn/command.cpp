@@ -160,7 +160,8 @@ class Parser {
       if (value.empty() || among.find("|" + value + "|") == std::string::npos)
         return refuse("--" + std::string(flag.name) + " is one of " + std::string(flag.choices));
     }
-    // A place that is empty is a variable that was not set: nobody means the root directory, or any server.
+    // An empty path or address comes from a variable that was not set. It must not mean the root directory,
+    // or any server.
     const bool place = flag.completes == Completes::file || flag.completes == Completes::directory;
     if (value.empty() && (place || flag.name == "url"))
       return refuse("--" + std::string(flag.name) +

@@ -13,19 +13,19 @@
 
 namespace cairn::cli {
 
-// What a shell offers for a word.
+// The completions that a shell offers for a word.
 enum class Completes : std::uint8_t { nothing, file, directory, service };
 
 struct Flag {
   std::string_view name;   // without the dashes
   char letter = 0;         // 0: none
-  std::string_view value;  // what stands for the value in texts; empty: the flag takes none
+  std::string_view value;  // placeholder for the value in texts; empty: the flag takes none
   std::string_view text;
   Completes completes = Completes::nothing;
   std::string_view choices = {};  // separated by `|`; empty: any value
   bool repeated = false;          // may be given several times
-  bool required = false;          // as the verb itself sees to; the texts show it
-  // The words that the value is made of, which the text ends with. Without: any.
+  bool required = false;          // shown in texts; the verb itself checks it
+  // The words that the value may be made of; the text ends with them. Null: any words.
   std::span<const std::string_view> (*words)() noexcept = nullptr;
 };
 
@@ -40,8 +40,8 @@ struct Argument {
 
 class Invocation;
 
-// Which server a verb asks; `every`: each service of the data directory. It then takes the flags that say
-// where that is, and on whose behalf.
+// Which server a verb asks; `every`: each service of the data directory. A verb that asks a server takes the
+// flags for its address and for the capability.
 enum class Asks : std::uint8_t { nobody, storage, registry, every };
 
 struct Command {
@@ -52,18 +52,18 @@ struct Command {
   std::span<const Flag> flags = {};
   std::span<const std::string_view> examples = {};
   std::span<const Command> commands = {};   // verbs below this one
-  int (*run)(const Invocation&) = nullptr;  // without: one of the verbs below it must be named
+  int (*run)(const Invocation&) = nullptr;  // null: a verb below it must be named
   Asks asks = Asks::nobody;
   bool hidden = false;  // for the build, not for people
 };
 
-// Flags of every verb, and of those that ask a server.
+// The flags of every verb, and those of verbs that ask a server.
 std::span<const Flag> common_flags() noexcept;
 std::span<const Flag> daemon_flags(Asks asks) noexcept;
-// Every flag of the command: its own, then those.
+// Every flag of the command: its own, then daemon_flags() and common_flags().
 std::vector<Flag> flags_of(const Command& command);
 
-// A command line understood: which verb, with what.
+// A parsed command line: the verb, its arguments and its flags.
 class Invocation {
  public:
   const Command* command = nullptr;
@@ -91,7 +91,7 @@ struct UsageProblem {
 std::expected<Invocation, UsageProblem> parse_command_line(const Command& root,
                                                            std::span<const std::string> words);
 
-// `cairn cap mint [OPTION]…`; two lines for a verb that does something by itself and has others below it.
+// `cairn cap mint [OPTION]…`; two lines for a verb that can run by itself and also has verbs below it.
 std::string synopsis(const Command& command, std::string_view verb);
 std::string help_text(const Command& command, std::string_view verb);
 // docs/cli.md, whole.

@@ -133,7 +133,7 @@ std::string fish(const Command& root) {
                            cli::quoted(fmt::format("__cairn_at '{}'", verb)), one.name,
                            cli::quoted(one.summary));
     if (command.run == nullptr) return;
-    // Of a verb with others below it, only what stands behind the verb itself.
+    // For a verb with verbs below it, only the words directly behind the verb itself.
     const std::string inside =
         cli::quoted(fmt::format("{} '{}'", command.commands.empty() ? "__cairn_in" : "__cairn_at", verb));
     if (completes_files(command)) out += fmt::format("complete -c cairn -n {} -F\n", inside);

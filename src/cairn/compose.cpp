@@ -37,7 +37,7 @@ constexpr ServiceEntry all_services[] = {
     {"registry", &registry::declaration, [](config::Schema& schema) { (void)registry::declare_keys(schema); },
      &registry::routes},
 };
-// Who approves in a registry that nobody asked for by name.
+// The signer of a registry that was made without naming one.
 constexpr std::string_view operator_name = "operator";
 
 class Composition {
@@ -135,9 +135,9 @@ class Composition {
     return hosted;
   }
 
-  // The registry's beginning: of the data directory, made for it by the first `up`, or made up for a process
-  // that leaves nothing behind. With amnesia it has keys of its own: with the directory's it would sign a
-  // second history of the directory's registry.
+  // Finds the registry's genesis: the data directory's, which the first `up` makes, or one in memory for a
+  // process that leaves nothing behind. With amnesia the registry has keys of its own: with the directory's
+  // keys it would sign a second history of the directory's registry.
   std::expected<LoadedGenesis, std::string> find_genesis(bool amnesia, bool ram) {
     if (amnesia || (ram && !has_registry(data_))) {
       GenesisInMemory made = make_registry_in_memory(std::string(operator_name));
@@ -169,7 +169,7 @@ class Composition {
     return {};
   }
 
-  // A socket's path has little room, and its directory must be private; without it clients use the port.
+  // A socket's path has little room, and its directory must be private. Else clients use the port.
   std::string socket_path(std::string_view name) const {
     if (amnesia_) return "";
     std::error_code problem;
@@ -223,7 +223,7 @@ class Composition {
       std::vector<std::string> writers;
       for (std::size_t i = 0; i < names_.size(); ++i)
         if (!amnesic[i]) writers.push_back(names_[i]);
-      // One service that may leave nothing on disk is enough for the keys, which are everybody's.
+      // If one service may leave nothing on disk, the keys, which all services share, are not on disk either.
       amnesia_ = writers.size() < names_.size();
       auto prepared = amnesia_ ? prepare_amnesia(data_, writers) : prepare_data_directory(data_, writers);
       if (!prepared) return std::unexpected(prepared.error());
@@ -248,7 +248,7 @@ class Composition {
     return options;
   }
 
-  // What to do about what keeps it from starting, where another place would do.
+  // A hint for a start that failed, where another address or directory would help.
   std::string_view hint_of(std::string_view line) const noexcept {
     if (line.starts_with("cannot listen on "))
       return up_ ? "other ports: --port-base N" : "another address: --bind HOST:PORT";
@@ -257,8 +257,9 @@ class Composition {
                : "another directory: --data DIR";
   }
 
-  // Tells the verbs of this machine, through the lock files, where this process listens: only there do they
-  // send the data directory's own capability. Without it they still find the socket beside the lock.
+  // Tells the verbs of this machine, through the lock files, where this process listens: they send the data
+  // directory's own capability nowhere else. Without these addresses they still find the socket beside the
+  // lock.
   void write_addresses(std::span<const serve::Served> served) {
     for (ServiceLock& held : prepared_.locks) {
       std::vector<std::string> addresses;
@@ -287,7 +288,7 @@ class Composition {
     if (up_) terminal_.say("next: cairn put README.md");
   }
 
-  // Storage is a node of the registry: a commit only when its descriptor differs from what is there.
+  // Registers storage as a node of the registry. It commits only if the descriptor has changed.
   Task<> register_services(Call call, io::Machine* machine, std::vector<serve::Served> served) {
     NodeRegistration wanted;
     for (const serve::Served& one : served) {

@@ -11,11 +11,13 @@
 
 namespace cairn::cli {
 
-// Serves until a signal ends it. `up`: every service, each in its table; else one alone. The exit code.
+// Serve until a signal, and return the exit code. serve_up: every service, each configured by its own table.
+// serve_alone: one service.
 int serve_up(const Invocation& invocation);
 int serve_alone(const Invocation& invocation, std::string_view service);
 
-// The configuration that `up` would run with; `file` instead of --config. Exactly one of these is called.
+// The configuration that `up` would run with; `file` replaces --config. Exactly one of the functions is
+// called.
 struct UpConfiguration {
   struct Part {
     std::string table;  // empty: the process's own keys

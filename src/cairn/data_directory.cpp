@@ -18,7 +18,7 @@
 namespace cairn::cli {
 namespace {
 
-// Whoever writes what is in keys/ holds it.
+// A process that writes in keys/ holds this lock.
 std::string keys_lock_path(const std::string& directory) { return directory + "/keys.lock"; }
 
 std::expected<void, std::string> make_private(const std::string& path) {
@@ -47,7 +47,7 @@ bool has_token(const std::string& path, Holds holds) {
   return held;
 }
 
-// Everything the local administrator may do; narrowed by whoever hands it on.
+// A capability for everything. The administrator narrows it before handing it on.
 std::string mint_admin(const crypto::KeyRing& ring) {
   io::KernelEntropy entropy;
   std::array<std::uint64_t, 2> random;
@@ -64,8 +64,8 @@ Result<> write_admin(const std::string& path, const crypto::KeyRing& ring) {
   return written;
 }
 
-// Whether the token was minted under a key that the ring says is revoked. One that the ring does not know may
-// be of a later ring.
+// Whether the token was minted under a key that the ring says is revoked. A key that the ring does not know
+// may be of a later ring.
 bool is_revoked(std::string_view token, const crypto::KeyRing& ring) {
   const auto macaroon = crypto::parse_token(token);
   const auto identifier = macaroon ? crypto::parse_identifier(macaroon->identifier) : std::nullopt;
@@ -130,7 +130,7 @@ std::expected<Prepared, std::string> prepare_data_directory(const std::string& d
   auto opened = serve::RootKeys::open(root);
   if (!opened) return std::unexpected(fmt::format("{}: {}", root, opened.error().context));
   prepared.keys = std::move(*opened);
-  // All keys were revoked: without a new one nobody could do anything here again.
+  // All keys were revoked: without a new one no capability could ever be minted here again.
   if (prepared.keys->current()->ring.find_minting() == nullptr)
     if (auto rotated = prepared.keys->rotate(fresh_key()); !rotated)
       return std::unexpected(fmt::format("{}: {}", root, rotated.error().context));
@@ -171,7 +171,7 @@ constexpr std::size_t stores_max = 64 << 10;
 
 std::string stores_path(const std::string& directory) { return directory + "/storage.stores"; }
 
-// By its place in the data directory, which may be moved; others by where they are.
+// A store inside the data directory, which may be moved, is named by its place in it; any other by its path.
 std::string name_of_store(const std::string& directory, const std::string& store) {
   const std::string inside = absolute_path(directory) + '/', path = absolute_path(store);
   return path.starts_with(inside) ? path.substr(inside.size()) : path;

@@ -1,4 +1,4 @@
-// The data directory: what the first start makes there, and what every start needs of it.
+// The data directory: the files that the first start makes there, and that every start needs.
 #pragma once
 
 #include <expected>
@@ -24,7 +24,7 @@ std::string admin_capability_path(const std::string& directory);
 struct Prepared {
   std::unique_ptr<serve::RootKeys> keys;
   std::vector<ServiceLock> locks;
-  std::string admin;  // the admin capability, when it is kept nowhere else
+  std::string admin;  // the admin capability, if no file keeps it
   bool made = false;  // this was the first start
 };
 
@@ -35,16 +35,16 @@ std::expected<std::vector<ServiceLock>, std::string> lock_data_directory(
 // Makes the directory, its keys and an admin capability where they are missing, under the writers' locks.
 std::expected<Prepared, std::string> prepare_data_directory(const std::string& directory,
                                                             const std::vector<std::string>& writers);
-// After a revocation: where the administrator's own capability is void by `ring`, it gets another under the
-// key that mints now. Who can write this directory could mint it anyway. Blocks.
+// After a revocation: replaces the administrator's own capability, if it is void by `ring`, with one under
+// the key that mints now. A process that can write this directory could mint it anyway. Blocks.
 Result<> renew_admin_capability(const std::string& directory, const crypto::KeyRing& ring);
-// Keys and capability that live and die with the process. There may be writers all the same: they have their
-// locks, and with none of them nothing on disk is touched.
+// Makes keys and a capability that live and die with the process. Writers, if there are any, still get their
+// locks. Without writers nothing on disk is touched.
 std::expected<Prepared, std::string> prepare_amnesia(const std::string& directory,
                                                      const std::vector<std::string>& writers);
 
-// A store that is there leaves a note in the data directory, so that one that is gone (a disk that is not
-// mounted) is not taken for one that never was. `stores`: the directories that storage is to use.
+// Every store is noted in the data directory, so that a store that is gone (a disk that is not mounted) is
+// not taken for a new one. `stores`: the directories that storage is to use.
 std::expected<void, std::string> check_stores(const std::string& directory,
                                               const std::vector<std::string>& stores);
 std::expected<void, std::string> note_stores(const std::string& directory,

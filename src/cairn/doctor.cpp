@@ -75,7 +75,7 @@ void check_data_directory(Report& report, const std::string& data) {
     report.add({"data", Verdict::ok, absolute_path(data)});
 }
 
-// What to do about a secret that others may know.
+// The advice for a secret that others may know.
 std::string cure_of(const std::string& path, const std::string& data) {
   if (path.ends_with("/capability-root.key") || path.ends_with(".cap"))
     return fmt::format("cairn cap revoke KEYID --data {}; cairn cap inspect tells the key of a token", data);
@@ -132,7 +132,7 @@ void check_space(Report& report, const std::string& data) {
   const std::uint64_t free = std::uint64_t{is.f_bavail} * is.f_frsize;
   const std::uint64_t total = std::uint64_t{is.f_blocks} * is.f_frsize;
   std::string what = fmt::format("{} free of {}", human_bytes(free), human_bytes(total));
-  // How much the service needs free it says itself (check_store).
+  // The service itself says how much it needs free (check_store).
   const bool few = is.f_files > 0 && is.f_favail < is.f_files / 20;
   if (is.f_files > 0) what += fmt::format(", {} files of {}", is.f_favail, is.f_files);
   if (few)
@@ -179,7 +179,7 @@ void tell_readiness(Report& report, std::string_view check, const client::Outcom
               "the service's log says why"});
 }
 
-// That of the data directory, where one runs.
+// Checks the data directory's registry, where one runs.
 Task<> check_registry(Call call, Session* session, Report* report) {
   const std::vector<Endpoint> found = find_daemon(session->data, "registry");
   if (found.empty()) co_return;
@@ -264,7 +264,7 @@ Task<> check_store(Call call, Session* session, Report* report) {
   if (count == 0) report->add({"store", Verdict::ok, "nothing is quarantined"});
 }
 
-// Whether every directory says that it lost nothing.
+// Whether every directory reports that it lost nothing.
 bool is_whole(const std::string& status) {
   codec::JsonReader reader({.bytes = 4 << 20});
   const auto root = reader.parse(status);
@@ -280,7 +280,7 @@ bool is_whole(const std::string& status) {
   return true;
 }
 
-// What is lost may be many objects: they go one by one, and the next doctor sees how far it is.
+// Many objects may be lost. The server drops them one by one; the next `cairn doctor` shows how far it is.
 Task<Exit> accept_losses(Call call, Session* session) {
   if (const auto status = co_await session->storage->status(call); status && is_whole(*status)) {
     if (session->terminal.json())

@@ -27,7 +27,7 @@ constexpr int code_of(Exit exit) noexcept { return static_cast<int>(exit); }
 
 Exit exit_of(const client::Failure& failure) noexcept;
 
-// Of several things done one by one: all well, all ended the same way, or some failed.
+// The exit of several things done one by one: their common exit, or some_failed when they differ.
 class ExitOfSeveral {
  public:
   void add(Exit one) noexcept {

@@ -17,7 +17,7 @@ constexpr std::size_t genesis_max = 4 << 20, roots_max = 64 << 10;
 
 std::string genesis_path(const std::string& data) { return data + "/registry/genesis.cbor"; }
 
-// In the data directory, not in the registry's: it tells a registry that is lost from one that never was.
+// In the data directory, not in the registry's own: the marker tells a lost registry from one that never was.
 std::string marker_path(const std::string& data) { return data + "/registry.genesis"; }
 
 std::expected<void, std::string> write_marker(const std::string& data, const format::TrustRoots& roots) {

@@ -34,7 +34,7 @@ struct Getting {
 };
 
 struct Wanted {
-  std::string path;  // where it goes
+  std::string path;  // the local target
   Address address;
   std::uint64_t size;  // as a manifest, or the server, says
 };
@@ -52,7 +52,7 @@ client::DownloadOptions options_for(Getting* getting, const Wanted& wanted) {
 
 std::string part_of(const std::string& path) { return path + ".part"; }
 
-// What a local file's error is to whoever reads it: not the object is missing, but a place for it.
+// Words an error of the local file so that it is not read as an error of the object.
 Failure cannot_write(const std::string& path, const Error& error) {
   if (error.code == ErrorCode::cancelled) return error;
   const std::size_t slash = path.rfind('/');
@@ -64,7 +64,7 @@ Failure cannot_write(const std::string& path, const Error& error) {
           fmt::format("{} cannot be written ({})", printable(path), error.context)};
 }
 
-// The file of an unfinished download, with what it holds from before.
+// The file of an unfinished download, with the bytes of an earlier attempt.
 Task<Outcome<std::unique_ptr<io::File>>> open_part(Call call, io::Machine* machine, std::string path) {
   const std::string part = part_of(path);
   const FileFacts facts = look_at(part, false);
@@ -76,7 +76,7 @@ Task<Outcome<std::unique_ptr<io::File>>> open_part(Call call, io::Machine* machi
   co_return std::move(*opened);
 }
 
-// Whether the file is already what is wanted.
+// Whether the file already has the wanted bytes.
 Task<bool> is_there(Call call, io::Machine* machine, const Wanted* wanted) {
   const FileFacts facts = look_at(wanted->path, false);
   if (facts.kind != FileKind::file || facts.size != wanted->size) co_return false;
@@ -127,7 +127,7 @@ Task<Outcome<Got>> get_in_place(Call call, Getting* getting, Wanted wanted, Targ
   co_return Got{done->size, done->transferred};
 }
 
-// To where a person said.
+// Downloads to the path that a person gave.
 Task<Outcome<Got>> get_to_target(Call call, Getting* getting, Wanted wanted) {
   CO_TRY(Target target, find_target(wanted.path));
   if (target.in_place) co_return co_await get_in_place(call, getting, std::move(wanted), std::move(target));

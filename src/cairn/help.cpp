@@ -1,4 +1,4 @@
-// What the command tree says to people: --help and docs/cli.md.
+// Texts made from the command tree: --help and docs/cli.md.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -74,7 +74,7 @@ std::string full(std::string_view verb) {
   return verb.empty() ? std::string("cairn") : fmt::format("cairn {}", verb);
 }
 
-// A bar would end the cell.
+// A bar would end the table's cell.
 std::string escape_bars(std::string form) {
   for (std::size_t at = form.find('|'); at != form.npos; at = form.find('|', at + 2))
     form.replace(at, 1, "\\|");

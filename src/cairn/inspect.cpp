@@ -21,7 +21,7 @@ Exit complain(Refusal* refusal, const Failure& failure, std::string_view about) 
   return exit_of(failure);
 }
 
-// One object after the other, until an answer that all others would get too.
+// One object after the other, until a failure that all others would get too.
 Task<Exit> for_each(Call call, Session* session,
                     Task<Exit> (*work)(Call, Session*, std::string name, Refusal*)) {
   ExitOfSeveral exits;
@@ -147,7 +147,7 @@ void tell_facts(const Terminal& terminal, const Found& found, const format::Mani
   if (manifest->previous) terminal.line(fmt::format("previous {}", format_address(*manifest->previous)));
 }
 
-// Only the list tells, and whoever may not read it is told the rest.
+// Only the list says whether an object is pinned. A caller who may not read the list still gets the rest.
 Task<std::optional<bool>> find_pinned(Call call, Session* session, Address address) {
   const auto listed = co_await session->storage->list(call, {.prefix = format_address(address), .limit = 1});
   if (!listed || listed->objects.size() != 1 || listed->objects[0].address != address) co_return std::nullopt;

@@ -29,7 +29,7 @@ void print_key(const Terminal& terminal, const std::string& data, const PublicKe
   }
 }
 
-// The names of the server's own keys may be looked at, not made.
+// The server's own keys may be shown, not made.
 bool is_shown_name(std::string_view name) { return is_key_name(name) || name == log_key_name; }
 
 }  // namespace

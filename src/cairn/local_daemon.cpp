@@ -19,7 +19,7 @@ using Bytes = std::array<unsigned char, 16>;
 // An IPv4 address as the IPv6 address that maps it. Nothing: a name.
 std::optional<Bytes> parse_host(const std::string& host) {
   Bytes bytes{};
-  // The network layer never asks anybody for this name either.
+  // The network layer does not resolve this name by DNS either.
   const std::string& numeric = host == "localhost" ? "127.0.0.1" : host;
   if (inet_pton(AF_INET6, numeric.c_str(), bytes.data()) == 1) return bytes;
   bytes = {};
@@ -37,7 +37,7 @@ bool is_same_file(const std::string& a, const std::string& b) {
          left.st_ino == right.st_ino;
 }
 
-// Whether what listens at `announced` is what answers at `asked`, a loopback address.
+// Whether a listener at `announced` answers at `asked`, a loopback address.
 bool covers(const Endpoint& announced, const Endpoint& asked) {
   if (announced.path.empty() != asked.path.empty()) return false;
   if (!asked.path.empty()) return is_same_file(announced.path, asked.path);
@@ -45,12 +45,12 @@ bool covers(const Endpoint& announced, const Endpoint& asked) {
   const auto there = parse_host(announced.host), here = parse_host(asked.host);
   if (!there || !here) return false;
   if (*there == *here) return true;
-  // Every address of the one family. `::` may or may not take IPv4 too: that is the system's setting.
+  // A wildcard address covers its own family only: whether `::` takes IPv4 too depends on the system.
   return *there == any_v4 ? std::equal(any_v4.begin(), any_v4.begin() + 12, here->begin())
                           : *there == any_v6 && asked.host.find(':') != std::string::npos;
 }
 
-// By what name this machine reaches a listener over loopback. Nothing: it does not.
+// The loopback address at which this machine reaches a listener. Nothing: there is none.
 std::optional<Endpoint> as_loopback(Endpoint announced) {
   if (!announced.path.empty() || announced.is_loopback()) return announced;
   const auto host = parse_host(announced.host);
@@ -63,8 +63,7 @@ std::optional<Endpoint> as_loopback(Endpoint announced) {
   return announced;
 }
 
-// The owner of the capability is whom the daemon's files must belong to. Without a capability there is
-// nothing to be careful with.
+// The daemon's files must belong to the owner of the capability. Without one there is nothing to protect.
 bool is_trusted(const std::string& data, const struct stat& about) {
   struct stat capability{};
   if (lstat(admin_capability_path(data).c_str(), &capability) != 0) return true;

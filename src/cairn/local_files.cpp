@@ -69,7 +69,7 @@ void walk(Tree& tree, const std::string& full, const std::string& inside, bool f
 
 constexpr int links_max = 40;
 
-// `/proc/PID/fd/N` of this process: behind it is no path, but the descriptor N itself.
+// `/proc/PID/fd/N` of this process: it leads to no path, but to the descriptor N itself.
 std::optional<int> find_own_descriptor(const std::string& path) {
   std::error_code problem;
   const fs::path whole = fs::absolute(path, problem);
@@ -125,7 +125,7 @@ client::Outcome<> make_parents(const std::string& root, const std::string& path)
     const FileFacts facts = look_at(at, false);
     if (facts.kind == FileKind::directory) continue;
     if (facts.kind == FileKind::absent && mkdir(at.c_str(), 0777) == 0) continue;
-    // Another file of the same batch may have made it meanwhile.
+    // The download of another file may have made the directory meanwhile.
     if (facts.kind == FileKind::absent && look_at(at, false).kind == FileKind::directory) continue;
     return fail(client::Failure(ErrorCode::conflict,
                                 facts.kind == FileKind::absent

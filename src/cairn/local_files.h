@@ -1,4 +1,4 @@
-// Local files as the verbs meet them: what a path is, what is in a directory, and where a download may go.
+// Local files as the verbs use them: the kind of a path, the files of a directory, the target of a download.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ struct FileFacts {
   std::uint64_t size = 0;
   std::int64_t modified_ns = 0;
 };
-// `follow`: of what a link leads to.
+// `follow`: the facts of a link's target.
 FileFacts look_at(const std::string& path, bool follow) noexcept;
 
 struct TreeFile {
@@ -28,36 +28,36 @@ struct TreeFile {
   FileFacts facts;
 };
 struct Tree {
-  std::vector<TreeFile> files;       // by the bytes of their paths
-  std::vector<std::string> skipped;  // why, one line each
+  std::vector<TreeFile> files;       // sorted by the bytes of their paths
+  std::vector<std::string> skipped;  // one line each, with the reason
 };
 // Every file below a directory. Links are skipped unless followed; a link that leads back up is skipped too.
 Tree walk_tree(const std::string& directory, bool follow);
 
-// Makes the directories above `path` inside `root`, which is not left: a link on the way is refused.
+// Makes the directories above `path` inside `root`. A link on the way is refused: no path leads out of
+// `root`.
 client::Outcome<> make_parents(const std::string& root, const std::string& path);
 // Gives `path`, which is to replace `target`, the mode of the target, or of a new file of this user (0666
 // without the umask) where there is none.
 void take_mode(const std::string& path, const std::string& target) noexcept;
 
-// Where the bytes go that a person wants at a path. Links are followed.
-//   [LT-1] Only a regular file is ever replaced by another. What else is there (a device, a pipe, a terminal)
-//          is written to, and stays what it is.
+// The target of bytes that a person wants at a path. Links are followed.
+//   [LT-1] Only a regular file is ever replaced by another. Anything else (a device, a pipe, a terminal) is
+//         written to in place.
 struct Target {
-  std::string path;       // behind all links; there or not
-  int descriptor = -1;    // one of this process's own, which `/dev/stdout` and its like are names of
+  std::string path;       // behind all links; may not exist
+  int descriptor = -1;    // a descriptor of this process that the path names, like `/dev/stdout`
   bool in_place = false;  // neither a regular file nor nothing: see LT-1
 };
 client::Outcome<Target> find_target(const std::string& path);
-// The whole of what is to be at a path (`-`: stdout). A regular file is replaced in one step, so that a
-// failure leaves what was there. Blocks.
+// Writes the whole content of a path (`-`: stdout). A regular file is replaced in one step, so that a failure
+// leaves the old file. Blocks.
 client::Outcome<> write_whole(const std::string& path, std::string_view bytes);
 std::string absolute_path(const std::string& path);
-// Where interrupted uploads are remembered; made if need be. Empty: it cannot be had.
+// The directory that remembers interrupted uploads; made if missing. Empty: it cannot be made.
 std::string upload_ledger_directory();
 
-// stdin and stdout, or a device, as a stream of bytes; read and written on the pool, because a pipe may
-// block.
+// stdin and stdout, or a device, as a stream of bytes. Read and written on the pool: a pipe may block.
 class StdinSource final : public client::ByteSource {
  public:
   explicit StdinSource(Pool& pool) noexcept : pool_(pool) {}
@@ -69,7 +69,7 @@ class StdinSource final : public client::ByteSource {
 class DescriptorDestination final : public client::Destination {
  public:
   DescriptorDestination(Pool& pool, int descriptor) noexcept : pool_(pool), descriptor_(descriptor) {}
-  // `closed` when the reader has gone: nothing to complain about.
+  // `closed` when the reader has gone, which is no error to report.
   Task<Result<>> write(Call call, std::uint64_t offset, HeapBytes bytes) override;
 
  private:

@@ -68,7 +68,7 @@ Task<Exit> write_to_stdout(Call call, Session* session, Found found, bool raw) {
       co_await client::download(call, session->storage, found.info.address, &to, std::move(options));
   if (done) co_return Exit::ok;
   if (done.error().code() == ErrorCode::cancelled) co_return Exit::interrupted;
-  if (done.error().code() == ErrorCode::closed) co_return Exit::ok;  // who read it has what it wanted
+  if (done.error().code() == ErrorCode::closed) co_return Exit::ok;  // the reader has all that it wanted
   terminal.complain(done.error(), name);
   co_return exit_of(done.error());
 }

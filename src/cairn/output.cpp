@@ -25,7 +25,7 @@ bool is_writable(int fd, int within_ms) noexcept {
   return ready > 0 && (waited.revents & POLLOUT) != 0;
 }
 
-// As much of it as the reader takes; true: all of it.
+// Writes as much of the text as the reader takes; true: all of it.
 bool offer(int fd, std::string_view text, int within_ms) noexcept {
   while (!text.empty()) {
     // A writable pipe takes PIPE_BUF bytes without blocking, whatever its flags are.

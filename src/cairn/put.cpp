@@ -91,14 +91,14 @@ void tell(Putting* putting, std::string_view path, std::string_view kind, const 
   }
 }
 
-// Without an outcome when it was not begun.
+// Leaves the item without an outcome if the upload is not begun.
 Task<> put_item(Call call, Putting* putting, Item* item) {
   if (putting->refusal.repeats()) co_return;
   item->outcome.emplace(co_await put_one(call, putting, item));
   if (!*item->outcome) putting->refusal.add(item->outcome->error());
 }
 
-// Tells of each as soon as all before it have been told of.
+// Reports each item as soon as all before it are reported.
 struct InOrder {
   Putting* putting;
   std::vector<Item>* items;
@@ -186,7 +186,7 @@ Task<> put_stdin(Call call, Putting* putting) {
 
 Task<Exit> put_all(Call call, Session* session) {
   Putting putting(session);
-  std::vector<Item> files;  // neighbours on the command line go together
+  std::vector<Item> files;  // adjacent files of the command line are put together
   std::size_t seen = 0;
   for (const std::string& path : session->invocation.arguments) {
     ++seen;
@@ -226,7 +226,7 @@ Task<Exit> put_all(Call call, Session* session) {
 }  // namespace
 
 int put_verb(const Invocation& invocation) {
-  // What is wrong with the command line is said before anything is sent.
+  // The command line is checked before anything is sent.
   for (const std::string& path : invocation.arguments)
     if (path.empty()) return complain_usage(invocation, "a PATH is empty");
   if (const auto previous = invocation.find("previous"); previous && !parse_address(*previous))

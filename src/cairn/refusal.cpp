@@ -33,7 +33,7 @@ bool will_repeat(const client::Failure& failure, std::string_view token) {
     case ErrorCode::degraded:
     case ErrorCode::breaker_open:
     case ErrorCode::not_ready:
-      return true;  // those that may pass have been tried with patience
+      return true;  // errors that may pass were retried already
     case ErrorCode::forbidden:
       return !depends_on_object(token);
     default:

@@ -1,4 +1,4 @@
-// Refusal: of several things that are asked one after the other, the answer that all others would get too.
+// Refusal: among several requests in a row, a failure that every further request would get too.
 #pragma once
 
 #include <cstddef>
@@ -9,23 +9,23 @@
 
 namespace cairn::cli {
 
-// Whether the next request would be refused as well, whatever it is about: the server is gone, full or too
-// busy, or the capability is not good. `token` is the one that was sent: it may allow some objects only.
+// Whether every further request would fail in the same way: the server is gone, full or too busy, or the
+// capability is not good. `token` is the capability that was sent; it may allow only some objects.
 bool will_repeat(const client::Failure& failure, std::string_view token);
 
 class Refusal {
  public:
   explicit Refusal(Session* session) noexcept : session_(session) {}
 
-  // Every failure comes here when it happens.
+  // To be called with every failure when it happens.
   void add(const client::Failure& failure);
-  // Nothing more is to be begun.
+  // True: no further request is to be begun.
   bool repeats() const noexcept { return repeated_.has_value(); }
-  // Says a failure, unless it is one that repeats and has been said. Interrupts are not said.
+  // Prints a failure, unless it repeats and was printed already. Interrupts are not printed.
   void tell(const client::Failure& failure, std::string_view subject);
-  // These were not begun. They end as the one that was refused did.
+  // Counts requests that were not begun. Their exit is that of the refused one.
   void skip(std::size_t count, ExitOfSeveral& exits) noexcept;
-  // Says how many were not begun.
+  // Prints how many requests were not begun.
   void conclude() const;
 
  private:

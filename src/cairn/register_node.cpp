@@ -12,7 +12,7 @@
 namespace cairn::cli {
 namespace {
 
-constexpr int tries = 3;  // somebody else may commit between our steps
+constexpr int tries = 3;  // another commit may come between the steps
 
 // One registry, one node of each role set: its name follows from the genesis it belongs to.
 std::string node_id(const client::RegistryVersion& genesis, const NodeRegistration& wanted) {
@@ -41,7 +41,7 @@ client::Outcome<std::string> make_descriptor(const std::string& id, const NodeRe
   return std::move(*item);
 }
 
-// Whether the head is as wanted now; `conflict` and the like when another commit came between.
+// Makes the head as wanted. `conflict` and the like when another commit came between the steps.
 Task<client::Outcome<>> register_once(Call call, client::RegistryClient* registry,
                                       const NodeRegistration* wanted) {
   CO_TRY(const client::RegistryVersion genesis, co_await registry->version(call, 0));

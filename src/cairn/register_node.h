@@ -16,10 +16,10 @@ struct NodeRegistration {
   std::string addr;  // of the node's service
   std::vector<std::string> roles;
   std::string_view signer;
-  const crypto::Ed25519Key* key = nullptr;  // outlives it; null: there is none
+  const crypto::Ed25519Key* key = nullptr;  // outlives the call; null: no key
 };
 
-// Fine as well when it was registered before. Cancel: partial — a proposal may be left behind.
+// Succeeds also when the node is already registered. Cancel: partial — a proposal may be left behind.
 Task<client::Outcome<>> register_node(Call call, io::Machine* machine, NodeRegistration wanted);
 
 }  // namespace cairn::cli

@@ -20,7 +20,7 @@ using client::Failure;
 using client::Outcome;
 using format::Approval;
 
-// The bytes to sign: as they are, or inside the JSON that propose answered. Strangers carried both here.
+// The bytes to sign: raw, or inside the JSON that propose answered. Neither is trusted.
 Outcome<std::string> read_payload(const std::string& path) {
   TRY(std::string bytes, read_input(path, 2 * format::descriptor_set_size_max));
   if (!bytes.starts_with('{')) return bytes;

@@ -21,7 +21,7 @@ Task<Outcome<Committed>> send(Call call, Session* session, std::string id, bool 
   std::vector<format::Approval> approvals;
   if (signing != nullptr) {
     auto approval = co_await review_and_sign(call, session, id, signing);
-    // What is committed needs no approval any more, and the answer is the same as the first time.
+    // A committed proposal needs no approval any more, and the answer is the same as the first time.
     if (!approval && approval.error().code() != ErrorCode::conflict) co_return fail(approval.error());
     if (approval) approvals.push_back(std::move(*approval));
   }

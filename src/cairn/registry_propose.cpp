@@ -28,7 +28,7 @@ using client::RegistryProposal;
 using client::RegistryVersion;
 using format::ProposalDraft;
 
-// What the command line asks for, read and checked before anybody is asked.
+// The command line's request, read and checked before the server is asked.
 struct Wish {
   std::optional<ProposalDraft> whole;  // of a file
   std::vector<std::string> add;
@@ -161,7 +161,7 @@ Task<Exit> propose(Call call, Session* session, const Wish* wish) {
   if (!draft) co_return complain(terminal, draft.error());
   const auto made = co_await session->registry->propose(call, std::move(*draft));
   if (!made) co_return complain(terminal, made.error());
-  // What was built from one head must not become the successor of another: it would undo what came between.
+  // A set that was built from one head must not follow another head: it would undo the changes in between.
   if (!wish->whole && made->prev != head->head.commit_b3)
     co_return complain(terminal,
                        Failure(ErrorCode::chain_mismatch,

@@ -1,4 +1,4 @@
-// `cairn registry head`, `log`, `show`, `follow` and `audit`: what the registry says.
+// `cairn registry head`, `log`, `show`, `follow` and `audit`: reading the registry.
 #include <fmt/format.h>
 
 #include <charconv>
@@ -24,7 +24,7 @@ using client::RegistryVersion;
 
 constexpr std::uint64_t log_page = 1000;
 
-// Whoever names a version as seen, and there is none.
+// The failure when the caller names a version as seen that the registry does not have.
 Failure went_back(std::uint64_t seen, std::uint64_t head) {
   return Failure(
       ErrorCode::integrity,
@@ -96,7 +96,7 @@ void write_approvals(const std::vector<format::Approval>& approvals, codec::Json
   json.end_array();
 }
 
-// `set`: what is proposed, where it was asked for.
+// `set`: the proposed set, if it was asked for.
 void print_proposal(const Terminal& terminal, const RegistryProposal& proposal,
                     const format::DescriptorSet* set = nullptr) {
   std::string who;
@@ -123,7 +123,7 @@ void print_proposal(const Terminal& terminal, const RegistryProposal& proposal,
                               format_rfc3339(proposal.expires_at),
                               who.empty() ? "not approved yet" : "approved by " + printable(who)));
     if (set == nullptr) return;
-    // The time above is the proposal's own; this is that of the version it would become.
+    // The time above is the proposal's own; this one is that of the version that it would become.
     if (set->expiry) terminal.line(fmt::format("{:<13} {}", "expiry", format_rfc3339(*set->expiry)));
     if (set->supersede_of) terminal.line(fmt::format("{:<13} {}", "supersedes", *set->supersede_of));
     if (set->reason) terminal.line(fmt::format("{:<13} {}", "reason", printable(*set->reason)));
@@ -232,7 +232,7 @@ Task<Exit> show(Call call, Session* session) {
   co_return keep_payload(*session, version->payload);
 }
 
-// `lost`: an outage is told of once.
+// `lost`: an outage is reported once.
 bool take_event(const Terminal& terminal, const FollowEvent& event, bool& lost) {
   const bool told = std::exchange(lost, event.kind == FollowEvent::Kind::lost);
   switch (event.kind) {
@@ -305,7 +305,7 @@ Task<Exit> tell_audit(Call call, Session* session) {
   std::uint64_t left = *read_number(session->invocation, "limit", 50);
   std::optional<std::uint64_t> after;
   if (session->invocation.has("after")) after = *read_number(session->invocation, "after", 0);
-  // More than a page of the newest: it is the page before them where they begin.
+  // More than one page of the newest events: the first page begins so many events before the newest.
   if (!after && left > log_page) {
     const auto newest = co_await session->registry->audit(call, after, 1);
     if (!newest) co_return complain(terminal, newest.error());
@@ -326,7 +326,7 @@ Task<Exit> tell_audit(Call call, Session* session) {
   co_return Exit::ok;
 }
 
-// Numbers are looked at before anybody is asked.
+// Numbers are checked before the server is asked.
 int with_numbers(const Invocation& invocation, std::initializer_list<std::string_view> flags, Work work) {
   for (const std::string_view flag : flags)
     if (!read_number(invocation, flag, 0))

@@ -1,4 +1,4 @@
-// Signing a proposal with a key of the data directory, after showing what is signed.
+// Signing a proposal with a key of the data directory, after showing the proposal.
 #pragma once
 
 #include <string>

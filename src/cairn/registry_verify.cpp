@@ -25,7 +25,7 @@ using client::Outcome;
 
 constexpr std::size_t tile_max = 256 * (crypto::entry_size_max + 2);
 
-// What every way of verifying begins with.
+// The inputs of every way of verifying.
 struct Basis {
   format::TrustRoots roots;
   std::optional<crypto::Checkpoint> since;
@@ -67,7 +67,7 @@ Exit tell_wrong(const Terminal& terminal, const AuditReport& report) {
                                          : "do not rely on it; compare with another copy");
     return exit;
   }
-  // The version has a field of its own.
+  // The version is printed in a field of its own.
   std::string_view why = report.why;
   if (report.bad_version) {
     const std::string prefix = fmt::format("version {}: ", *report.bad_version);

@@ -1,4 +1,4 @@
-// What the registry's verbs read of their command line, and how they end.
+// Parses the words of the registry verbs' command lines, and reports their failures.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@ client::Outcome<std::string> read_input(const std::string& path, std::size_t mos
 
 client::Outcome<format::TrustRoots> read_trust_roots(const std::string& path);
 
-// Says what failed, and gives the verb's end.
+// Prints the failure, and returns the verb's exit.
 Exit complain(const Terminal& terminal, const client::Failure& failure, std::string_view subject = {});
 
 }  // namespace cairn::cli

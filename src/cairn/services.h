@@ -1,5 +1,5 @@
-// The services that are built into this program, by name: what `config`, `topology`, `docs` and the
-// completions know of them. The list is made where all services are known.
+// The services that are built into this program, by name, for `config`, `topology`, `docs` and the
+// completions. compose.cpp, which knows all services, makes the list.
 #pragma once
 
 #include <span>

@@ -17,20 +17,20 @@ namespace cairn::cli {
 namespace {
 
 constexpr Duration probe_patience = Duration::seconds(3);
-// For what a verb still does when it was told to end.
+// The time that a verb has to finish after a signal.
 constexpr Duration interrupted_patience = Duration::seconds(5);
 
 // A place where the server may be.
 struct Candidate {
   Endpoint endpoint;
-  std::string named;              // as the message calls it
-  std::string_view service = {};  // that the data directory has there; empty: a guess, or what we were told
+  std::string named;              // its name in messages
+  std::string_view service = {};  // the data directory's service; empty: a guess, or given by --url
 };
 
 struct Search {
   std::vector<Candidate> candidates;
   bool told = false;  // by --url or CAIRN_URL: there and nowhere else
-  bool own = false;   // by --data: that directory's daemon and nobody else
+  bool own = false;   // by --data: only that directory's daemon
   std::optional<std::string> wrong;
 };
 
@@ -69,7 +69,7 @@ Search where_to_look(const Invocation& invocation, const std::string& data) {
   return search;
 }
 
-// By what right the server is asked, and, where there is a capability that it must not see, what to do.
+// The token that is sent to the server, and a hint if there is a capability that this server must not see.
 struct Bearer {
   std::string token, hint;
 };
@@ -113,7 +113,7 @@ Task<Exit> use(Call call, Run* run, client::Transport* transport, client::Server
   co_return co_await run->work(call, &session);
 }
 
-// A service that is known not to have the registry's routes. Every service has those of status and health.
+// Whether the service is known not to have the registry's routes. All have those of status and health.
 bool is_another(const Invocation& invocation, std::string_view service) {
   return invocation.command->asks == Asks::registry &&
          (service == "storage" || service == "index" || service == "edge");
@@ -165,7 +165,7 @@ std::string hint_of_search(const Run& run) {
                   : "start one: cairn up; or name one: --url http://HOST:PORT";
 }
 
-// One that the data directory has and that did not answer, when all are wanted.
+// A service of the data directory that did not answer, when all are asked.
 const Candidate* find_silent(const Run& run, const std::vector<std::string_view>& answered) {
   if (run.invocation.command->asks != Asks::every) return nullptr;
   for (const Candidate& one : run.search.candidates)
@@ -177,10 +177,10 @@ Task<Exit> search_and_work(Call call, Run* run) {
   if (run->server == Server::none) co_return co_await work_alone(call, run, std::nullopt);
   client::Failure why;
   std::string asked;
-  std::optional<Exit> outcome;  // of those that answered; the first that is not well
+  std::optional<Exit> outcome;  // of the services that answered: the first that is not well
   std::vector<std::string_view> answered;
   for (const Candidate& candidate : run->search.candidates) {
-    // Who was found by a guess is nobody's when the data directory's own has answered.
+    // A guessed server is not asked once a service of the data directory has answered.
     if (outcome && (run->invocation.command->asks != Asks::every || candidate.service.empty())) break;
     if (std::ranges::find(answered, candidate.service) != answered.end()) continue;
     asked += (asked.empty() ? "" : ", ") + candidate.named;
@@ -267,8 +267,7 @@ int run_session(const Invocation& invocation, Work work, Server server) {
   {
     Scope scope(process.machine(0).shard);
     scope.spawn("verb", work_to_the_end(scope.call(), &run));
-    // A shard that waits for the reader of its result does not hear of the signal; the process leaves all the
-    // same.
+    // A shard that waits for the reader of its result does not see the signal. The process still leaves.
     process.run(
         [&](io::Signal signal, Instant) {
           if (signal == io::Signal::reload) return;

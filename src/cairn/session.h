@@ -1,4 +1,4 @@
-// Session: one verb that waits: a shard to run on, and the server it asks.
+// Session: the surroundings of one asynchronous verb: a shard to run on, and the server that it asks.
 #pragma once
 
 #include <functional>
@@ -17,13 +17,13 @@ struct Session {
   io::Machine& machine;
   const Invocation& invocation;
   const Terminal& terminal;
-  std::string data;  // the data directory, there or not
-  // The server's surfaces: one, and of it what the verb asks for.
+  std::string data;  // the data directory, which may not exist
+  // Clients of the one server, for the parts of its API that the verb uses.
   client::StorageClient* storage = nullptr;
   client::RegistryClient* registry = nullptr;
   client::ServerVersion server;
-  std::string where;  // of the server, as people write it
-  // Why there is no server; then the clients are null. Only for verbs that can do without.
+  std::string where;  // the server's address, as people write it
+  // Why there is no server; then both clients are null. Only for verbs that can do without a server.
   std::optional<client::Failure> unreachable;
 };
 
@@ -31,16 +31,16 @@ struct Session {
 using Work = std::function<Task<Exit>(Call call, Session* session)>;
 enum class Server : std::uint8_t { needed, useful, none };
 
-// Finds the server that the verb asks and runs `work` until it ends or a signal stops it (130; a second one
-// leaves at once). `none`: asks nobody. The exit code of the process.
+// Finds the server that the verb asks, and runs `work` until it ends or a signal stops it (exit code 130; a
+// second signal leaves at once). `none`: the verb asks no server. Returns the process's exit code.
 int run_session(const Invocation& invocation, Work work, Server server = Server::needed);
 
 std::string data_directory(const Invocation& invocation);
-// `http://HOST:PORT`, `HOST:PORT`, `unix:PATH`. Nothing when it is not that.
+// `http://HOST:PORT`, `HOST:PORT`, `unix:PATH`. Nothing for any other text.
 std::optional<Endpoint> parse_url(std::string_view text);
 std::string format_url(const Endpoint& endpoint);
 
-// Reads what follows the first words of a line: a token from a file or from stdin. Empty: none.
+// Reads a token from a file, without the space and line ends behind it. Empty: none.
 std::string read_token_file(const std::string& path);
 
 }  // namespace cairn::cli

@@ -10,7 +10,7 @@
 
 namespace cairn::cli {
 
-// `file`: read if given. The error is text for people and names what is wrong.
+// `file`: read if given. The error is text for people.
 std::expected<config::Sources, std::string> read_sources(const Invocation& invocation,
                                                          std::optional<std::string> file);
 

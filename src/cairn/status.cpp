@@ -1,4 +1,4 @@
-// `cairn status` and `health`: how is it, and is it.
+// `cairn status` and `health`: a service's state, and whether it is ready.
 #include <fmt/format.h>
 
 #include "cairn/session.h"
@@ -46,7 +46,7 @@ void print_values(const Terminal& terminal, const std::string& name, const codec
 Task<Exit> tell_status(Call call, Session* session) {
   const Terminal& terminal = session->terminal;
   const auto ready = co_await session->storage->readiness(call);
-  // A registry tells what it is by its head.
+  // A registry's status shows its head.
   const bool registry = session->server.service == "registry";
   const auto status = co_await (
       registry ? session->registry->transport().send_for_text(call, {.target = "/registry/head"}, status_max)

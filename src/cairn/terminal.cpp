@@ -74,12 +74,12 @@ Terminal::Terminal(const Invocation& invocation, Patience patience)
 bool Terminal::line(std::string_view text) const { return write_result(text) && write_result("\n"); }
 
 void Terminal::message(std::string_view text) const noexcept {
-  // A reader that stood still once is not waited for again until it reads.
+  // After a reader has stalled once, messages do not wait for it until it reads again.
   stalled_ = !write_message(text, stalled_ ? Patience::none : patience_);
 }
 
 void Terminal::say(std::string_view text) const {
-  (void)flush_result();  // what was said before comes first, also through a pipe
+  (void)flush_result();  // earlier output comes first, also through a pipe
   if (!quiet_ && !json_) message(fmt::format("{}\n", text));
 }
 
@@ -111,7 +111,7 @@ void Terminal::complain(std::string_view code, std::string_view what, std::strin
 void Terminal::complain(const client::Failure& failure, std::string_view subject) const {
   std::string what;
   if (!subject.empty()) what = printable(subject) + ": ";
-  // The one message with lines of its own is ours: candidates of a prefix.
+  // Only this program's own message may have several lines: the candidates of a prefix.
   what += failure.status == 0 ? failure.message : printable(failure.message);
   std::string asked = failure.asked;
   if (!failure.corr_id.empty()) asked += fmt::format("  ({} {})", failure.status, failure.corr_id);

@@ -1,4 +1,4 @@
-// Terminal: what a verb says and to whom. Data goes to stdout, talk to stderr.
+// Terminal: a verb's output. Data goes to stdout, talk to stderr.
 #pragma once
 
 #include <cstdint>
@@ -14,19 +14,19 @@ namespace cairn::cli {
 
 class Terminal {
  public:
-  // `patience`: with those who read what is said.
+  // `patience`: with the reader of stderr.
   explicit Terminal(const Invocation& invocation, Patience patience = Patience::some);
 
   bool json() const noexcept { return json_; }
   bool quiet() const noexcept { return quiet_; }
-  // A person watches stderr and wants to be told how far it is.
+  // Whether a person watches stderr and wants to see progress.
   bool shows_progress() const noexcept { return progress_; }
 
-  // Data: one line. False when nobody reads any more.
+  // Data: one line. False when the reader has gone.
   bool line(std::string_view text) const;
   // Talk, as it is: to stderr.
   void message(std::string_view text) const noexcept;
-  // A line of it: not with -q.
+  // Talk, one line: not with -q.
   void say(std::string_view text) const;
   void warn(std::string_view text) const;
   // The three lines of an error; empty ones are left out.
@@ -37,7 +37,7 @@ class Terminal {
 
  private:
   Patience patience_;
-  mutable bool stalled_ = false;  // whoever reads stderr does not
+  mutable bool stalled_ = false;  // the reader of stderr has stopped reading
   bool json_, quiet_, progress_, color_;
 };
 
@@ -47,7 +47,7 @@ std::string printable(std::string_view text);
 std::string human_bytes(std::uint64_t bytes);
 std::string json_string(std::string_view text);
 
-// One line on a terminal: how much, how fast, how long still. Nothing anywhere else.
+// One line on a terminal: how much, how fast, how long still. Elsewhere it prints nothing.
 class Progress {
  public:
   Progress(const Terminal& terminal, std::string_view verb) noexcept;

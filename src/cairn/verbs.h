@@ -1,4 +1,4 @@
-// The verbs, and what they share.
+// The verbs.
 #pragma once
 
 #include <string>
@@ -37,7 +37,7 @@ int registry_commit_verb(const Invocation& invocation);
 int registry_supersede_verb(const Invocation& invocation);
 int registry_verify_verb(const Invocation& invocation);
 int registry_follow_verb(const Invocation& invocation);
-// How it is.
+// State and health.
 int status_verb(const Invocation& invocation);
 int health_verb(const Invocation& invocation);
 int doctor_verb(const Invocation& invocation);
@@ -55,7 +55,7 @@ int up_verb(const Invocation& invocation);
 int storage_verb(const Invocation& invocation);
 int registry_verb(const Invocation& invocation);
 
-// A command line that cannot be meant: says so, and gives the exit code.
+// Reports a usage error, and returns the exit code.
 int complain_usage(const Invocation& invocation, const std::string& what, const std::string& hint = {});
 
 }  // namespace cairn::cli

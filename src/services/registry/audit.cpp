@@ -27,7 +27,7 @@ Seal seal_of(ByteView body) {
   return out;
 }
 
-// In a field of `size`, filled up with zeros. What could not be read back is left out.
+// Writes a text into a field of `size`, filled up with zeros. Other than plain ASCII becomes `?`.
 void write_text(store::FieldWriter& out, std::string_view text, std::size_t size) {
   std::string field;
   for (const char c : text.substr(0, size)) field += c > ' ' && c <= '~' ? c : '?';

@@ -1,12 +1,14 @@
-// The audit trail: who asked for which change and what became of it, to be read by those who run a registry.
-// What was decided is in the log as well, durably; the trail is a window on it, and the only place for what
-// never came to the committer. Events gather in a table and go once a second into a ring of fixed size
-// (docs/formats/registry.md). Nobody waits for either.
+// The audit trail: who asked for which change, and how it ended, for the operators of a registry. Changes
+// that the committer decided are in the log as well, durably; requests that never reached the committer are
+// in the trail only. Events gather in a table, and once a second the auditor writes them into a ring of fixed
+// size (docs/formats/registry.md). No task waits for either.
 //
-//   [AU-1] An event is written down, or counted as dropped; it is never a reason to refuse or to fence.
-//   [AU-2] What is refused before or at the capability costs one event for each operation, reason and second.
-//   [AU-3] Of one token, no more than `alone_per_minute` refusals a minute are told one by one (or take room
-//         of the log); the rest are counted like those.
+//   [AU-1] Every event is written or counted as dropped. The trail never makes the registry refuse a change
+//         or fence the log.
+//   [AU-2] Requests that are refused before or at the capability check cost one event for each operation,
+//         reason and second.
+//   [AU-3] At most `alone_per_minute` refusals a minute of one token get an event of their own (or a record
+//         in the log); its other refusals are counted as in AU-2.
 #pragma once
 
 #include <cstdint>
@@ -25,9 +27,9 @@ namespace cairn::registry {
 
 struct AuditEvent {
   WallTime at{};
-  std::uint64_t count = 1;  // so many of its kind, in the second that begins at `at`
+  std::uint64_t count = 1;  // events of this kind in the second that begins at `at`
   std::string op, code;     // `ok`: it was accepted
-  std::string who;          // empty: before anybody could know
+  std::string who;          // empty: refused before a token was known
   std::optional<Ulid> id;   // of the proposal
   std::optional<Address> hash;
   friend bool operator==(const AuditEvent&, const AuditEvent&) = default;
@@ -35,24 +37,24 @@ struct AuditEvent {
 
 inline constexpr std::size_t audit_capacity = 8192;
 
-// What was asked and is not in the ring yet.
+// Events that are not in the ring yet.
 class AuditTable {
  public:
   explicit AuditTable(std::size_t capacity = audit_capacity) noexcept : capacity_(capacity) {}
   static constexpr std::size_t tokens_max = 1024;
   static constexpr unsigned alone_per_minute = 64;
 
-  // Whether one more refusal of this token is told alone [AU-3].
+  // Whether one more refusal of this token gets an event of its own [AU-3].
   bool take_turn(const std::string& who, WallTime now);
   void add(AuditEvent event);
-  // With those of its second that differ in nothing but time, proposal and hash.
+  // Merges the event with those of the same second that differ only in time, proposal and hash.
   void count(AuditEvent event);
-  // Alone while its token has turns, else counted. Without a token: counted.
+  // Adds the event on its own while its token has turns left, else counts it. Without a token: counts it.
   void note(AuditEvent event);
-  // In the order of their times; of what is counted only seconds that are over, unless `all`.
+  // Events in the order of their times. Counted events only of seconds that are over, unless `all`.
   std::vector<AuditEvent> take(WallTime now, bool all);
   std::size_t waiting() const noexcept { return alone_.size() + counted_.size(); }
-  // Since it was asked last.
+  // Events dropped since the last call.
   std::uint64_t take_dropped() noexcept;
 
  private:
@@ -77,19 +79,19 @@ struct AuditSlot {
 };
 // Texts that are too long are cut.
 std::string encode_slot(const AuditSlot& slot);
-// Nothing when the bytes are not such a slot: never written, torn, or somebody else's.
+// Nothing when the bytes are not a slot of the ring: never written, torn, or foreign.
 std::optional<AuditSlot> decode_slot(ByteView bytes);
 
 struct AuditRing {
   std::uint64_t slots = audit_ring_bytes / audit_slot_size;
   std::uint64_t place_of(std::uint64_t sequence) const noexcept { return (sequence - 1) % slots; }
-  // The oldest that is still there when `next` comes next.
+  // The oldest sequence that the ring still holds when `next` is the next to be written.
   std::uint64_t oldest(std::uint64_t next) const noexcept { return next > slots ? next - slots : 1; }
 };
 
 struct AuditPage {
   std::vector<AuditSlot> events;
-  std::optional<std::uint64_t> next;  // there are more behind this sequence
+  std::optional<std::uint64_t> next;  // more events follow this sequence
 };
 
 }  // namespace cairn::registry

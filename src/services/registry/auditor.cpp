@@ -15,7 +15,7 @@ constexpr std::size_t slots_per_look = 256;
 }  // namespace
 
 Task<> Auditor::run(Call call, std::function<void(std::uint64_t)> tell) {
-  // Readers want to know what is there, also when nothing comes.
+  // Readers need to know the newest sequence, even when no event comes.
   (void)co_await open_ring(call.within(patience));
   std::uint64_t told = registry_.status().audit_next;
   while (co_await sleep_for(call, between_flushes)) {
@@ -25,7 +25,7 @@ Task<> Auditor::run(Call call, std::function<void(std::uint64_t)> tell) {
   }
 }
 
-// Where the ring goes on: behind the highest sequence that is in its place.
+// Opens the ring, and finds where it goes on: behind the highest sequence that is in its place.
 Task<Result<>> Auditor::open_ring(Call call) {
   io::Disk& disk = machine_.disk.upkeep();
   auto opened = co_await disk.open(call, registry_.audit_path(), io::OpenMode::write);
@@ -50,7 +50,7 @@ Task<Result<>> Auditor::open_ring(Call call) {
         last = std::max(last, slot->sequence);
   }
   file_ = file;
-  // What this process wrote counts, whatever is there of it.
+  // Sequences that this process used are not used again, even if their slots were lost.
   Status& status = registry_.status();
   status.audit_next = std::max(status.audit_next.load(), last + 1);
   co_return Result<>{};
@@ -58,7 +58,7 @@ Task<Result<>> Auditor::open_ring(Call call) {
 
 // NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): flush waits for it
 Task<Result<>> Auditor::write_ring(Call call, const std::vector<AuditEvent>& events) {
-  // One that was taken away is made anew.
+  // A file that was removed is made anew.
   if (!file_ || !file_->is_named()) CO_TRY_VOID(co_await open_ring(call));
   const std::shared_ptr<io::File> file = file_;
   Status& status = registry_.status();
@@ -66,7 +66,7 @@ Task<Result<>> Auditor::write_ring(Call call, const std::vector<AuditEvent>& eve
   for (std::size_t i = 0; i < events.size();) {
     const std::uint64_t next = status.audit_next, place = ring.place_of(next);
     const std::size_t count = std::min<std::uint64_t>(events.size() - i, ring.slots - place);
-    // The last room of a disk is not for this.
+    // A full disk's last space is not for the trail: the ring does not grow then.
     CO_TRY(const std::uint64_t size, file->size());
     if (status.full && (place + count) * audit_slot_size > size)
       co_return fail(ErrorCode::storage_full, "the disk is full");
@@ -95,7 +95,7 @@ Task<Result<>> Auditor::flush(Call call, bool all) {
   const std::uint64_t before = status.audit_next;
   const Result<> written = co_await write_ring(call.within(patience), taken.events);
   if (!written) {
-    // The first ones may be there.
+    // The first events may have been written.
     const std::uint64_t there = before == 0 ? 0 : status.audit_next - before;
     status.audit_dropped += taken.events.size() - std::min<std::uint64_t>(there, taken.events.size());
     file_.reset();

@@ -1,4 +1,4 @@
-// Auditor: carries the trail's events into their ring (audit.h). Nobody waits for it, and it syncs nothing.
+// Auditor: writes the trail's events into their ring (audit.h). No task waits for it, and it syncs nothing.
 #pragma once
 
 #include <functional>
@@ -17,10 +17,10 @@ class Auditor {
   Auditor(Registry& registry, io::Machine& machine, observe::Logger log) noexcept
       : registry_(registry), machine_(machine), log_(log) {}
 
-  // The task, until its call is stopped. `tell` is told the newest sequence when there are new ones.
+  // The task; runs until its call is stopped. Calls `tell` with the newest sequence when it has grown.
   Task<> run(Call call, std::function<void(std::uint64_t)> tell);
-  // Writes the trail's events into the ring; those that cannot be are dropped and counted. `all`: also of the
-  // second that is not over yet. Cancel: partial — they may be there.
+  // Writes the trail's events into the ring; events that cannot be written are dropped and counted. `all`:
+  // also those of the second that is not over yet. Cancel: partial — the events may be in the ring.
   Task<Result<>> flush(Call call, bool all);
 
  private:
@@ -30,8 +30,8 @@ class Auditor {
   Registry& registry_;
   io::Machine& machine_;
   observe::Logger log_;
-  std::shared_ptr<io::File> file_;  // none: not opened, or it failed
-  bool told_ = false;               // that it failed
+  std::shared_ptr<io::File> file_;  // none: not opened, or a write failed
+  bool told_ = false;               // a warning was logged
 };
 
 }  // namespace cairn::registry

@@ -1,10 +1,10 @@
-// Backend: where a registry keeps its records, and who decides about HEAD. The Committer is its only user.
+// Backend: keeps a registry's records and its HEAD. The Committer is its only user.
 //
-//   [BE-1] advance() succeeds only from the HEAD it names, and then HEAD is the new one: durably, with its
-//         records, or not at all.
-//   [BE-2] What append() and advance() acknowledged survives any crash.
-// Embedded: a segment log of this process (on disk, or on a disk in memory), of which this object alone knows
-// HEAD. A store that several machines share would carry the comparison in its own transactions.
+//   [BE-1] advance() succeeds only if HEAD is the one that it expects. The new HEAD and its records become
+//         durable together, or not at all.
+//   [BE-2] Records that append() or advance() acknowledged survive any crash.
+// EmbeddedBackend: a segment log of this process (on disk, or on a disk in memory). Only this object knows
+// HEAD, so it does the comparison itself. A store that several machines share would do it in a transaction.
 #pragma once
 
 #include <memory>
@@ -27,9 +27,9 @@ using MaybeHead = std::optional<HeadMark>;  // none: before genesis
 class Backend {
  public:
   virtual ~Backend() = default;
-  // One batch, one sync. Cancel: shielded — a write whose outcome nobody knows would fence the log.
+  // One batch, one sync. Cancel: shielded — a write with an unknown outcome would fence the log.
   virtual Task<Result<std::vector<store::Entry>>> append(Call call, std::vector<store::Record> batch) = 0;
-  // The same, if HEAD is `expected`; then it is `next`. `chain_mismatch` otherwise, and nothing was written.
+  // As append, if HEAD is `expected`; HEAD then becomes `next`. Otherwise `chain_mismatch` and no write.
   // Cancel: as append.
   virtual Task<Result<std::vector<store::Entry>>> advance(Call call, MaybeHead expected, HeadMark next,
                                                           std::vector<store::Record> batch) = 0;

@@ -1,4 +1,4 @@
-// ChangeGroup: the changes that are written together, as the planner decides and the committer writes them.
+// ChangeGroup: a commit group: the changes that the planner decided on and the committer writes together.
 #pragma once
 
 #include <optional>
@@ -19,7 +19,7 @@ struct ChangeGroup : store::CommitGroup<Mutation> {
     Mutation* mutation = nullptr;
   };
 
-  bool disk_full = false;                            // when it was begun
+  bool disk_full = false;                            // when the group began
   std::set<Hash> items;                              // new with this group
   std::set<std::pair<Ulid, std::string>> approvals;  // likewise
   std::set<Ulid> touched;

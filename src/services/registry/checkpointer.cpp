@@ -10,7 +10,7 @@
 namespace cairn::registry {
 namespace {
 
-// A burst of commits shares one checkpoint; the promise is a second.
+// A burst of commits shares one checkpoint. A commit is to be covered within a second.
 constexpr Duration settle_time = Duration::millis(700);
 constexpr Duration retry_time = Duration::seconds(5);
 
@@ -19,7 +19,7 @@ constexpr Duration retry_time = Duration::seconds(5);
 Task<> Checkpointer::run(Call call) {
   if (auto mended = co_await with_.tiles.mend(call); !mended && !call.stopped())
     log_.warn("tiles were not looked at", {{"why", mended.error().context}});
-  // The last one may be from before this start.
+  // The last checkpoint may be from before this start.
   const Duration age = Duration::millis(
       std::max<std::int64_t>(0, recorded_time(machine_.shard).ms - registry_.status().checkpoint_at));
   Instant next = machine_.shard.now() + std::max(Duration{}, interval_ - age);
@@ -38,7 +38,7 @@ Task<> Checkpointer::run(Call call) {
     if (call.stopped()) co_return;
     next = machine_.shard.now() + interval_;
     if (signed_head) continue;
-    // Nothing more is committed until there is room for it again.
+    // Nothing more is committed until there is room for a checkpoint again.
     if (signed_head.error().code == ErrorCode::storage_full) registry_.status().full = true;
     log_.warn("no checkpoint was made", {{"why", signed_head.error().context}});
     if (!co_await sleep_for(call, retry_time)) co_return;
@@ -70,7 +70,7 @@ Task<Result<>> Checkpointer::run_once(Call call) {
     out.leaves.assign(leaves.begin(), leaves.end());
     return out;
   }));
-  // Never two roots for one size: what was signed must still be what the tree begins with.
+  // Never two roots for one size: the tree must still begin with the tree that was signed.
   if (wanted.last) {
     const auto note = crypto::parse_note(wanted.last->note);
     const auto before = note ? crypto::parse_checkpoint(note->text) : fail(ErrorCode::malformed, "no note");

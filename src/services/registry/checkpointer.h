@@ -1,4 +1,4 @@
-// Checkpointer: signs what is durable, after reading it back, and has the tiles written that prove it.
+// Checkpointer: reads durable commits back, signs a checkpoint over them, and has its tiles written.
 //
 //   [RH-5] A checkpoint is signed only over commits that are durable and were read back from the disk.
 #pragma once
@@ -17,7 +17,7 @@ namespace cairn::registry {
 
 class Checkpointer {
  public:
-  // What it works with.
+  // The parts of the home that it uses.
   struct With {
     Port& port;  // of this shard
     Chores& chores;
@@ -39,7 +39,7 @@ class Checkpointer {
   Task<> run(Call call);
   // One round of it. Cancel: partial — as after a crash.
   Task<Result<>> run_once(Call call);
-  // How often one is signed when nothing is committed.
+  // How often a checkpoint is signed when nothing is committed.
   void set_interval(Duration interval) noexcept { interval_ = interval; }
 
  private:

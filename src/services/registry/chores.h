@@ -1,5 +1,5 @@
-// Chores: how the home's own tasks ask the committer for a change: as everybody does, by a queue of their
-// own.
+// Chores: changes that the home's own tasks ask of the committer. They wait in a queue of their own, like the
+// changes of every other caller.
 #pragma once
 
 #include <memory>
@@ -16,7 +16,7 @@ class Chores {
   Chores(ErrandHome<Mutation>& errands, Mailbox& mailbox, Permits& places) noexcept
       : errands_(errands), mailbox_(mailbox), places_(places) {}
 
-  // Answered when durable. Cancel: partial — one that was begun may still be done.
+  // Returns when the change is durable. Cancel: partial — a change that was begun may still be done.
   Task<Result<Outcome>> ask(Call call, std::unique_ptr<Mutation> mutation) {
     mutation->who = "local";
     return errands_.ask(call, std::move(mutation), mailbox_, &places_);

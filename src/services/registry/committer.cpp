@@ -20,7 +20,7 @@ std::string_view name_of(Mutation::Kind kind) {
   }
 }
 
-// What the trail and the log say of it.
+// The change as the trail and the log record it.
 AuditEvent event_of(const Mutation& mutation, WallTime at, ErrorCode code) {
   AuditEvent event;
   event.at = at;
@@ -36,10 +36,10 @@ AuditEvent event_of(const Mutation& mutation, WallTime at, ErrorCode code) {
   return event;
 }
 
-// What becomes of a chore is nobody else's matter.
+// Chores are the registry's own changes: their outcome is not for the trail.
 bool is_chore(const Mutation& mutation) { return mutation.kind > Mutation::Kind::refuse; }
 
-// What a full table or disk sheds takes no room of the log.
+// A change that is refused because a table or the disk is full takes no room in the log.
 bool is_shed(const Error& error) {
   return error.code == ErrorCode::busy || error.code == ErrorCode::degraded ||
          error.code == ErrorCode::storage_full;
@@ -59,9 +59,9 @@ Committer::Committer(Registry& registry, io::Machine& machine, observe::Logger l
       planner_(registry.options(), machine),
       applied_(backend.log().end()) {}
 
-// NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the group waits for it
+// NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the commit group outlives it
 Task<> Committer::begin(Call call, ChangeGroup& group) {
-  // The log takes half a segment at once: an eighth of one, and the proposal that comes on top of it.
+  // The log takes half a segment at once. An eighth leaves room for the proposal that comes on top.
   group.bytes_max = std::min<std::size_t>(group.bytes_max, registry_.options().segment_size / 8);
   group.disk_full = registry_.status().full && !co_await room_.look(call);
 }
@@ -74,11 +74,11 @@ std::optional<Error> Committer::closed(const Mutation&) const {
                    : "writes are fenced until the next start"};
 }
 
-// NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the group waits for it
+// NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the commit group outlives it
 Task<Result<Planned>> Committer::plan(Call, Mutation& mutation, ChangeGroup& group) {
   const bool of_proposal =
       mutation.kind == Mutation::Kind::commit || mutation.kind == Mutation::Kind::supersede;
-  // What it counts on must be in the ledger first.
+  // The records that the change counts on must be in the ledger first.
   if (of_proposal && group.touched.contains(mutation.id)) co_return Planned::deferred;
   if (is_chore(mutation) && !group.members.empty()) co_return Planned::deferred;
   co_return registry_.ledger().with([&](Ledger& ledger) { return decide(ledger, mutation, group); });
@@ -86,12 +86,12 @@ Task<Result<Planned>> Committer::plan(Call, Mutation& mutation, ChangeGroup& gro
 
 Result<Planned> Committer::decide(const Ledger& ledger, Mutation& mutation, ChangeGroup& group) {
   const bool chore = is_chore(mutation);
-  // What could not be covered by a checkpoint is not begun. Chores may free room.
+  // A change that no checkpoint could cover is not begun. Chores are: they may free room.
   const Result<Planned> planned = group.disk_full && !chore
                                       ? fail(ErrorCode::storage_full, "the disk is full")
                                       : planner_.plan(ledger, mutation, group);
   if (planned) {
-    // It had been done before.
+    // The change had been made before.
     if (*planned == Planned::answered && !chore)
       registry_.audit().with(
           [&](AuditTable& table) { table.note(event_of(mutation, now_wall(), ErrorCode::ok)); });
@@ -99,8 +99,7 @@ Result<Planned> Committer::decide(const Ledger& ledger, Mutation& mutation, Chan
   }
   const Error error = planned.error();
   if (error.code == ErrorCode::chain_mismatch) ++registry_.status().cas_failed;
-  // Refused: noted in the log like everything else, but for our own chores, what is shed, and more than a
-  // token has turns for.
+  // A refusal is noted in the log, unless it is a chore's, is shed, or is beyond the token's turns.
   const AuditEvent event = event_of(mutation, now_wall(), error.code);
   const bool logged = !chore && !is_shed(error) && registry_.audit().with([&](AuditTable& table) {
     return table.take_turn(mutation.who, event.at);
@@ -121,7 +120,7 @@ void Committer::refused(const Mutation& mutation, const Error& error) {
   });
 }
 
-// NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the group waits for it
+// NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the commit group outlives it
 Task<Result<std::vector<store::Entry>>> Committer::append(Call call, ChangeGroup& group) {
   Status& status = registry_.status();
   const Instant begun = machine_.shard.now();
@@ -137,7 +136,7 @@ Task<Result<std::vector<store::Entry>>> Committer::append(Call call, ChangeGroup
   co_return placed;
 }
 
-// NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the group waits for it
+// NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the commit group outlives it
 Task<Result<>> Committer::apply(Call, ChangeGroup& group, std::vector<store::Entry> placed) {
   Status& status = registry_.status();
   const Result<> applied = registry_.ledger().with([&](Ledger& ledger) -> Result<> {
@@ -154,7 +153,7 @@ Task<Result<>> Committer::apply(Call, ChangeGroup& group, std::vector<store::Ent
   co_return fail(ErrorCode::degraded, "the ledger cannot follow the log");
 }
 
-// NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the group waits for it
+// NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the commit group outlives it
 Task<Result<>> Committer::finish(Call call, ChangeGroup& group) {
   if (!group.gone) co_return Result<>{};
   CO_TRY_VOID(co_await backend_.log().remove_segment(call, *group.gone));

@@ -1,14 +1,14 @@
-// Committer: the only writer of the log, of the ledger and of HEAD. It decides, writes in groups
-// (store/group_commit.h), answers and tells; the other tasks ask it like everybody else.
+// Committer: the only writer of the log, of the ledger and of HEAD. It decides on changes, writes them in
+// commit groups (store/group_commit.h), answers them and tells the shards of new heads. The home's other
+// tasks ask it for changes as the ports do.
 //
-//   [RH-1] Order of a change: decide → append → sync → ledger → answer → tell. What was answered or told
-//         survives any crash.
+//   [RH-1] Order of a change: decide → append → sync → ledger → answer → tell. A change that was answered or
+//         told survives any crash.
 //   [RH-2] HEAD moves only by compare-and-set on {version, commit_b3}, one version at a time.
 //   [RH-3] A commit has approvals of at least m signers who are in force at the head it follows.
-//   [RH-4] Every change that was decided, accepted or refused, leaves a record in the log, but for refusals
-//         beyond those that a token has each minute (audit.h [AU-3]); all that were asked for are in the
-//         trail.
-//   [RH-6] The committer waits for the disk alone: not for a reader, the publisher, or another task.
+//   [RH-4] Every decided change, accepted or refused, leaves a record in the log, except refusals beyond a
+//         token's share of each minute (audit.h [AU-3]). Every requested change is in the trail.
+//   [RH-6] The committer waits only for the disk, never for a reader, the publisher or another task.
 #pragma once
 
 #include "observe/log.h"
@@ -21,11 +21,11 @@ namespace cairn::registry {
 
 class Committer final : public store::GroupCommit<Mutation, ChangeGroup> {
  public:
-  // All outlive it. The ledger has everything that is in the log.
+  // All outlive it. The ledger already has every record of the log.
   Committer(Registry& registry, io::Machine& machine, observe::Logger log, EmbeddedBackend& backend,
             DiskRoom& room, Newest& newest);
 
-  // The end of what the ledger has of the log.
+  // The point in the log up to which the ledger has its records.
   const store::LogPoint& applied() const noexcept { return applied_; }
 
  private:

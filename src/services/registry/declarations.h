@@ -12,7 +12,7 @@ namespace cairn::registry {
 
 inline constexpr std::int64_t work_capacity = 512;
 inline constexpr std::size_t workers_per_shard = 128;
-// Bytes of bodies that may be on their way in at once, over all shards.
+// Bytes of request bodies that may be arriving at once, over all shards.
 inline constexpr std::uint64_t ingest_bytes = 32u << 20;
 
 enum class StorageKind : std::uint8_t { embedded, ram };
@@ -35,7 +35,7 @@ struct Keys {
   config::Key<Duration> proposals_ttl;
   config::Key<std::int64_t> proposals_max;
 };
-// Where it is when nobody says otherwise.
+// Where the service listens when the configuration does not say.
 struct Defaults {
   bool alone = true;  // false: among other services of one process
   std::string bind = "127.0.0.1:7430";
@@ -44,9 +44,9 @@ struct Defaults {
 Keys declare_keys(config::Schema& schema, const Defaults& where = {});
 
 inline constexpr serve::GateDeclaration gates[] = {
-    {"store", true},        // the log was read, HEAD fits it, and the disk gives back what is asked for
+    {"store", true},        // the log was read, HEAD fits it, and the disk can be read
     {"writes", false},      // changes become durable in time, and no version is damaged
-    {"bus", false, false},  // the publisher keeps up with the commits; nobody here waits for it
+    {"bus", false, false},  // the publisher keeps up with the commits; no task here waits for it
 };
 
 extern const ServiceDeclaration declaration;

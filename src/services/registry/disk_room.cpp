@@ -2,12 +2,12 @@
 
 namespace cairn::registry {
 
-// Room is bytes and the right to make a file: a disk that is out of inodes has the first and not the second.
+// Room is free bytes and a free inode: a disk that is out of inodes may still have bytes.
 Task<bool> DiskRoom::look(Call call) {
   const auto room = co_await machine_.disk.free_space(call, options_.directory);
   if (!room) co_return !status_.full;
   bool full = room->bytes < options_.reserve / 8;
-  // Only where it is in doubt: a file for nothing every second would be too much.
+  // Only when in doubt: to make a probe file every second would be too much.
   if (!full && (status_.full || !looked_)) {
     const std::string probe = options_.directory + "/room";
     const auto made = co_await machine_.disk.open(call, probe, io::OpenMode::create_new);

@@ -1,4 +1,4 @@
-// DiskRoom: whether there is room for changes.
+// DiskRoom: tells whether the disk has room for changes.
 #pragma once
 
 #include "io/machine.h"
@@ -13,7 +13,7 @@ class DiskRoom {
   DiskRoom(io::Machine& machine, const RegistryOptions& options, Status& status, observe::Logger log) noexcept
       : machine_(machine), options_(options), status_(status), log_(log) {}
 
-  // Whether a change, and the checkpoint over it, would find room, which Status::full says from then on.
+  // Whether there is room for a change and the checkpoint over it. Sets Status::full to match.
   // Cancel: clean.
   Task<bool> look(Call call);
 

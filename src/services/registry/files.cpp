@@ -42,7 +42,7 @@ Task<Result<>> replace_file(
     // NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the caller waits
     const std::function<std::optional<std::string>()>& next) {
   const std::string aside = path + ".new";
-  // What an earlier crash left there.
+  // A crash may have left a file there.
   if (auto gone = co_await machine.disk.unlink(call, aside);
       !gone && gone.error().code != ErrorCode::not_found)
     co_return fail(gone.error());
@@ -69,7 +69,7 @@ Task<Result<>> make_directories(Call call, io::Machine machine, std::string root
     if (at == std::string::npos) at = path.size();
     const auto made = co_await machine.disk.make_directory(call, path.substr(0, at));
     if (!made && made.error().code != ErrorCode::conflict) co_return fail(made.error());
-    // Also of one that is there: who made it may have been killed before this.
+    // Also for a directory that exists: the process that made it may have been killed before it synced.
     CO_TRY_VOID(co_await machine.disk.sync_directory(call, parent));
   }
   co_return Result<>{};

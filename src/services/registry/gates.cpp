@@ -5,8 +5,8 @@
 
 namespace cairn::registry {
 
-// Writes become unready before reads: a slow disk, a fenced log or a damaged version closes their gate only;
-// a disk that gives nothing back closes both. Nobody but its listeners needs the bus.
+// Writes become unready before reads: a slow disk, a fenced log or a damaged version closes only the gate of
+// writes; a disk that cannot be read closes both. Only its listeners need the bus.
 Task<> RegistryShard::watch_gates(Call call) {
   const bool home = machine_.shard.index() == 0;
   do {

@@ -1,4 +1,4 @@
-// A hash as the key of a table: it is as good as random, so a part of it does.
+// Hashes a Hash for a table. Its bytes are as good as random, so the first few are enough.
 #pragma once
 
 #include <cstring>

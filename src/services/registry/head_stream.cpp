@@ -26,7 +26,7 @@ HeadStream::~HeadStream() {
     lagged_(missed);
 }
 
-// What the ledger knows from `next_` on; nothing when that is too much, or no longer there.
+// The ledger's heads from `next_` on; none when they are too many, or no longer kept.
 std::vector<Head> HeadStream::catch_up(std::uint64_t head) {
   std::vector<Head> heads;
   port_.registry().ledger().with([&](Ledger& ledger) {
@@ -36,7 +36,7 @@ std::vector<Head> HeadStream::catch_up(std::uint64_t head) {
   return heads;
 }
 
-// NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the stream's own
+// NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): belongs to the stream
 Task<Result<http::EventFeed::More>> HeadStream::next(Call call, std::string& out) {
   if (rolled_back_) {
     tell_rollback(out, *std::exchange(rolled_back_, {}));
@@ -60,8 +60,8 @@ Task<Result<http::EventFeed::More>> HeadStream::next(Call call, std::string& out
       tell(out, *got);
       co_return More::yes;
     }
-    // The broadcast dropped some, or they were dropped on their way to this shard. What is still at hand is
-    // passed over too: the head is enough to go on from.
+    // The broadcast dropped some heads, or they were dropped on their way to this shard. The stream skips
+    // those that are still at hand too: the newest head is enough to go on from.
     const std::uint64_t missed = port_.told_since(next_);
     if (missed == 0) continue;
     lagged_(missed);
@@ -70,7 +70,7 @@ Task<Result<http::EventFeed::More>> HeadStream::next(Call call, std::string& out
   }
 }
 
-// With what its reader needs to see whether it follows what was seen before.
+// The head, with the field `prev` by which a reader sees whether it follows the last head that it saw.
 void HeadStream::write(codec::JsonWriter& json, const Head& head) {
   Address prev;
   std::optional<crypto::MerkleHash> root;
@@ -81,7 +81,7 @@ void HeadStream::write(codec::JsonWriter& json, const Head& head) {
   write_head(json, head, prev, root);
 }
 
-// A thousand subscribers are told the same.
+// The text is rendered once for all subscribers of the shard.
 void HeadStream::tell(std::string& out, const Head& head) {
   if (text_.text.empty() || text_.version != head.version) {
     std::string data;

@@ -1,5 +1,5 @@
-// HeadStream: heads as events of a stream. Whoever missed some is told so, and the newest is then enough to
-// go on from; whoever has seen a version that is not there any more is told that too.
+// HeadStream: heads as events of a stream. A reader that missed heads is told so, and the newest head is then
+// enough to go on from. A reader that has seen a version that no longer exists is told of that rollback.
 #pragma once
 
 #include <functional>
@@ -19,11 +19,11 @@ struct EventText {
 
 class HeadStream final : public http::EventFeed {
  public:
-  // `last`: the version that was seen last; whoever comes for the first time is told where things stand.
-  // `lagged` hears how many heads were not sent. Port and text outlive it.
+  // `last`: the last version that the reader has seen; without it the stream begins with the present head.
+  // `lagged` is called with the number of heads that were not sent. Port and text outlive the stream.
   HeadStream(Port& port, EventText& text, std::function<void(std::uint64_t)> lagged,
              std::optional<std::uint64_t> last);
-  // One that never reads is cut without having been told what it missed.
+  // Reports to `lagged` what a reader missed that was cut off because it never read.
   ~HeadStream() override;
 
   // Cancel: clean.
@@ -39,8 +39,8 @@ class HeadStream final : public http::EventFeed {
   Port& port_;
   EventText& text_;
   std::function<void(std::uint64_t)> lagged_;
-  std::optional<std::uint64_t> rolled_back_;           // what was seen and is not there any more, to be told
-  std::optional<Broadcast<Head>::Receiver> receiver_;  // once it has caught up from the ledger
+  std::optional<std::uint64_t> rolled_back_;           // a seen version that is gone, to be told
+  std::optional<Broadcast<Head>::Receiver> receiver_;  // once the stream has caught up from the ledger
   std::uint64_t next_;
 };
 

@@ -42,7 +42,7 @@ Home::Home(Registry& registry, io::Machine& machine, observe::Logger log,
       proposal_expiry_(machine.shard, registry.ledger(), chores_, log),
       auditor_(registry, machine, log) {}
 
-// Without close() nothing is lost that was answered: the next start only reads more of the log.
+// Without close() no answered change is lost: the next start only reads more of the log.
 Home::~Home() {
   if (registry_.status().open) log_.debug("dropped unclosed", {{"directory", registry_.options().directory}});
 }

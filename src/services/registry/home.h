@@ -12,14 +12,13 @@ namespace cairn::registry {
 
 class Home {
  public:
-  // Reads the log and makes sure of HEAD. Registry and machine outlive it. Cancel: partial — as after a
-  // crash.
+  // Reads the log and checks HEAD. Registry and machine outlive it. Cancel: partial — as after a crash.
   static Task<Result<std::unique_ptr<Home>>> open(Call call, Registry& registry, io::Machine& machine,
                                                   observe::Logger log);
   ~Home();
   Home(const Home&) = delete;
   Home& operator=(const Home&) = delete;
-  // Precondition: its tasks have ended. What waits is refused. Cancel: partial — as after a crash.
+  // Precondition: its tasks have ended. Refuses changes that wait. Cancel: partial — as after a crash.
   Task<Result<>> close(Call call);
 
   Committer& committer() noexcept { return committer_; }
@@ -35,7 +34,7 @@ class Home {
   Home(Registry& registry, io::Machine& machine, observe::Logger log,
        std::unique_ptr<EmbeddedBackend> backend, std::uint64_t snapshot_end);
 
-  // In the order in which they are made: each knows only those before it.
+  // In order of construction: each member knows only those before it.
   Registry& registry_;
   observe::Logger log_;
   std::unique_ptr<EmbeddedBackend> backend_;

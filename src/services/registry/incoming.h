@@ -1,4 +1,4 @@
-// What is kept of a request's body between its taking and the work.
+// A request's body, kept between its arrival and the work on it.
 #pragma once
 
 #include <string>

@@ -89,7 +89,7 @@ Result<> Ledger::apply(std::uint8_t kind, ByteView meta, store::Position at) {
   return does_not_follow("a record of an unknown kind");
 }
 
-// The last record of it counts: an older one had been forgotten, or is about to go.
+// The last record of an item counts: an older one had been forgotten, or is about to go.
 Result<> Ledger::apply_item(ByteView meta, Place place) {
   const Hash hash = crypto::hash_object(meta).bytes;
   keep_item(hash);
@@ -102,7 +102,7 @@ Result<> Ledger::apply_proposal(ByteView meta, Place place) {
   ProposalRecord record;
   TRY_VOID(registry::decode(meta, record));
   take_gap(record.set.version, record.set.prev);
-  // Only damage to an older record can make it unreadable.
+  // The list is unreadable only after damage to an older record.
   std::optional<std::vector<Hash>> items;
   if (!record.list.base || *record.list.base == base_) items = expand(record.list, base_items_.get());
   Pending pending;
@@ -116,7 +116,7 @@ Result<> Ledger::apply_proposal(ByteView meta, Place place) {
   if (items) pending.items = std::move(*items);
   pending.full = !record.list.base;
   pending.place = place;
-  // One that is not known was copied by retention to a place behind this one: settle() looks again.
+  // Retention copied an item that is not known yet to a place behind this record: settle() looks again.
   for (const Hash& hash : pending.items) {
     keep_item(hash);
     ++items_[hash].proposals;
@@ -139,8 +139,8 @@ Result<> Ledger::apply_approval(ByteView meta) {
   return {};
 }
 
-// Commits that the log has lost: what the records after them say of them, and the proposal that one of them
-// was if there was no other, so that later lists that refer to it can be read.
+// Adds versions whose commits the log has lost, with what later records say of them. If exactly one proposal
+// was made for such a version, its list is taken, so that later lists that refer to it can be read.
 void Ledger::take_gap(std::uint64_t until, const Address& prev) {
   const bool lost = versions_.size() < until;
   while (versions_.size() < until) {
@@ -168,7 +168,7 @@ void Ledger::take_gap(std::uint64_t until, const Address& prev) {
   if (until > 0 && until == versions_.size() && broken_.contains(until - 1))
     versions_.back().commit_b3 = prev;
   if (!lost) return;
-  // They ended the proposals that were before them.
+  // The lost commits ended the proposals that were made before them.
   std::vector<Ulid> before;
   for (const auto& [id, pending] : pending_)
     if (pending.set.version < until) before.push_back(id);
@@ -230,7 +230,7 @@ void Ledger::take_items(const Pending& pending, std::uint64_t version) {
   }
 }
 
-// Without it nobody can approve anything. While the log is replayed it may come later.
+// Without governance no approval counts. While the log is replayed its records may still come.
 void Ledger::take_governance() {
   governors_.clear();
   for (const Hash& hash : head_items_)
@@ -279,10 +279,10 @@ Result<> Ledger::apply_pruned(ByteView meta) {
   PrunedRecord record;
   TRY_VOID(registry::decode(meta, record));
   if (record.below > versions_.size()) take_gap(record.below, {});
-  // When the state is made anew, these versions are known from here only.
+  // When the state is rebuilt, the leaves of these versions are known only from this record.
   for (std::uint64_t version = record.first; version < record.below; ++version)
     if (broken_.contains(version)) found_leaves_[version] = record.leaves[version - record.first];
-  // Without governors: more leaves come before anything is gone.
+  // A record without governors is not the last one: nothing goes until all leaves are there.
   if (record.governors.empty() || record.below <= first_kept_) return {};
   for (std::uint64_t version = first_kept_; version < record.below; ++version)
     versions_[version].commit = versions_[version].payload = {};
@@ -308,8 +308,8 @@ void Ledger::settle() {
   settled_ = true;
   forget_items();
   if (versions_.empty()) return;
-  // An item that is nowhere: the last version that has it cannot be read, and maybe others; the verifier
-  // finds out which.
+  // When an item is nowhere, the last version that has it cannot be read, and maybe earlier ones; the
+  // verifier finds out which.
   for (auto& [hash, entry] : items_)
     if (entry.place.meta_size == 0 && entry.committed)
       mark_bad(entry.last_version, "an item of it is lost from the log");

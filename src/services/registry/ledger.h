@@ -1,9 +1,9 @@
-// Ledger: what the records of a registry add up to, in memory: head, versions, items, proposals, tree. Pure:
-// it reads no file and no clock. The same apply() takes in a record that was just made durable and one that
-// is replayed, so that a state made anew equals the one that was kept.
+// Ledger: the state that a registry's records add up to, in memory: head, versions, items, proposals, tree.
+// Pure: it reads no file and no clock. The same apply() takes new records and replayed ones, so a rebuilt
+// state equals the one that was kept.
 //
 //   [RL-1] Versions grow by one; version v's commit names version v - 1's commit_b3.
-//   [RL-2] A proposal becomes at most one version; whatever ended it, it never commits after that.
+//   [RL-2] A proposal becomes at most one version. A proposal that ended in any way never commits afterwards.
 //   [RL-3] Every pending proposal follows the present head: a commit ends all others.
 //   [RL-4] An item is known as long as a kept version or a pending proposal has it.
 //   [RL-5] Leaf v of the tree is version v's commit, also when the version was pruned.
@@ -30,15 +30,15 @@ namespace cairn::registry {
 // Where a record's meta is.
 struct Place {
   store::Position at;
-  std::uint32_t meta_size = 0;  // 0: it is not there any more
+  std::uint32_t meta_size = 0;  // 0: the record is gone
   friend bool operator==(const Place&, const Place&) = default;
 };
 
-// A list that many may hold and nobody changes.
+// An immutable list that many may share.
 class HashList {
  public:
   HashList() = default;
-  // NOLINTNEXTLINE(google-explicit-constructor): a list is a list
+  // NOLINTNEXTLINE(google-explicit-constructor): every vector is a valid list
   HashList(std::vector<Hash> list) : list_(std::make_shared<const std::vector<Hash>>(std::move(list))) {}
   const std::vector<Hash>& get() const noexcept {
     static const std::vector<Hash> none;
@@ -63,17 +63,17 @@ struct Head {
 struct VersionEntry {
   Address payload_b3, commit_b3;
   WallTime committed_at{};
-  Ulid id;                  // of the proposal that it was; none: that is lost
+  Ulid id;                  // of its proposal; none: the proposal is lost
   Place commit, payload;    // the commit's and the proposal's record
   bool superseded = false;  // by the next version
-  bool full = false;        // its list stands alone: no version after it refers to one before it
+  bool full = false;        // its list stands alone: no later version refers to an earlier one
   friend bool operator==(const VersionEntry&, const VersionEntry&) = default;
 };
 
 struct ItemEntry {
   Place place;
-  std::uint64_t last_version = 0;  // the last that has it, if one ever had
-  std::uint32_t proposals = 0;     // pending ones that have it
+  std::uint64_t last_version = 0;  // the last version that has the item, if any
+  std::uint32_t proposals = 0;     // pending proposals that have it
   bool committed = false;
 };
 
@@ -84,18 +84,18 @@ struct Pending {
   Address payload_b3;
   format::DescriptorSet set;  // without its items
   HashList items;
-  bool full = false;     // as a version's
-  bool readable = true;  // its list could be made out
+  bool full = false;     // as in VersionEntry
+  bool readable = true;  // its list could be expanded
   Place place;
   std::vector<format::Approval> approvals;
 
-  // What a list tells of it.
+  // The proposal as listings show it.
   Pending without_items() const {
     return {id, who, at, expires, payload_b3, set, {}, full, readable, place, approvals};
   }
 };
 
-// What became of a proposal that is not pending any more.
+// How a proposal ended that was not committed.
 enum class Ended : std::uint8_t { stale, expired };
 
 struct LedgerLimits {
@@ -133,11 +133,11 @@ class Ledger {
   // The version whose list later ones refer to, and that list.
   std::uint64_t base() const noexcept { return base_; }
   const std::vector<Hash>& base_items() const noexcept { return base_items_.get(); }
-  // Of the head; nobody (m = 0) when the head cannot be read.
+  // The head's governance. m = 0, so that no signer counts, when the head cannot be read.
   const format::Governance& governance() const noexcept { return governance_; }
   const std::vector<std::string>& governors() const noexcept { return governors_; }
   const crypto::MerkleTree& tree() const noexcept { return tree_; }
-  // Trees beyond this size cannot be proved: a leaf is not known. size() when all are.
+  // The largest tree size that can be proved: larger trees have an unknown leaf. size() without one.
   std::uint64_t provable() const noexcept { return broken_.empty() ? size() : *broken_.begin(); }
 
   // --- proposals
@@ -160,22 +160,22 @@ class Ledger {
   void mark_bad(std::uint64_t version, std::string why) { bad_.emplace(version, std::move(why)); }
   // Versions with a record in these bytes of a segment are bad.
   void mark_damage(const store::Damage& damage);
-  // Leaves that no record could tell.
+  // Versions whose leaf no record gives.
   const std::set<std::uint64_t>& broken() const noexcept { return broken_; }
-  // Gives them from elsewhere; they are taken only if the tree then has `root` at `size`.
+  // Fills in those leaves from another source. They are taken only if the tree then has `root` at `size`.
   bool heal(const std::map<std::uint64_t, crypto::MerkleHash>& leaves, std::uint64_t size,
             const crypto::MerkleHash& root);
 
-  // --- taking in. `integrity` when it does not follow from what was before.
+  // --- taking in records. `integrity` when a record does not follow from those before it.
   Result<> apply(std::uint8_t kind, ByteView meta, store::Position at);
-  // After a replay, also of nothing: what was copied behind those that need it is in its place now; what is
-  // still missing is damage. Until then no item is forgotten: the log may have lost the versions that had it
-  // to retention, and still count on it.
+  // Called after a replay, even of an empty log. Retention may have copied an item behind the records that
+  // need it, so only now is a missing item known to be damage. Until then no item is forgotten: retention may
+  // have removed the versions that had it, while later records still need it.
   void settle();
 
   // --- retention
-  // The highest version up to `limit` before which everything could go, and the segments below which nothing
-  // but items is then needed.
+  // The highest version up to `limit` below which every version could go, and the segment below which only
+  // items are then needed.
   struct Cut {
     std::uint64_t below = 0;
     std::uint32_t segments_below = 0;
@@ -183,20 +183,20 @@ class Ledger {
   Cut cut_at(std::uint64_t limit) const;
   // Whether a record at this place must be copied before its segment goes.
   bool needs(std::uint8_t kind, ByteView meta, store::Position at) const;
-  // Whether something that is kept lies in the segment.
+  // Whether the segment holds a record that is still needed.
   bool points_into(std::uint32_t segment) const;
   // Items that said who may approve the first kept version, if those before it are gone.
   const std::vector<std::string>& floor_governors() const noexcept { return floor_governors_; }
 
-  // --- the snapshot: a copy of this moment, written out in slices while the ledger goes on.
-  // From now on what changes is kept as it is until it is copied. One at a time: another one ends it. False:
-  // leaves are missing, and there can be none.
+  // --- the snapshot: a copy of this moment, written out in slices while the ledger goes on changing.
+  // Begins a copy: from now on the old value of every entry that changes is kept until it is copied. A new
+  // copy ends the one before it. False: leaves are missing, so no copy can be made.
   bool begin_copy(const store::LogPoint& point);
   // The next piece: about `most` versions, items or hashes of a list. Nothing: that was all.
   std::optional<std::string> copy_some(std::size_t most);
   void end_copy() noexcept;
-  // Of the pieces and the seal behind them. Nothing when the bytes are not that. What is decoded is to be
-  // settled.
+  // Decodes the pieces and the seal behind them. Nothing when the bytes are not a snapshot. The caller must
+  // settle() the ledger.
   static std::optional<std::pair<Ledger, store::LogPoint>> decode(ByteView bytes);
 
  private:
@@ -227,7 +227,7 @@ class Ledger {
   HashList base_items_;
   format::Governance governance_;
   std::vector<std::string> governors_;          // items of the head that say who may approve
-  std::map<Hash, std::string> governor_items_;  // all that are known
+  std::map<Hash, std::string> governor_items_;  // all known ones
   std::vector<std::string> floor_governors_;
   std::unordered_map<Hash, ItemEntry, HashOfHash> items_;
   crypto::MerkleTree tree_;
@@ -240,15 +240,15 @@ class Ledger {
   std::uint64_t verified_ = 0;
   std::map<std::uint64_t, std::string> bad_;
   std::set<std::uint64_t> broken_;
-  std::map<std::uint64_t, crypto::MerkleHash> found_leaves_;  // of broken ones, until settle()
+  std::map<std::uint64_t, crypto::MerkleHash> found_leaves_;  // leaves of broken versions, until settle()
   struct Copying;
   std::unique_ptr<Copying> copying_;
 };
 
-// Puts a seal behind the pieces of a copy.
+// Appends a seal to the pieces of a copy.
 class SnapshotSeal {
  public:
-  // What is to be written: the piece, or once behind the last one the seal, then nothing.
+  // The bytes to write next: the given piece; after the last piece the seal, once; then nothing.
   std::optional<std::string> take(std::optional<std::string> piece);
 
  private:

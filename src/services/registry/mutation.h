@@ -1,4 +1,4 @@
-// Mutation: one change of a registry, as a shard asks it of the committer, and what it is answered.
+// Mutation: one change of a registry, as a shard asks the committer for it, and the committer's answer.
 #pragma once
 
 #include <optional>
@@ -11,7 +11,7 @@
 namespace cairn::registry {
 
 struct Outcome {
-  Head head;             // of a commit; else of the present
+  Head head;             // the committed head, else the present one
   bool existed = false;  // it had been committed before
   Ulid id;
   format::DescriptorSet set;  // of a proposal
@@ -43,7 +43,7 @@ struct Mutation : Errand<Mutation, Outcome> {
   Ulid id;
   format::ProposalDraft draft;
   std::vector<Hash> items;
-  // Their signatures are good under `signer_key`, over `payload_b3`.
+  // The signatures were found good under `signer_key`, over `payload_b3`.
   struct Signature {
     format::Approval approval;
     std::string signer_key;

@@ -1,4 +1,4 @@
-// Newest: wakes those tasks of the home shard that wait for a commit. What was committed is in the ledger.
+// Newest: wakes the tasks of the home shard that wait for a commit. The commit itself is in the ledger.
 #pragma once
 
 #include "runtime/wait.h"

@@ -7,7 +7,7 @@
 namespace cairn::registry {
 namespace {
 
-// How long a list may be referred to before one is written out again: retention cannot cut behind it.
+// The number of versions that may refer to one full list. Retention cannot cut behind that list.
 constexpr std::uint64_t base_age_max = 256;
 constexpr std::size_t leaves_per_record = 32768;
 
@@ -88,7 +88,7 @@ Result<Planned> Planner::plan_propose(const Ledger& ledger, Mutation& mutation, 
   return Planned::joined;
 }
 
-// Whether an approval counts, now and once.
+// Whether an approval counts: its signer is in force now, and it was not given before.
 Result<> Planner::check_signature(const Ledger& ledger, const Pending& pending, const Mutation& mutation,
                                   const Mutation::Signature& signature, const ChangeGroup& group) const {
   const format::Approval& approval = signature.approval;
@@ -138,7 +138,7 @@ Result<Planned> Planner::plan_approve(const Ledger& ledger, Mutation& mutation, 
 Result<Planned> Planner::plan_commit(const Ledger& ledger, Mutation& mutation, ChangeGroup& group) {
   const bool supersede = mutation.kind == Mutation::Kind::supersede;
   if (const auto version = ledger.find_committed(mutation.id)) {
-    // Of what was pruned nobody can tell.
+    // For a pruned version this is not known.
     const bool known = *version > 0 && *version - 1 >= ledger.first_kept();
     if (supersede && known && !ledger.version(*version - 1).superseded)
       return fail(ErrorCode::conflict, "the proposal does not supersede anything", Side::client);
@@ -166,11 +166,11 @@ Result<Planned> Planner::plan_commit(const Ledger& ledger, Mutation& mutation, C
                 Side::client);
   TRY_VOID(check_clock(machine_.shard));
   const WallTime now{std::max(now_wall().ms, head.committed_at.ms)};
-  // A clock that went back does not shorten the time that was given.
+  // `expires` was set by the clock alone: if the clock went back, `now` would shorten the proposal's time.
   if (pending->expires <= now_wall() || (pending->set.expiry && *pending->set.expiry <= now))
     return fail(ErrorCode::conflict, "the proposal's time is over", Side::client);
 
-  // A version that nobody could read would be the last one.
+  // No version could follow one that cannot be read.
   if (!ledger.is_whole(*pending))
     return fail(ErrorCode::integrity, "a part of the proposal is lost from the log");
 
@@ -182,7 +182,7 @@ Result<Planned> Planner::plan_commit(const Ledger& ledger, Mutation& mutation, C
       return fail(ErrorCode::duplicate_approval, "this signer approves it twice", Side::client);
     approvals.push_back(signature.approval);
   }
-  // Those of keys that were revoked meanwhile do not count.
+  // Approvals of keys that were revoked meanwhile do not count.
   const format::Governance& governance = ledger.governance();
   format::Commit commit;
   bool revoked = false;
@@ -233,7 +233,7 @@ Result<Planned> Planner::plan_chore(const Ledger& ledger, Mutation& mutation, Ch
       group.add(RecordKind::checkpoint, encode(mutation.checkpoint));
       return Planned::joined;
     case Mutation::Kind::prune: {
-      // Only what a durable checkpoint covers, and never the head.
+      // Only versions that a durable checkpoint covers are pruned, and never the head.
       const std::uint64_t covered = ledger.checkpoint() ? ledger.checkpoint()->size : 0;
       if (mutation.below <= ledger.first_kept()) return Planned::answered;
       if (mutation.below >= ledger.size() || mutation.below > covered || mutation.below > ledger.provable())
@@ -245,7 +245,7 @@ Result<Planned> Planner::plan_chore(const Ledger& ledger, Mutation& mutation, Ch
         record.below = std::min(mutation.below, first + leaves_per_record);
         const auto leaves = ledger.tree().nodes(0, first, record.below - first);
         record.leaves.assign(leaves.begin(), leaves.end());
-        // The last one says that they are all there.
+        // The last record has the governors, which say that all leaves are there.
         if (record.below == mutation.below) record.governors = mutation.governors;
         group.add(RecordKind::pruned, encode(record));
       }

@@ -1,4 +1,5 @@
-// Planner: decides one change after the other, by the ledger as it is. It changes nothing but the group.
+// Planner: decides on one change after the other, by the present ledger. It changes only the commit group and
+// the change itself.
 #pragma once
 
 #include "services/registry/change_group.h"
@@ -15,7 +16,7 @@ class Planner {
   Planner(const RegistryOptions& options, io::Machine& machine) noexcept
       : options_(options), machine_(machine) {}
 
-  // With the result that it will have, or why it is refused.
+  // Sets the result that the change will have, or returns why it is refused.
   Result<Planned> plan(const Ledger& ledger, Mutation& mutation, ChangeGroup& group);
 
  private:

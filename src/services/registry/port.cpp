@@ -40,7 +40,7 @@ Port::~Port() {
   registry_.ports_.with([&](Registry::PortList& list) {
     std::erase_if(list.ports, [this](const auto& one) { return one.first == this; });
   });
-  feed_->port = nullptr;  // what is still in the mail is for nobody
+  feed_->port = nullptr;  // news still in the mailbox is dropped
 }
 
 // --- heads
@@ -51,7 +51,7 @@ std::size_t Port::coming() const {
 
 void Port::push(const Head& head, Mailbox& to) {
   const bool post = feed_->state.with([&](Feed::State& state) {
-    // Whoever reads them sees the gap.
+    // The receiver sees the gap in the versions.
     if (state.heads.size() >= registry_.options().channel_bound) state.heads.erase(state.heads.begin());
     state.heads.push_back(head);
     return !std::exchange(state.posted, feed_);
@@ -71,7 +71,7 @@ void Port::take_news(Feed::State news) {
   for (const std::uint32_t segment : news.gone) files_.forget(segment);
   for (const Head& head : news.heads) {
     told_ = head;
-    // It may have been superseded.
+    // The version before may now be superseded.
     if (head.version > 0) forget_version(head.version - 1);
     (void)committed_.send(head);
   }
@@ -79,7 +79,7 @@ void Port::take_news(Feed::State news) {
 }
 
 Head Port::head() const {
-  // One more than there are of versions: what this shard was told is the newest.
+  // No more versions than this shard was told of: its head is the newest.
   if (registry_.status_.versions.load(std::memory_order_acquire) <= told_.version + 1) return told_;
   return registry_.ledger().with([](Ledger& ledger) { return ledger.head(); });
 }
@@ -97,7 +97,7 @@ Task<Result<Head>> Port::wait_past(Call call, std::uint64_t version) {
 std::unexpected<Error> Port::rotten(std::uint64_t version, const char* why) {
   bool pruned = false;
   const bool fresh = registry_.ledger().with([&](Ledger& ledger) {
-    // Retention took away while we looked what seems to be lost.
+    // The bytes may be missing because retention took them meanwhile.
     pruned = version < ledger.first_kept();
     const bool known = pruned || ledger.bad().contains(version);
     if (!known) ledger.mark_bad(version, why);
@@ -108,14 +108,14 @@ std::unexpected<Error> Port::rotten(std::uint64_t version, const char* why) {
   return fail(ErrorCode::integrity, why);
 }
 
-// An error of the disk is held against it until it reads again: not what retention took away, nor a caller
-// who gave up.
+// A read error of the disk is remembered until a read succeeds. A record that retention took away is no such
+// error, nor is a caller that gave up.
 std::unexpected<Error> Port::note_failure(const Error& error) {
   if (error.code == ErrorCode::io_failed) registry_.status().reads_failed = true;
   return fail(error);
 }
 
-// The meta of a record; whether it is right is for its reader to find out.
+// The meta of a record. The caller checks it.
 Task<Result<std::string>> Port::read_record(Call call, Place place) {
   auto opened = co_await files_.get(call, place.at.segment);
   if (!opened) co_return note_failure(opened.error());
@@ -149,7 +149,7 @@ Task<Result<std::string>> Port::read_item(Call call, Hash hash) {
     });
     if (place.meta_size == 0) co_return fail(ErrorCode::integrity, "an item is lost");
     auto bytes = co_await read_record(call, place);
-    // Retention may have moved it.
+    // Retention may have moved the item.
     if (!bytes && bytes.error().code == ErrorCode::not_found && attempt < tries) continue;
     if (!bytes) co_return bytes;
     if (crypto::hash_object(as_bytes(*bytes)).bytes != hash)
@@ -252,7 +252,7 @@ Task<Result<std::shared_ptr<Artifact>>> Port::load_version(Call call, std::uint6
     return ledger.version(version);
   }));
   const auto bad = [&](const Error& error) -> std::unexpected<Error> {
-    // Its segment went while we looked.
+    // Retention removed its segment meanwhile.
     if (error.code == ErrorCode::not_found)
       return fail(ErrorCode::pruned, "this version is no longer kept", Side::client);
     if (error.code != ErrorCode::integrity) return fail(error);
@@ -298,8 +298,8 @@ Task<Result<Outcome>> Port::propose(Call call, std::string who, format::Proposal
   return submit(call, std::move(mutation), registry_.proposals_);
 }
 
-// Signatures are checked here, where they hold up this shard only. The committer makes sure that the keys are
-// still the signers' when it counts.
+// Signatures are checked here, where the work holds up this shard only. The committer checks that the keys
+// are still the signers' when it decides.
 void Port::take_signatures(Mutation& mutation, std::vector<format::Approval> approvals) {
   struct Asked {
     bool pending = false;
@@ -315,7 +315,7 @@ void Port::take_signatures(Mutation& mutation, std::vector<format::Approval> app
     }
     return out;
   });
-  // What is not pending is refused by the committer, who knows why.
+  // The committer refuses a proposal that is not pending, and knows why.
   if (!asked.pending) return;
   mutation.payload_b3 = asked.payload_b3;
   for (format::Approval& approval : approvals) {

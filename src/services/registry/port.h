@@ -1,4 +1,4 @@
-// Port: one shard's way to a registry: heads as they come, verified reads, and changes that are answered when
+// Port: one shard's way to a registry: heads as they come, verified reads, and changes, answered when
 // durable.
 #pragma once
 
@@ -17,12 +17,12 @@
 
 namespace cairn::registry {
 
-// A version as it is kept: canonical bytes that were checked against their hashes.
+// A version's canonical bytes, checked against their hashes.
 struct Artifact {
   Head head;
   std::string commit, payload;
   bool superseded = false;
-  std::string json;  // as it is answered
+  std::string json;  // the answer to a reader
 };
 using ArtifactPtr = std::shared_ptr<const Artifact>;
 
@@ -36,18 +36,18 @@ class Port {
   Registry& registry() noexcept { return registry_; }
 
   // --- heads
-  // The newest there is: whoever was told of a commit finds it here, on every shard.
+  // The newest head there is: after a commit was answered, every shard finds that head or a later one here.
   Head head() const;
-  // The newest that committed() has had.
+  // The newest head that was sent to committed().
   const Head& told() const noexcept { return told_; }
-  // How many heads from version `next` on committed() has had. None when `next` is of a head that others know
-  // of and this shard was not told yet.
+  // How many heads from version `next` on were sent to committed(). 0 when this shard was not told of `next`
+  // yet, although other shards may know it.
   std::uint64_t told_since(std::uint64_t next) const noexcept {
     const std::uint64_t end = told_.version + 1;
     return end - std::min(next, end);
   }
-  // Heads since it was made, in order. A slow receiver misses some and is told; those that a busy shard
-  // missed are a gap in their versions.
+  // Heads since the port was made, in order. A slow receiver misses some and is told so. Heads that a busy
+  // shard missed are a gap in the versions.
   Broadcast<Head>& committed() noexcept { return committed_; }
   // Heads on their way to this shard.
   std::size_t coming() const;
@@ -55,34 +55,35 @@ class Port {
   Task<Result<Head>> wait_past(Call call, std::uint64_t version);
 
   // --- reads. Cancel: clean.
-  // `not_found`, `pruned`, or `integrity` when its bytes do not match their hashes: it is marked as bad.
+  // `not_found`, `pruned`, or `integrity` when its bytes do not match their hashes; the version is then
+  // marked as bad.
   Task<Result<ArtifactPtr>> read_version(Call call, std::uint64_t version);
-  // The same from the disk, not to be kept or answered.
+  // The same, always from the disk. The result is neither kept in memory nor rendered as an answer.
   Task<Result<std::shared_ptr<Artifact>>> load_version(Call call, std::uint64_t version);
   // From the memory of recent reads only.
   ArtifactPtr find_version(std::uint64_t version) noexcept;
   // The bytes of a pending proposal's payload.
   Task<Result<std::string>> read_payload(Call call, format::DescriptorSet set, std::vector<Hash> items,
                                          Address payload_b3);
-  // Whether the disk can be read: asked of the head after a read failed.
+  // Whether the disk can be read. After a failed read it tries the head's commit.
   Task<bool> can_read(Call call);
   // The commit's bytes alone, checked.
   Task<Result<std::string>> read_commit(Call call, std::uint64_t version);
 
-  // Of the audit trail, the oldest first: those behind the sequence `after`, or the newest ones.
+  // Events of the audit trail, the oldest first: those after the sequence `after`, or the newest ones.
   Task<Result<AuditPage>> read_audit(Call call, std::optional<std::uint64_t> after, std::uint64_t limit);
 
-  // --- changes. Answered when durable. Cancel: partial — one that was begun may still be done.
+  // --- changes. They return when durable. Cancel: partial — a change that was begun may still be done.
   Task<Result<Outcome>> propose(Call call, std::string who, format::ProposalDraft draft);
   Task<Result<Outcome>> approve(Call call, std::string who, Ulid id, format::Approval approval);
-  // `approvals` are taken in with it.
+  // `approvals` are recorded together with the commit.
   Task<Result<Outcome>> commit(Call call, std::string who, Ulid id, bool supersede,
                                std::vector<format::Approval> approvals = {});
   Task<Result<Outcome>> submit(Call call, std::unique_ptr<Mutation> mutation, Permits& queue);
 
  private:
   friend class Registry;
-  // What the committer tells this shard. It outlives the port while it is in the mail.
+  // The committer's news for this shard. The feed outlives the port while it is in a mailbox.
   struct Feed : MailItem {
     Port* port = nullptr;  // of this shard; null when it is gone
     struct State {
@@ -117,7 +118,7 @@ class Port {
   std::list<ArtifactPtr> order_;
   std::unordered_map<std::uint64_t, std::list<ArtifactPtr>::iterator> kept_;
   std::uint64_t kept_size_ = 0;
-  // The last lists that were written out in full.
+  // The full list that was read last, and its version.
   std::uint64_t base_version_ = 0;
   std::shared_ptr<const std::vector<Hash>> base_;
 };

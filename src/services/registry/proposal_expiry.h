@@ -16,7 +16,7 @@ class ProposalExpiry {
 
   // The task, until its call is stopped.
   Task<> run(Call call);
-  // One round of it. Cancel: partial — they may still be ended.
+  // One round of it. Cancel: partial — the proposals may still be ended.
   Task<Result<>> run_once(Call call);
 
  private:

@@ -28,7 +28,7 @@ void Pruner::offer(std::uint64_t covered) {
   log_.warn("a round of retention is left out: one is waiting", {{"size", covered}});
 }
 
-// Versions below which the policy wants nothing.
+// The version below which the policy keeps nothing.
 std::uint64_t Pruner::prune_limit(const Ledger& ledger) const {
   const std::uint64_t size = ledger.size();
   const std::uint64_t covered = ledger.checkpoint() ? ledger.checkpoint()->size : 0;
@@ -59,7 +59,7 @@ std::uint64_t Pruner::prune_limit(const Ledger& ledger) const {
       break;
     }
   }
-  // Their leaves go into one batch of the log, which takes half a segment.
+  // The leaves of the pruned versions go into one batch of the log, which takes half a segment.
   const std::uint64_t at_once = registry_.options().segment_size / 4 / sizeof(crypto::MerkleHash);
   return std::min({limit, covered, size - 1, ledger.first_kept() + at_once});
 }
@@ -95,7 +95,7 @@ Task<Result<bool>> Pruner::run_once(Call call) {
   co_return worked;
 }
 
-// Copies what is still needed of it to the end of the log, then takes it away.
+// Copies the records that are still needed to the end of the log, then removes the segment.
 Task<Result<bool>> Pruner::prune_segment(Call call, store::SegmentInfo segment) {
   CO_TRY(auto opened,
          co_await machine_.disk.open(call, store::segment_path(registry_.segment_directory(), segment.id),
@@ -110,14 +110,14 @@ Task<Result<bool>> Pruner::prune_segment(Call call, store::SegmentInfo segment) 
   std::set<std::uint64_t> copied;  // origins
   for (bool more = true; more;) {
     CO_TRY(auto found, co_await scan.next(call));
-    // What is damaged is not thrown away.
+    // A damaged segment is kept.
     if (found.damage) co_return false;
     more = found.entry.has_value();
     if (more) {
       store::Entry& entry = *found.entry;
       const bool needed = registry_.ledger().with(
           [&](Ledger& ledger) { return ledger.needs(entry.header.kind, as_bytes(entry.meta), entry.at); });
-      // A copy that was broken off is in the segment too; both are needed, but only once.
+      // An interrupted copy may have left the same record in the segment twice; one copy is enough.
       if (needed && copied.insert(entry.header.origin).second) {
         bytes += store::record_header_size + entry.meta.size();
         batch->copies.push_back(std::move(entry));

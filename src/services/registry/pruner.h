@@ -1,4 +1,4 @@
-// Pruner: gives back the room of old versions, and of nothing that a durable checkpoint does not cover.
+// Pruner: frees the disk space of old versions. It removes only versions that a durable checkpoint covers.
 #pragma once
 
 #include "io/machine.h"
@@ -28,7 +28,7 @@ class Pruner {
   Task<> run(Call call);
   // One round of it: whether there was something to do. Cancel: partial — as after a crash.
   Task<Result<bool>> run_once(Call call);
-  // So many versions are covered by a checkpoint: a round may find something. Nobody waits for it.
+  // Tells the task that a checkpoint covers `covered` versions, so that a round may find work. Never waits.
   void offer(std::uint64_t covered);
   std::size_t offers() const noexcept { return offers_.depth(); }
   void set_retention(const Retention& retention) noexcept { retention_ = retention; }

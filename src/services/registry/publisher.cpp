@@ -9,10 +9,10 @@ Task<> publish_heads(Call call, Port* port, Publish publish, std::function<void(
     const auto head = co_await receiver.recv(call);
     if (!head && head.error().code == ErrorCode::lagged) continue;
     if (!head) co_return;
-    // Missed here, or dropped on their way to this shard: either way versions are left out.
+    // Versions were missed here, or dropped on their way to this shard.
     if (head->version > next) lagged(head->version - next);
     next = head->version + 1;
-    // One that cannot be told is like one that was missed: whoever listens asks for the head.
+    // A head that cannot be published is like a missed one: listeners ask for the head.
     state->since = current_shard()->now();
     state->failed = !co_await publish(call, *head);
     state->since.reset();

@@ -1,5 +1,5 @@
-// The bus publisher: tells somebody of every new version, at its own pace. The committer never waits for it:
-// what comes while it is busy is dropped, the oldest first, and counted.
+// The bus publisher: publishes every new version, at its own pace. The committer never waits for it: versions
+// that come while it is busy are dropped, the oldest first, and counted.
 #pragma once
 
 #include <cstdint>
@@ -10,19 +10,20 @@
 
 namespace cairn::registry {
 
-// Called on the home shard; may wait, and nobody waits for it. Cancel: clean.
+// Called on the home shard. It may wait; only the publisher waits for it. Cancel: clean.
 using Publish = std::function<Task<Result<>>(Call call, Head head)>;
 
-// How it gets on, to be looked at on the same shard.
+// The publisher's progress, to be read on the same shard.
 struct PublisherState {
   static constexpr Duration patience = Duration::seconds(1);
-  std::optional<Instant> since = {};  // when the telling that is under way was begun
-  bool failed = false;                // the last one did
+  std::optional<Instant> since = {};  // when the publish that is under way began
+  bool failed = false;                // the last publish did
 
   bool keeps_up(Instant now) const noexcept { return !failed && (!since || now - *since <= patience); }
 };
 
-// Until the call is stopped. `lagged` hears how many versions were not told. `port` and `state` outlive it.
+// Publishes until the call is stopped. `lagged` is called with the number of versions that were left out.
+// `port` and `state` outlive it.
 // Cancel: clean.
 Task<> publish_heads(Call call, Port* port, Publish publish, std::function<void(std::uint64_t)> lagged,
                      PublisherState* state);

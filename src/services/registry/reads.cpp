@@ -1,4 +1,4 @@
-// Reads: head, versions, ranges, proofs, tiles, proposals, the stream. What never changes says so.
+// Reads: head, versions, ranges, proofs, tiles, proposals, the stream. Answers that never change say so.
 #include <charconv>
 
 #include "codec/base64.h"
@@ -22,11 +22,11 @@ constexpr http::FieldLines revalidate = "Cache-Control: no-cache\r\n";
 constexpr std::uint64_t list_limit_max = 1000;
 // A page of proposals ends at its limit or, since each may have an approval of every signer, at these.
 constexpr std::size_t page_approvals_max = 1024;
-// What is held of a bundle of entries while it is sent.
+// Bytes of a bundle of entries that are held while it is sent.
 constexpr std::size_t entries_at_once = 64 << 10;
 constexpr std::string_view json_type = "application/json", cbor_type = "application/cbor";
 
-// What is behind the '?', strictly.
+// The query after the '?', parsed strictly.
 Result<http::Query> query_of(const Request& request, std::string& room) {
   const std::string_view raw = request.head().query();
   room.resize(raw.size());
@@ -42,7 +42,7 @@ Result<std::uint64_t> parse_number(std::string_view text) {
   return value;
 }
 
-// Whether CBOR is among what the client takes.
+// Whether the client accepts CBOR.
 bool wants_cbor(std::string_view accept) {
   while (!accept.empty()) {
     const std::size_t comma = std::min(accept.find(','), accept.size());
@@ -60,7 +60,7 @@ bool wants_cbor(std::string_view accept) {
   return false;
 }
 
-// True: the conditions of the request settled it.
+// True: the request's conditions decided the answer.
 bool settle_conditions(Request& request, std::string_view etag) {
   const http::Verdict verdict = http::evaluate(request.fields(), request.head().method,
                                                {.etag = etag, .last_modified = {}, .exists = true});
@@ -105,7 +105,7 @@ void RegistryShard::answer_head(Request& request) {
   request.response.add_field("ETag", head_->etag);
   request.response.add_lines(revalidate);
   if (settle_conditions(request, head_->etag)) return;
-  // Copied: the head may change while it is sent, and it is small.
+  // Copied: the head may change while the answer is sent, and it is small.
   request.response.text = head_->json;
   request.response.answer_text(json_type);
 }
@@ -154,7 +154,7 @@ bool RegistryShard::try_version(Request& request) {
 void RegistryShard::answer_artifact(Request& request, const ArtifactPtr& artifact) {
   http::Response& response = request.response;
   const bool cbor = wants_cbor(request.fields().get(FieldName::accept));
-  // What is known of it only grows by the mark of the version that superseded it.
+  // The only change that a version's answer can see is the mark that it was superseded.
   const std::string etag = '"' + format_address(cbor ? artifact->head.payload_b3 : artifact->head.commit_b3) +
                            (!cbor && artifact->superseded ? "-superseded\"" : "\"");
   response.add_field("ETag", etag);

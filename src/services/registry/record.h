@@ -1,6 +1,6 @@
 // The registry's records in its log, and their encodings (docs/formats/registry.md).
 //
-// Records are operations in the order they were accepted; what they add up to is the Ledger.
+// Records are operations in the order of their acceptance. The Ledger is the state that they add up to.
 #pragma once
 
 #include <cstdint>
@@ -41,7 +41,7 @@ struct ItemList {
   std::optional<std::uint64_t> base;
   std::vector<Run> runs;
 };
-// The shortest way to say `wanted` against a base, or in full where that is not much longer.
+// The shortest form of `wanted` relative to the base, or the full list where that is not much longer.
 ItemList compress(const std::vector<Hash>& wanted, std::uint64_t base, const std::vector<Hash>& base_list);
 // Nothing when it points outside of the base.
 std::optional<std::vector<Hash>> expand(const ItemList& list, const std::vector<Hash>& base_list);

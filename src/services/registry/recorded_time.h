@@ -12,12 +12,12 @@
 
 namespace cairn::registry {
 
-// Between 1970 and 9999, whatever the clock says: what is written with it can be read again.
+// Between 1970 and 9999, whatever the clock says, so that records made with it can be read again.
 inline WallTime recorded_time(const Shard& shard) noexcept {
   return std::clamp(shard.wall(), WallTime{0}, format::registry_time_max);
 }
 
-// Of a change that is signed: no year is made up for it.
+// For a change that is signed: an error, because a signature must not cover a made-up year.
 inline Result<> check_clock(const Shard& shard) noexcept {
   if (recorded_time(shard) == shard.wall()) return {};
   return fail(ErrorCode::degraded, "this machine's clock is before 1970 or after 9999");

@@ -21,7 +21,7 @@ Task<Result<std::unique_ptr<EmbeddedBackend>>> Recovery::run(Call call) {
   const std::size_t slash = options.directory.rfind('/');
   const auto named = co_await machine_.disk.sync_directory(
       call, slash == std::string::npos ? "." : options.directory.substr(0, slash + 1));
-  // One that was there may have been made by somebody else, in a place we may not read.
+  // A directory that was there may have been made by another user, in a place that this process may not read.
   if (made && !named) co_return fail(named.error());
   bool again = false;
   CO_TRY_VOID(co_await open_log(call, true, again));
@@ -33,7 +33,7 @@ Task<Result<std::unique_ptr<EmbeddedBackend>>> Recovery::run(Call call) {
   port_ = registry_.make_port(machine_);
   CO_TRY_VOID(co_await heed_checkpoint(call));
   CO_TRY_VOID(heed_snapshot());
-  // One that is version 0 already was checked when it was taken in.
+  // A genesis that is version 0 already was checked when it was imported.
   const Address payload_b3 = crypto::hash_object(as_bytes(options.genesis.payload));
   const Address commit_b3 = format::commit_b3(as_bytes(options.genesis.commit));
   bool fresh = false;
@@ -53,7 +53,7 @@ Task<Result<std::unique_ptr<EmbeddedBackend>>> Recovery::run(Call call) {
   co_return std::move(backend_);
 }
 
-// NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the caller's frame
+// NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): `again` is in the caller's frame
 Task<Result<>> Recovery::open_log(Call call, bool with_snapshot, bool& again) {
   again = false;
   const RegistryOptions& asked = registry_.options();
@@ -170,7 +170,7 @@ Task<Result<>> Recovery::import_genesis(Call call) {
   });
 }
 
-// What was signed is known to others: a log that has lost it must not go on and sign something else.
+// Readers may know a checkpoint that was signed: a log that lost its commits must not sign others.
 Task<Result<>> Recovery::heed_checkpoint(Call call) {
   auto bytes = co_await read_file(call, machine_, registry_.options().directory + "/checkpoint",
                                   crypto::note_size_max);
@@ -194,7 +194,8 @@ Task<Result<>> Recovery::heed_checkpoint(Call call) {
   co_return Result<>{};
 }
 
-// So is a snapshot: it was made of what was durable. One that is newer than the log knows what is lost.
+// The same for a snapshot, which was made of durable records: one that is newer than the log shows that
+// records are lost.
 Result<> Recovery::heed_snapshot() {
   if (!witness_) return {};
   const HeadMark seen = *std::exchange(witness_, {});
@@ -248,7 +249,7 @@ Task<Result<>> Recovery::heal_leaves(Call call) {
   co_return Result<>{};
 }
 
-// From HEAD back to the last checkpoint everything is read again before anybody is served.
+// Reads every version from the last checkpoint to HEAD again before any request is served.
 Task<Result<>> Recovery::validate_tail(Call call) {
   struct Tail {
     std::uint64_t from = 0, size = 0;
@@ -294,7 +295,7 @@ Task<Result<>> Recovery::validate_tail(Call call) {
   co_return Result<>{};
 }
 
-// Another start finds the same.
+// Every later start will find the same.
 void Recovery::fence_rolled_back(const char* why) noexcept {
   registry_.status().rolled_back = true;
   if (registry_.status().fenced.exchange(true)) return;

@@ -1,5 +1,5 @@
-// Recovery: what a start does before anybody is served. It reads the log into the ledger, takes genesis in
-// when there is nothing yet, and makes sure that the log has not lost what others know.
+// Recovery: the steps of a start before any request is served. It reads the log into the ledger, imports
+// genesis into an empty log, and checks that the log has not lost what a checkpoint or a snapshot shows.
 #pragma once
 
 #include <memory>
@@ -19,10 +19,11 @@ class Recovery final : public store::Replay {
   Recovery(Registry& registry, io::Machine& machine, observe::Logger log);
   ~Recovery() override;
 
-  // Once. What the ledger was made from; a log that has lost something is fenced, or is no backend at all.
+  // Called once. Returns the backend that the ledger was made from. A log that has lost something gives a
+  // fenced backend, or an error.
   // Cancel: partial — as after a crash.
   Task<Result<std::unique_ptr<EmbeddedBackend>>> run(Call call);
-  // The sequence where the snapshot ends that the ledger was made from; 0: of the log alone.
+  // The sequence at which the snapshot behind the ledger ends; 0: the ledger was made from the log alone.
   std::uint64_t snapshot_end() const noexcept { return snapshot_end_; }
 
   Task<Result<>> on_record(Call call, store::Entry entry) override;

@@ -19,7 +19,7 @@ Registry::Registry(RegistryOptions options)
   note_verifier_.name = format_address(crypto::hash_object(as_bytes(options_.genesis.payload)));
   note_verifier_.key = options_.log_key->public_key();
 }
-// Its port takes itself off the list, which must still be there.
+// The home's port removes itself from the list of ports, which must still be there.
 Registry::~Registry() { home_.reset(); }
 
 // NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): outlives the registry
@@ -38,7 +38,7 @@ bool Registry::writable(Instant now) const noexcept {
   if (!status_.open || status_.fenced || status_.full || status_.bad > 0) return false;
   const std::int64_t since = status_.append_since;
   if (since != 0 && now - Instant{since} > options_.slow_sync) return false;
-  // A slow one is held against the disk for a while; then the next write shows whether it still is.
+  // A slow append closes writes for a while; then the next write shows whether the disk is still slow.
   return Duration{status_.append_took} <= options_.slow_sync ||
          now - Instant{status_.append_ended} > slow_memory;
 }

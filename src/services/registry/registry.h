@@ -1,5 +1,5 @@
-// Registry: one registry of this process: what its shards share. Its home shard decides and writes (Home);
-// every shard reads and asks for changes through a Port of its own.
+// Registry: the state of one registry that the shards of this process share. Its home shard decides on
+// changes and writes them (Home). Every shard reads and asks for changes through a Port of its own.
 #pragma once
 
 #include <atomic>
@@ -25,9 +25,9 @@ class Home;
 class Port;
 
 inline constexpr std::uint64_t queue_capacity = 512;
-inline constexpr std::uint64_t chores_capacity = 64;  // of its own tasks
+inline constexpr std::uint64_t chores_capacity = 64;  // of the home's own tasks
 inline constexpr std::size_t retention_capacity = 8;
-// What those are told who find a queue full.
+// The answer to a caller that finds a queue full.
 inline constexpr char queue_is_full[] = "too many changes wait for the disk";
 inline constexpr std::size_t committed_capacity = 1024;  // unless bus.channel_bound says otherwise
 
@@ -46,7 +46,7 @@ struct Retention {
   std::uint64_t target_bytes = std::uint64_t{1} << 30;
 };
 
-// Of the queues that have a key of their own.
+// Capacities of the queues that have a configuration key of their own.
 struct QueueSizes {
   std::uint64_t proposals = queue_capacity, approvals = queue_capacity, commits = queue_capacity;
   std::size_t audit = audit_capacity;
@@ -78,21 +78,21 @@ struct Status {
   std::atomic<std::uint64_t> recoveries{0};
   std::atomic<std::int64_t> checkpoint_at{0};  // wall ms
   std::atomic<std::uint64_t> checkpoint_size{0};
-  std::atomic<std::int64_t> checkpoint_age{0};  // ms, looked at now and then
+  std::atomic<std::int64_t> checkpoint_age{0};  // ms, updated now and then
   std::atomic<std::uint64_t> verified{0}, verify_passes{0};
   std::atomic<std::int64_t> verify_took{0};   // ns, the last whole pass
   std::atomic<std::int64_t> append_since{0};  // instant ns of the append under way; 0: none
   std::atomic<std::int64_t> append_ended{0};  // instant ns of the last one
   std::atomic<std::int64_t> append_took{0};   // ns, the last one
-  // Changes that were asked for, by what became of them, whether or not anybody still waited for the answer.
+  // Requested changes by their outcome, whether or not a caller still waited for the answer.
   std::atomic<std::uint64_t> committed{0}, accepted{0}, refused{0};
   std::atomic<std::uint64_t> cas_failed{0}, backoffs{0};
   std::atomic<std::uint64_t> prunes_skipped{0};
   std::atomic<std::uint64_t> audit_next{0};  // the sequence that comes next in the ring; 0: not known yet
   std::atomic<std::uint64_t> audit_dropped{0};
   std::atomic<bool> open{false}, fenced{false}, full{false};
-  std::atomic<bool> rolled_back{
-      false};  // fenced, and so will the next start be while the files are as they are
+  // Fenced, and every start will fence again while the files are as they are.
+  std::atomic<bool> rolled_back{false};
   std::atomic<bool> reads_failed{false};  // the disk gave an error for the last record that was read
 };
 
@@ -104,16 +104,16 @@ class Registry {
   Registry& operator=(const Registry&) = delete;
 
   // --- on the home shard
-  // Reads the log, makes sure of HEAD. Cancel: partial — as after a crash.
+  // Reads the log and checks HEAD. Cancel: partial — as after a crash.
   Task<Result<>> open(Call call, io::Machine& machine, observe::Logger log);
   Home& home() noexcept { return *home_; }
   Task<Result<>> close(Call call);
-  // How many wait in a declared queue of its own.
+  // How many entries wait in the declared queue of this name.
   std::uint64_t queue_depth(std::string_view queue) noexcept;
-  // Tells every shard of a new head; waits for none.
+  // Tells every shard of a new head, without waiting.
   void announce(const Head& head);
   void forget_segment(std::uint32_t segment);
-  // The numbers of status(), as ledger and log are now.
+  // Sets the numbers of status() from the present ledger and log.
   void publish_status(const store::Log& log);
 
   // --- on each shard, after open
@@ -128,7 +128,7 @@ class Registry {
   bool writable(Instant now) const noexcept;
   std::string segment_directory() const { return options_.directory + "/segments"; }
   std::string audit_path() const { return options_.directory + "/audit"; }
-  // Whom a checkpoint's reader must believe.
+  // The name and key that sign this registry's checkpoints.
   const crypto::NoteVerifier& note_verifier() const noexcept { return note_verifier_; }
 
  private:

@@ -1,4 +1,4 @@
-// What the registry answers, and which of its functions does.
+// The registry's routes, and the function that answers each.
 #include "services/registry/incoming.h"
 #include "services/registry/shard.h"
 

@@ -30,7 +30,7 @@ RegistryShard::RegistryShard(Shared& shared, serve::ShardContext context)
                context.machine.pool,    context.machine.memory},
       slot_(context.slot) {
   if (machine_.shard.index() != 0) return;
-  // The host counts them for every service; these are the registry's own names.
+  // The host counts reloads for every service; these are the registry's own names for them.
   const observe::Counter applied = context_.metrics.config_reload.at(0),
                          unchanged = context_.metrics.config_reload.at(1),
                          refused = context_.metrics.config_reload.at(2);
@@ -40,7 +40,7 @@ RegistryShard::RegistryShard(Shared& shared, serve::ShardContext context)
 }
 RegistryShard::~RegistryShard() = default;
 
-// Shard 0 makes what all share and is the home.
+// Shard 0 makes the shared state and is the home.
 Task<Result<>> RegistryShard::start(Call call) {
   const bool home = machine_.shard.index() == 0;
   if (home) {
@@ -79,7 +79,7 @@ Task<> RegistryShard::stop(Call call) {
 }
 
 void RegistryShard::apply(const config::Snapshot& snapshot) {
-  // While it starts, or when it could not, there is no home to tell.
+  // During a start, or after one that failed, there is no home to tell.
   if (machine_.shard.index() != 0 || !shared_.registry || !shared_.registry->status().open) return;
   const Options options = read_options(snapshot, shared_.keys, "");
   shared_.registry->home().pruner().set_retention(options.registry.retention);

@@ -1,5 +1,5 @@
-// Registry: signed descriptor sets over HTTP. The only public header of the service, beside what verifies a
-// directory.
+// Registry: signed descriptor sets over HTTP. The only public header of the service, beside
+// verify_directory.h.
 #pragma once
 
 #include <memory>
@@ -16,13 +16,13 @@ struct Options {
   RegistryOptions registry;
   bool ram = false;
 };
-// Its table (routes.cpp): what it answers.
+// The service's route table (routes.cpp).
 std::span<const serve::RouteSpec> routes();
 
-// `data`: where the log is when `storage.data_dir` does not say.
+// `data`: the log's directory when `storage.data_dir` is not set.
 Options read_options(const config::Snapshot& snapshot, const Keys& keys, const std::string& data);
 
-// Without `publish` the service's own bus is told.
+// Without `publish`, new versions go to the service's own bus.
 std::unique_ptr<serve::Service> make_service(Options options, Keys keys, Publish publish = {});
 
 }  // namespace cairn::registry

@@ -22,20 +22,20 @@ struct Metrics {
   void declare(observe::Registry& registry);
 };
 
-// What the shards share.
+// The state that the shards share.
 struct Shared {
   Options options;
   Keys keys;
   Publish publish;
   Metrics metrics;
   store::ByteBudget ingest{ingest_bytes};
-  // An address's bytes are counted in the slot of its requests.
+  // The bytes of a client's address are counted in the same slot as its requests.
   static_assert(serve::Shares::slots == store::ByteBudget::slots &&
                 serve::Shares::Asker::none == store::Taker::none);
   std::unique_ptr<io::RamDisk> ram;  // instead of a disk, when nothing may be written to one
   std::unique_ptr<Registry> registry;
-  // The same for /metrics, which any shard may be asked for while shard 0 still makes it: whoever sees the
-  // pointer (acquire) sees what it leads to whole (release), and that stays until the service goes.
+  // The same registry for /metrics, which any shard may answer while shard 0 still makes it. A reader that
+  // loads the pointer (acquire) sees the whole registry (release). It lives until the service goes.
   std::atomic<Registry*> made_registry{nullptr};
 };
 
@@ -52,7 +52,7 @@ class RegistryShard final : public serve::ServiceShard {
   static std::span<const serve::RouteSpec> routes();
 
  private:
-  struct Incoming;  // what was taken of a body
+  struct Incoming;  // a request's body, as far as it was read
 
   // --- reads.cpp
   bool try_head(serve::Request& request);
@@ -71,7 +71,7 @@ class RegistryShard final : public serve::ServiceShard {
   Task<Result<>> proposal(Call call, serve::Request& request);
   Task<Result<>> audit(Call call, serve::Request& request);
   void answer_pruned(serve::Request& request);
-  // A range of trees that can be proved, from the query.
+  // A tree size from the query, which must be one that can be proved.
   Result<std::uint64_t> tree_size(const http::Query& query, std::string_view name);
 
   // --- head_stream.cpp
@@ -103,7 +103,7 @@ class RegistryShard final : public serve::ServiceShard {
   io::Machine machine_;
   observe::Slot slot_;
   std::unique_ptr<Port> port_;
-  // The head as it is answered.
+  // The answer for the head, rendered once.
   struct Rendered {
     std::uint64_t version = 0;
     std::string etag, json;

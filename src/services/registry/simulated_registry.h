@@ -1,4 +1,4 @@
-// For tests: a registry on a simulated disk, with signers that are numbers. Operations one at a time with
+// For tests: a registry on a simulated disk, with signers named by numbers. Operations one at a time with
 // run(), or together with start().
 #pragma once
 
@@ -23,7 +23,8 @@ inline std::string sample_region(unsigned number) {
   return format::sample_item(R"({"type":"region","id":"region-)" + std::to_string(number) + R"("})");
 }
 
-// What a registry begins with. Making one costs signatures: many registries can share it.
+// The genesis, items and keys that a registry begins with. Making them costs signatures, so many registries
+// can share one.
 struct Founding {
   explicit Founding(unsigned m = 1, std::vector<unsigned> signers = {1}, unsigned regions = 0)
       : m_(m), signers_(std::move(signers)) {
@@ -93,7 +94,7 @@ class SimulatedRegistry {
   io::sim::SimDisk& disk() { return node.disk(); }
   io::Machine& machine(unsigned shard = 0) { return machines_[shard]; }
 
-  // --- opening. Without the committer nothing changes the registry; reads go.
+  // --- opening. Without the committer nothing changes the registry; reads still work.
   Result<> open(bool with_committer = true) {
     stop();
     registry = std::make_unique<Registry>(options);
@@ -107,14 +108,14 @@ class SimulatedRegistry {
     if (with_committer) tasks_->spawn("commit", home().committer().run(tasks_->call()));
     return {};
   }
-  // The other tasks of its home; tests that do without run single rounds.
+  // Starts the home's other tasks. Tests that do not start them run single rounds.
   void start_tasks() {
     tasks_->spawn("sweep", home().proposal_expiry().run(tasks_->call()));
     tasks_->spawn("checkpoint", home().checkpointer().run(tasks_->call()));
     tasks_->spawn("prune", home().pruner().run(tasks_->call()));
     tasks_->spawn("verify", home().verifier().run(tasks_->call()));
   }
-  // A process that is killed, now: what it was about to do is not done, the page cache stays. For one shard.
+  // Kills the process now: operations under way are abandoned, the page cache stays. For one shard.
   void kill() {
     for (Scope* scope : {operations_.get(), tasks_.get()})
       if (scope != nullptr) scope->abort();
@@ -122,7 +123,7 @@ class SimulatedRegistry {
     disk().abandon_operations();
     stop();
   }
-  // The same when it was doing nothing: nothing is flushed. Operations under way are waited for.
+  // Ends the process after its operations under way, without a flush.
   void stop() {
     end_tasks();
     deliver_mail();
@@ -139,7 +140,7 @@ class SimulatedRegistry {
     stop();
     return closed;
   }
-  // The power goes: what was not synced may be lost. Then it is opened again.
+  // Cuts the power: unsynced bytes may be lost. Then opens the registry again.
   Result<> crash() {
     kill();
     disk().lose_unsynced();
@@ -162,7 +163,7 @@ class SimulatedRegistry {
   std::map<std::uint64_t, std::string> bad() {
     return ledger([](Ledger& l) { return l.bad(); });
   }
-  // Its wall clock goes forward or back.
+  // Moves the node's wall clock forward or back.
   void move_clock(Duration by) {
     skew_ = Duration{skew_.ns + by.ns};
     world.set_clock_skew(node, skew_);
@@ -205,7 +206,7 @@ class SimulatedRegistry {
     return port(shard).commit(call(shard), "committer", id, supersede);
   }
   Result<Outcome> commit(Ulid id, bool supersede = false) { return run(commit_task(id, supersede)); }
-  // Proposed, approved by these, or else by as many of genesis' signers as it takes, and committed.
+  // Proposes, approves and commits. Without `approvers` the first m signers of genesis approve.
   Result<Outcome> advance(format::ProposalDraft draft, std::vector<unsigned> approvers = {}) {
     const bool supersede = draft.supersede_of.has_value();
     TRY(const Outcome proposed, run(propose_task(std::move(draft))));
@@ -217,7 +218,7 @@ class SimulatedRegistry {
   Result<Outcome> advance(std::vector<std::string> items, std::vector<unsigned> approvers = {}) {
     return advance(draft_of(std::move(items)), std::move(approvers));
   }
-  // A version that differs in every region, so that its list stands alone and retention can cut before it.
+  // Commits a version that differs in every region, so its list stands alone and retention can cut before it.
   Result<Outcome> advance_in_full(unsigned number) {
     return advance(with_regions({number, number + 1, number + 2, number + 3}));
   }
@@ -228,7 +229,7 @@ class SimulatedRegistry {
   Result<bool> prune() { return run(home().pruner().run_once(call())); }
   Result<> sweep() { return run(home().proposal_expiry().run_once(call())); }
   Result<> snapshot() { return run(home().snapshots().write(call())); }
-  // To the head.
+  // Runs the verifier until it reaches the head.
   Result<> verify() {
     for (;;) {
       TRY(const bool done, run(home().verifier().verify_some(call(), 64)));
@@ -256,7 +257,7 @@ class SimulatedRegistry {
     CHECK(world.run_until([&] { return tasks_->empty(); }));
     tasks_.reset();
   }
-  // Heads that were told to ports are there before the ports go.
+  // Delivers the heads that are on their way to ports, before the ports go.
   void deliver_mail() {
     if (!registry) return;
     CHECK(world.run_until([&] {

@@ -1,9 +1,9 @@
-// The ledger as bytes: what spares the next start most of the log.
+// The ledger as bytes: a snapshot, which spares the next start most of the log.
 //
-// A copy is of one moment. What does not change once it is there (versions but for the last, leaves) is read
-// when its turn comes; lists are shared; what is small is written out at that moment. Items change in any
-// order: whoever is about to change one that is not copied yet puts it aside first. The table keeps its
-// buckets meanwhile, so that they can be walked one after the other.
+// A copy shows the ledger at one moment. Entries that never change (leaves, and all versions but the last)
+// are read when the copy gets to them. Lists are shared. Small parts are written out at that moment. Items
+// change in any order: before the ledger changes an item that is not copied yet, it puts the old value aside.
+// The table keeps its buckets meanwhile, so that the copy can walk them one by one.
 #include <algorithm>
 #include <cstring>
 
@@ -19,7 +19,7 @@ using store::FieldWriter;
 constexpr float load_while_copying = 4096;
 constexpr std::string_view magic{"cairn.registry\0\2", 16};
 
-// A writer and a reader of the same fields, so that the layout is said once.
+// A writer and a reader with the same interface, so that the layout is defined once.
 class Writing {
  public:
   template <std::unsigned_integral T>
@@ -169,7 +169,7 @@ struct LedgerFields {
       time(io, approval.signed_at);
     });
   }
-  // What is written out at once.
+  // The parts that are written out at the moment of the copy.
   template <class Io, class L>
   static void head(Io& io, L& ledger, store::LogPoint& point) {
     io.number(point.sequence), io.number(point.next.segment), io.number(point.next.offset);
@@ -194,12 +194,12 @@ struct LedgerFields {
 
 // A copy under way, in the order in which it is written.
 struct Ledger::Copying {
-  std::string head;                 // and how many of each come behind it
+  std::string head;                 // with how many of each kind follow it
   std::map<Ulid, Pending> pending;  // not written yet
   std::uint64_t versions = 0, next_version = 0;
   VersionEntry last;  // the next version may mark it as superseded
   std::size_t next_bucket = 0;
-  // Items as they were, which changed before their turn. Nothing: it was not there.
+  // Old values of items that changed before they were copied. Nothing: there was no such item.
   std::unordered_map<Hash, std::optional<ItemEntry>, HashOfHash> before;
 };
 
@@ -221,7 +221,7 @@ bool Ledger::begin_copy(const store::LogPoint& point) {
   std::size_t pending = pending_.size(), versions = versions_.size(), items = items_.size();
   io.count(pending), io.count(versions), io.count(items);
   copying_->head = std::string(magic) + io.take();
-  // Many more could come before the table would want other buckets.
+  // With this load factor many more items fit before the table would rehash.
   items_.max_load_factor(load_while_copying);
   return true;
 }
@@ -268,7 +268,7 @@ std::optional<std::string> Ledger::copy_items(std::size_t most) {
       if (kept->second) LedgerFields::item(io, item->first, *kept->second);
       copy.before.erase(kept);
     }
-  // And those that are gone since.
+  // Then the items that were removed since.
   for (; done < most && !copy.before.empty(); ++done, copy.before.erase(copy.before.begin()))
     if (const auto& [hash, entry] = *copy.before.begin(); entry) LedgerFields::item(io, hash, *entry);
   if (done > 0) return io.take();

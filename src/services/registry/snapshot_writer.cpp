@@ -5,9 +5,9 @@
 namespace cairn::registry {
 namespace {
 
-// Of a snapshot, for the time of one look at the ledger.
+// Entries of a snapshot that are copied while the ledger's lock is held once.
 constexpr std::size_t entries_per_slice = 512;
-// What a start after a crash would have to replay at most, about.
+// About as many records as a start after a crash should have to replay at most.
 constexpr std::uint64_t records_per_snapshot = 50'000;
 
 }  // namespace

@@ -1,5 +1,5 @@
-// SnapshotWriter: the ledger as a file, which spares the next start most of the log. Written while the ledger
-// goes on (snapshot.cpp has its layout).
+// SnapshotWriter: writes the ledger to a file, so that the next start need not replay most of the log. The
+// ledger may change meanwhile (snapshot.cpp has the layout).
 #pragma once
 
 #include <string>
@@ -11,8 +11,8 @@ namespace cairn::registry {
 
 class SnapshotWriter {
  public:
-  // `applied`: the end of what the ledger has of the log, kept by the committer. `written`: where the
-  // snapshot ends that the ledger was made from. All outlive it.
+  // `applied`: the point in the log up to which the ledger has its records; the committer moves it.
+  // `written`: the sequence at which the last snapshot ends. All outlive it.
   SnapshotWriter(io::Machine& machine, std::string directory, Guarded<Ledger, ledger_lock.rank>& ledger,
                  const store::LogPoint& applied, std::uint64_t written) noexcept
       : machine_(machine),

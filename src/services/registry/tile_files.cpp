@@ -8,8 +8,6 @@
 
 namespace cairn::registry {
 
-// What a crash or somebody else did to the files for readers: they are compared with what is known, and
-// written anew where they differ.
 Task<Result<>> TileFiles::mend(Call call) {
   const auto last = registry_.ledger().with([](Ledger& ledger) {
     const bool good = ledger.bad().empty() && ledger.provable() == ledger.size();
@@ -60,7 +58,7 @@ std::string TileFiles::node_bytes(const crypto::TileId& tile) {
   });
 }
 
-// Everything that a tree of `size` has and is not on disk yet. The file `checkpoint` says how far that is.
+// The file `checkpoint` says up to which size the tiles are on disk.
 Task<Result<>> TileFiles::write(Call call, std::uint64_t size) {
   const std::string& directory = registry_.options().directory;
   if (!tiles_at_) {
@@ -88,8 +86,8 @@ Task<Result<>> TileFiles::write(Call call, std::uint64_t size) {
   co_return Result<>{};
 }
 
-// The commits of a bundle. Those that were pruned meanwhile are in the narrower one that is on disk; empty:
-// they are lost with it.
+// The commits of a bundle. Pruned commits are taken from the narrower bundle on disk. Empty: that bundle is
+// lost, and they with it.
 Task<Result<std::string>> TileFiles::make_bundle(Call call, crypto::TileId tile, std::uint64_t before) {
   std::string bundle;
   const std::uint64_t first = tile.index * crypto::tile_width_max;
@@ -132,7 +130,7 @@ Task<Result<>> TileFiles::write_tile(Call call, crypto::TileId tile, std::string
     durable_directories_.insert(within);
   }
   CO_TRY_VOID(co_await replace_file(call, machine_, path, std::move(bytes)));
-  // The narrower one that it replaces: the checkpoint on disk still speaks of it.
+  // The checkpoint on disk still refers to the narrower tile that this one replaces, so it goes later.
   crypto::TileId old = tile;
   old.width = crypto::tile_width(tile.level, tile.index, before);
   if (old.width > 0 && old.width < tile.width)

@@ -1,4 +1,4 @@
-// TileFiles: the tiles and bundles by which readers prove what a checkpoint says, as files below the
+// TileFiles: the tiles and bundles with which readers prove a checkpoint's claims, as files below the
 // registry's directory.
 #pragma once
 
@@ -19,12 +19,12 @@ class TileFiles {
   TileFiles(Registry& registry, io::Machine& machine, Port& port) noexcept
       : registry_(registry), machine_(machine), port_(port) {}
 
-  // What a crash or somebody else did to the files for readers, the checkpoint among them: they are compared
-  // with what is known, and written anew where they differ. Cancel: partial — some may be.
+  // Mends the files for readers, the checkpoint among them, after a crash or a foreign change: compares them
+  // with the ledger, and writes them again where they differ. Cancel: partial — some may be written.
   Task<Result<>> mend(Call call);
-  // Everything that a tree of `size` has and is not on disk yet. Cancel: partial — some may be.
+  // Writes the missing tiles and bundles of a tree of `size`. Cancel: partial — some may be written.
   Task<Result<>> write(Call call, std::uint64_t size);
-  // Tiles that the written ones replace. Precondition: no checkpoint on disk speaks of them any more.
+  // Removes the tiles that wider ones replaced. Precondition: the checkpoint on disk no longer needs them.
   Task<> remove_narrower(Call call);
 
  private:

@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::uint64_t versions_per_slice = 16, versions_beside_commits = 2;
 constexpr Duration pause = Duration::millis(4);
-// A commit's own checks were done a moment ago: those who commit now come first.
+// The newest commits were checked a moment ago, so the verifier yields to callers that commit now.
 constexpr Duration after_commit = Duration::seconds(1);
 constexpr Duration between_passes = Duration::seconds(24 * 3600);
 
@@ -25,10 +25,10 @@ Task<> Verifier::run(Call call) {
       if (!co_await sleep_for(call, done ? pause : Duration::seconds(5))) co_return;
       continue;
     }
-    // Precisely: a short chain takes less than a turn.
+    // The precise clock: a short chain takes less than a turn of the shard's loop.
     registry_.status().verify_took = (machine_.shard.precise_now() - begun).ns;
     ++registry_.status().verify_passes;
-    // New commits are taken up as they come; now and then all of it is looked at again.
+    // New commits are verified as they come; now and then the whole chain is verified again.
     const Instant again = begun + between_passes;
     while (machine_.shard.now() < again) {
       (void)co_await newest_.next(call.by(again));
@@ -43,7 +43,7 @@ Task<> Verifier::run(Call call) {
   }
 }
 
-// A signature takes as long as a small request: while there are commits, a slice is no longer than they are.
+// Checking a signature takes as long as a small request, so slices are short while there are commits.
 std::uint64_t Verifier::slice() const noexcept {
   const bool quiet = machine_.shard.now() - newest_.last() > after_commit;
   return quiet ? versions_per_slice : versions_beside_commits;
@@ -54,7 +54,7 @@ Task<bool> Verifier::caught_up(Call call) {
   co_return !done || *done || call.stopped();
 }
 
-// A verifier that goes on at a version, knowing what the ledger knows of those before it.
+// A verifier that goes on at a version, with the ledger's knowledge of the versions before it.
 Task<Result<std::unique_ptr<format::ChainVerifier>>> Verifier::resume_verifier(Call call,
                                                                                std::uint64_t version) {
   if (version == 0) {
@@ -73,7 +73,7 @@ Task<Result<std::unique_ptr<format::ChainVerifier>>> Verifier::resume_verifier(C
     return version == ledger.first_kept();
   });
   if (floor) {
-    // The version before it is gone: its commit's hash is what the first kept one says.
+    // The version before is gone: the first kept version's commit has the hash of its commit.
     CO_TRY(const std::string commit, co_await port_.read_commit(call, version));
     CO_TRY(const format::Commit decoded, format::decode_commit(as_bytes(commit)));
     start.prev = decoded.prev;
@@ -132,7 +132,7 @@ Task<Result<bool>> Verifier::verify_some(Call call, std::uint64_t most) {
         return ledger.bad().size();
       });
     }
-    // What comes after it may be good; its approvals cannot be judged without it.
+    // Later versions may be good, but their approvals cannot be judged without this one.
     deep_.reset();
     deep_from_ = version + 1;
     co_return version + 1 >= registry_.ledger().with([](Ledger& ledger) { return ledger.size(); });

@@ -1,4 +1,4 @@
-// Verifier: walks the whole chain again, in slices, as somebody would who trusts only its roots.
+// Verifier: verifies the whole chain again, in slices, trusting only the registry's roots.
 #pragma once
 
 #include <memory>
@@ -20,9 +20,9 @@ class Verifier {
 
   // The task, until its call is stopped.
   Task<> run(Call call);
-  // Goes on for at most `most` versions; whether it came to the head. Cancel: clean.
+  // Verifies at most `most` further versions; true: it has reached the head. Cancel: clean.
   Task<Result<bool>> verify_some(Call call, std::uint64_t most);
-  // How many versions this pass has behind it.
+  // How many versions this pass has verified.
   std::uint64_t verified() const noexcept { return deep_ ? deep_->size() : 0; }
 
  private:
@@ -36,7 +36,7 @@ class Verifier {
   Port& port_;
   Newest& newest_;
   std::unique_ptr<format::ChainVerifier> deep_;
-  std::optional<std::uint64_t> deep_from_;  // where it goes on; none: where a checkpoint says
+  std::optional<std::uint64_t> deep_from_;  // where to go on; none: where a checkpoint says
 };
 
 }  // namespace cairn::registry

@@ -9,7 +9,7 @@
 namespace cairn::registry {
 namespace {
 
-// Reads a log without changing it: every record of every segment, in order, and what of it is damaged.
+// Reads a log without changing it: every record of every segment, in order, and the damage in between.
 class Reader {
  public:
   // NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): outlives every task on it
@@ -18,7 +18,7 @@ class Reader {
   Task<Result<>> run(Call call) {
     const std::string segments = directory_ + "/segments";
     CO_TRY(const auto names, co_await machine_.disk.list(call, segments));
-    // What the snapshot stands for was durable.
+    // Every record that the snapshot covers was durable.
     if (auto bytes = co_await read_file(call, machine_, directory_ + "/state", snapshot_size_max))
       if (const auto decoded = Ledger::decode(as_bytes(*bytes))) proved_ = decoded->second.next;
     std::map<std::uint32_t, std::string> files;
@@ -59,8 +59,8 @@ class Reader {
     for (;;) {
       CO_TRY(auto found, co_await scan.next(call));
       if (found.damage) {
-        // At the very end of the last segment it is what a crash left of a record nobody was told of, unless
-        // it is known that there was one.
+        // Damage at the very end of the last segment is a record that a crash cut off before it was
+        // acknowledged, unless the snapshot shows that the record was durable.
         const bool proved = store::Position{id, static_cast<std::uint32_t>(found.damage->from)} < proved_;
         if (!last || found.damage->to < size || proved) damage_.push_back(*found.damage);
         continue;
@@ -83,7 +83,7 @@ class Reader {
   std::vector<std::string> complaints_;
 };
 
-// A version's payload, put together again; nothing when a part of it is missing.
+// A version's payload, assembled from its parts; nothing when one is missing.
 std::optional<std::string> assemble(Reader& reader, std::uint64_t version) {
   Ledger& ledger = reader.ledger();
   ProposalRecord record;
@@ -108,7 +108,7 @@ std::optional<std::string> assemble(Reader& reader, std::uint64_t version) {
   return format::encode(record.set);
 }
 
-// What is signed must be what is there.
+// The signed tree must be the one that the log has.
 std::string judge_note(const std::string& text, const format::TrustRoots& roots, const Ledger& ledger,
                        std::uint64_t& size) {
   const auto verifier = crypto::parse_verifier_key(roots.log_key);

@@ -1,5 +1,4 @@
-// What a registry's directory holds, checked again from its trust roots: for people at a terminal, not for
-// the running service.
+// Verifies a registry's directory from its trust roots, for people, not for the running service.
 #pragma once
 
 #include <cstdint>

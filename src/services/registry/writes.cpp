@@ -21,13 +21,13 @@ Result<Ulid> id_of(std::string_view text) {
   return *id;
 }
 
-// The change that is asked for, as the audit calls it.
+// The audit trail's name for the requested change.
 std::string_view op_of(const Request& request) {
   const std::string_view op = RegistryShard::routes()[request.route.id].op;
   return op == "registry.govern" ? "supersede" : op.substr(op.find('.') + 1);
 }
 
-// Of a commit's body: none, or {"approvals":[…]?}.
+// The approvals of a commit's body, which is empty or {"approvals":[…]?}.
 Result<std::vector<format::Approval>> read_approvals(std::string_view document, bool cbor) {
   std::vector<format::Approval> approvals;
   if (document.empty()) return approvals;
@@ -79,7 +79,7 @@ Result<Ulid> read_proposal_id(std::string_view document, bool cbor) {
   return id_of(text);
 }
 
-// What is wrong with a document, beside that it is malformed.
+// Answers with what is wrong with a document, not only that it is malformed.
 void answer_malformed(Request& request, const Error& error, const std::string& why) {
   if (error.code != ErrorCode::malformed || why.empty()) {
     serve::answer_error(request, error);
@@ -95,7 +95,7 @@ void answer_malformed(Request& request, const Error& error, const std::string& w
 
 // --- the audit trail
 
-// Nobody is known before the capability was granted; with open access everybody is whoever they say.
+// Before the capability is granted the caller is not known. With open access it has whatever name it gives.
 void RegistryShard::refused(const Request& request, std::string_view op, const Error& error) {
   if (!port_ || op == "registry.admin") return;
   if (request.principal() != nullptr) return note_refusal(request, error.code);
@@ -114,7 +114,7 @@ void RegistryShard::note_refusal(const Request& request, ErrorCode code) {
   shared_.registry->audit().with([&](AuditTable& table) { table.note(std::move(event)); });
 }
 
-// The committer was not asked for it.
+// Refuses a change before the committer is asked, and notes that.
 std::unexpected<Error> RegistryShard::not_asked(const Request& request, const Error& error) {
   note_refusal(request, error.code);
   return fail(error);
@@ -125,7 +125,7 @@ std::unexpected<Error> RegistryShard::not_asked(const Request& request, const Er
 // NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the request's state outlives it
 Task<Result<>> RegistryShard::take_document(Call call, Request& request, Incoming& incoming) {
   auto taken = co_await read_document(call, request, incoming);
-  // Who went away was refused nothing.
+  // A client that went away was not refused.
   if (!taken && taken.error().code != ErrorCode::cancelled) note_refusal(request, taken.error().code);
   co_return taken;
 }
@@ -153,8 +153,8 @@ Task<Result<>> RegistryShard::read_document(Call call, Request& request, Incomin
   co_return Result<>{};
 }
 
-// The committer counts and notes what came to it. What found no place in its queue is counted here, and what
-// was not answered in time is noted as that, whatever became of it.
+// The committer counts and notes the changes that reach it. A change that found no place in its queue is
+// counted and noted here. A change that was not answered in time is noted as late, whatever its outcome.
 std::unexpected<Error> RegistryShard::turned_away(const Request& request, const Error& error,
                                                   std::string_view queue) {
   const bool no_place = error.code == ErrorCode::busy && std::string_view(error.context) == queue_is_full;
@@ -235,7 +235,7 @@ void RegistryShard::answer_committed(Request& request, const Outcome& outcome) {
 Task<Result<>> RegistryShard::commit(Call call, Request& request, Incoming& incoming) {
   const auto id = id_of(request.route.at[0].text);
   if (!id) co_return not_asked(request, id.error());
-  // Nothing, or approvals that come with it: the last signer needs one request less, and one sync.
+  // The body may bring approvals: so the last signer needs one request less, and the registry one sync less.
   auto approvals = read_approvals(incoming.document, incoming.cbor);
   if (!approvals) co_return not_asked(request, approvals.error());
   auto done = co_await port_->commit(call, std::string(request.who()), *id, false, std::move(*approvals));

@@ -9,7 +9,7 @@ using serve::Request;
 
 Task<Result<>> StorageShard::remove(Call call, Request& request) {
   const Address address = request.route.address;
-  // Every directory that has it; bad copies too.
+  // Removes the object from every directory that has it; bad copies too.
   CO_TRY(const std::size_t removed, co_await ports_->remove(call, address));
   if (removed == 0) co_return fail(ErrorCode::not_found, "no such object", Side::client);
   request.response.status = 204;
@@ -103,7 +103,7 @@ void StorageShard::show_gates() noexcept {
   context_.health.set("index", !shared_.stores->index_damaged());
 }
 
-// Readiness follows what the stores say of themselves.
+// Sets the readiness gates from the stores' own state.
 Task<> StorageShard::watch_gates(Call call) {
   do {
     show_gates();

@@ -11,7 +11,7 @@ namespace cairn::storage {
 
 inline constexpr std::int64_t work_capacity = 512;
 inline constexpr std::size_t workers_per_shard = 128;
-// Bytes of bodies that may be on their way in at once, over all shards.
+// Bytes of request bodies that may be arriving at once, over all shards.
 inline constexpr std::uint64_t ingest_bytes = 32u << 20;
 
 struct Keys {
@@ -25,7 +25,7 @@ struct Keys {
   config::Key<Duration> scrub_interval;
   config::Key<Duration> uploads_ttl;
 };
-// Where it is when nobody says otherwise.
+// Where the service listens when the configuration does not say.
 struct Defaults {
   bool alone = true;  // false: among other services of one process
   std::string bind = "127.0.0.1:7410";

@@ -20,8 +20,8 @@ constexpr http::FieldLines object_lines =
     "Accept-Ranges: bytes\r\n"
     "Cache-Control: public, max-age=31536000, immutable\r\n"
     "Vary: Accept-Encoding\r\n";
-// What a browser would run must not run as a page of ours: it would have our origin, and with it what the
-// user's tokens can do. It is shown with its own pictures and styles, and nothing else.
+// An object that a browser would run must not run as a page of this server: it would have the server's
+// origin, and with it the power of the user's tokens. It may use only its own pictures and styles.
 constexpr http::FieldLines sandbox_lines =
     "Content-Security-Policy: sandbox; default-src 'none'; img-src 'self' data:; media-src 'self' data:; "
     "font-src 'self' data:; style-src 'self' 'unsafe-inline'; form-action 'none'; base-uri 'none'\r\n";
@@ -78,7 +78,7 @@ std::optional<StorageShard::Wanted> StorageShard::answer_head(Request& request,
   return wanted;
 }
 
-// Everything that is in memory is answered here, on the connection's own shard.
+// Answers objects that are in memory here, on the connection's own shard.
 bool StorageShard::try_get(Request& request) {
   const Address& address = request.route.address;
   const bool ranged = request.fields().has(FieldName::range);
@@ -105,7 +105,7 @@ bool StorageShard::try_get(Request& request) {
   }
   auto facts = shared_.cache->find_facts(address);
   if (!facts) return false;
-  // The first group decides: when it is here the head can go out; what is not is waited for while sending.
+  // The first group decides: when it is in memory, the head can go out. Later groups may come while sending.
   std::uint64_t group = 0;
   if (ranged) {
     const http::RangeSet ranges = http::parse_range(request.fields().get(FieldName::range), facts->size);
@@ -122,7 +122,7 @@ bool StorageShard::try_get(Request& request) {
   return true;
 }
 
-// Until the first bytes are there, from memory or from the disk.
+// The latency until the first bytes are there, from memory or from the disk.
 void StorageShard::count_latency(const Request& request, const Wanted& wanted) noexcept {
   const bool ranged = wanted.ranges.kind == http::RangeSet::Kind::ranges;
   shared_.metrics.get_latency
@@ -168,7 +168,7 @@ void StorageShard::answer_body(Request& request, const Wanted& wanted, Address a
 Task<Result<>> StorageShard::get(Call call, Request& request) {
   const Address address = request.route.address;
   shared_.metrics.misses.at().add(slot_);
-  // What cannot begin in a part of its time is refused: the rest is for those that have begun.
+  // A read that cannot begin in a part of its time is refused, so that reads that have begun have the rest.
   LaneUse lanes;
   lanes.begin_within =
       std::max(Duration{(call.deadline() - machine_.shard.now()).ns / 4}, Duration::millis(500));

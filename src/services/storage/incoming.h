@@ -1,4 +1,4 @@
-// What is kept of a request's body between its taking and the work.
+// A request's body, kept between its arrival and the work on it.
 #pragma once
 
 #include <optional>
@@ -12,8 +12,8 @@ namespace cairn::storage {
 struct StorageShard::Incoming {
   std::optional<store::Draft> draft;
   std::uint64_t size = 0;
-  std::uint64_t said = 0;  // what it will be; 0: not known
-  // Of a body larger than one part: the upload it is kept in.
+  std::uint64_t said = 0;  // the announced size; 0: not known
+  // Of a body larger than one part: the upload that keeps it.
   store::StorePort* port = nullptr;
   Ulid token;
   store::UploadOwner owner;

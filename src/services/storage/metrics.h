@@ -1,4 +1,4 @@
-// The metrics of storage's own.
+// Storage's own metrics.
 #pragma once
 
 #include "observe/metric.h"

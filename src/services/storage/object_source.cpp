@@ -26,7 +26,7 @@ ObjectSource::ObjectSource(Library library, Address address, std::shared_ptr<con
                            store::SetPort::Found found)
     : library_(library), address_(address), facts_(std::move(facts)), found_(std::move(found)) {}
 
-// The bytes of the current step that are in these groups; moves on.
+// Cuts the bytes of the current step out of these groups, and moves on.
 io::Piece ObjectSource::cut(store::GroupBytes bytes) {
   Step& step = steps_[step_];
   const auto from = static_cast<std::size_t>(step.at % crypto::group_size);

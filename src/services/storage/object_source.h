@@ -1,5 +1,5 @@
-// ObjectSource: the bytes of one object, or of some ranges of it, as verified groups: from the cache without
-// a wait, else read, checked and sent from the very memory that was checked.
+// ObjectSource: the bytes of one object, or of some ranges of it, as verified groups. Groups in the cache
+// come without a wait. Others are read, checked, and sent from the same memory that was checked.
 #pragma once
 
 #include <array>
@@ -14,13 +14,13 @@
 
 namespace cairn::storage {
 
-// What every object of this shard's answers is read through.
+// The parts of this shard that every object is read through.
 struct Library {
   store::SetPort& ports;
   store::GroupCache& cache;
   observe::Counter integrity;  // answers that ended because stored bytes did not match
   observe::Slot slot;
-  Duration stall;  // a body ends when the lane it waits in has completed nothing for so long
+  Duration stall;  // a body ends when its lane has completed nothing for so long
 };
 
 // A piece of bytes [from, from + count) of verified groups.
@@ -28,13 +28,13 @@ io::Piece make_piece(store::GroupCache& cache, store::GroupBytes group, std::siz
 
 class ObjectSource final : public io::BodySource {
  public:
-  // `found` may be empty when everything is expected in the cache: it is looked up when something is not.
+  // `found` may be empty when every group is expected in the cache: the object is looked up if not.
   ObjectSource(Library library, Address address, std::shared_ptr<const store::ObjectFacts> facts,
                store::SetPort::Found found);
 
   void add(http::ByteRange range) { steps_.push_back({range.first, range.last + 1, {}}); }
   void add(std::string text) { steps_.push_back({0, 0, std::move(text)}); }
-  // The first groups that will be sent, already read, and what was read with them.
+  // The first groups that will be sent, already read, and the bytes that were read ahead with them.
   struct First {
     store::GroupBytes bytes;
     store::ReadAhead ahead;
@@ -46,7 +46,7 @@ class ObjectSource final : public io::BodySource {
     ahead_ = std::move(first.ahead);
   }
 
-  // Of several ranges; the answer's field points to it.
+  // The content type of an answer with several ranges; the answer's field points to it.
   void set_content_type(std::string type) { content_type_ = std::move(type); }
   const std::string& content_type() const noexcept { return content_type_; }
 
@@ -60,7 +60,7 @@ class ObjectSource final : public io::BodySource {
   };
   io::Piece cut(store::GroupBytes bytes);
   std::optional<io::Piece> text_or_end();
-  // Behind the last group of the current step, which has bytes left.
+  // The group after the last one of the current step, which has bytes left.
   std::uint64_t end_group() const noexcept { return (steps_[step_].end - 1) / crypto::group_size + 1; }
 
   Library library_;

@@ -14,14 +14,14 @@ using http::FieldName;
 using serve::Request;
 
 constexpr std::size_t document_max = 4096;
-// A body that is kept as an upload and never ended is forgotten after so long: no request takes longer.
+// An upload that keeps a body which never ended is forgotten after this time: no request takes longer.
 constexpr Duration body_ttl = Duration::seconds(600);
 
 }  // namespace
 
 std::string media_type_of(const Request& request) {
   const std::string_view given = request.fields().get(FieldName::content_type);
-  // What a browser sends for a form says nothing of the bytes.
+  // The media type of a browser's form says nothing about the bytes.
   const bool form = given.starts_with("application/x-www-form-urlencoded");
   return std::string(form || !codec::is_media_type(given) ? codec::unknown_media_type : given);
 }
@@ -50,12 +50,13 @@ Task<Result<>> StorageShard::read_document(Call call, Request& request, Document
 // NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the request's state outlives it
 Task<Result<>> StorageShard::take_object(Call call, Request& request, Incoming& incoming) {
   const Result<> taken = co_await count_refused(request, read_object(call, request, incoming));
-  // Nothing is kept of a body that did not arrive whole; the answer does not wait for that.
+  // A body that did not arrive whole is dropped; the answer does not wait for that.
   if (!taken && incoming.port != nullptr) incoming.port->drop_upload(incoming.token);
   co_return taken;
 }
 
-// Hashes and keeps what arrives. More than one part goes to the store part by part, as an upload.
+// Hashes and keeps the bytes that arrive. A body of several parts goes to the store part by part, as an
+// upload.
 // NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the request's state outlives it
 Task<Result<>> StorageShard::read_object(Call call, Request& request, Incoming& incoming) {
   serve::Body body(request, machine_.slab, context_.settings.decode);

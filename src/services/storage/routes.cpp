@@ -1,4 +1,4 @@
-// What storage answers, and which of its functions does.
+// Storage's routes, and the function that answers each.
 #include "services/storage/incoming.h"
 #include "services/storage/shard.h"
 
@@ -119,7 +119,7 @@ std::span<const serve::RouteSpec> StorageShard::routes() {
        .takes = Takes::body,
        .op = "storage.put",
        .answers = stored_answers},
-      // An upload stores something, although it says nothing yet.
+      // To begin an upload is a write, although it has no bytes yet.
       {.pattern = "/uploads",
        .methods = Method::post,
        .summary = "Begin an upload of parts, for objects of any size",

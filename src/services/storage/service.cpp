@@ -46,7 +46,7 @@ StorageShard::~StorageShard() = default;
 
 Task<Result<>> StorageShard::make_stores(Call) {
   const Options& asked = shared_.options;
-  // With amnesia the memory is the disk, and the cache before it only makes it sendable.
+  // With amnesia the disk is in memory, and the cache only makes its bytes sendable.
   const std::uint64_t capacity =
       asked.amnesia ? asked.cache_bytes / 16 + store::GroupCache::least_capacity : asked.cache_bytes;
   CO_TRY(auto arena, machine_.memory.make_arena(store::GroupCache::arena_bytes(capacity)));
@@ -72,7 +72,7 @@ Task<Result<>> StorageShard::make_stores(Call) {
   co_return Result<>{};
 }
 
-// NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the process's
+// NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the store outlives the task
 Task<Result<>> StorageShard::open_store(Call call, store::ObjectStore& store) {
   if (auto opened = co_await store.open(call, machine_, context_.log); !opened) {
     if (!shared_.options.amnesia) shared_.trouble = &store.options().directory;
@@ -88,7 +88,7 @@ Task<Result<>> StorageShard::open_store(Call call, store::ObjectStore& store) {
   co_return Result<>{};
 }
 
-// Shard 0 makes what all share; then each opens the stores that it is the home of.
+// Shard 0 makes the shared state; then each shard opens the stores that it is the home of.
 Task<Result<>> StorageShard::start(Call call) {
   if (machine_.shard.index() == 0) CO_TRY_VOID(co_await make_stores(call));
   ports_ = std::make_unique<store::SetPort>(*shared_.stores, machine_);
@@ -106,7 +106,7 @@ Task<Result<>> StorageShard::start(Call call) {
   co_return Result<>{};
 }
 
-// It looks often: objects come in bursts, and what finds no large page stays in small ones.
+// Looks often: objects come in bursts, and an object that finds no large page stays in small ones.
 Task<> StorageShard::prepare_cache(Call call) {
   constexpr Duration soon = Duration::millis(5), idle = Duration::millis(20);
   const PoolSeat seat(machine_.pool, Lane::cpu);
@@ -130,7 +130,7 @@ Task<> StorageShard::stop(Call call) {
 }
 
 void StorageShard::apply(const config::Snapshot& snapshot) {
-  // While it starts, or when it could not, there is no home to tell.
+  // During a start, or after one that failed, there is no home to tell.
   store::StoreSet* const stores = shared_.made_stores.load(std::memory_order_acquire);
   for (std::size_t i = 0; stores != nullptr && i < stores->size(); ++i) {
     if (!is_home(i) || !shared_.stores->at(i).status().open) continue;

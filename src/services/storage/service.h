@@ -21,14 +21,14 @@ struct Options {
   Duration scrub_interval = Duration::seconds(7 * 24 * 3600);
   Duration uploads_ttl = Duration::seconds(24 * 3600);
   std::uint64_t uploads_max = 4096;
-  std::uint64_t changes_max = store::changes_capacity;  // that wait for one data directory
-  std::uint64_t reserve = 8u << 20;                     // kept free for what frees space, in each directory
-  std::uint64_t spare_files = 16;  // likewise; a start needs a few, and so does a merge of the index
+  std::uint64_t changes_max = store::changes_capacity;  // changes that wait for one data directory
+  std::uint64_t reserve = 8u << 20;  // kept free in each directory for operations that free space
+  std::uint64_t spare_files = 16;    // likewise; a start needs a few, and so does a merge of the index
 };
-// Its table (routes.cpp): what it answers.
+// The service's route table (routes.cpp).
 std::span<const serve::RouteSpec> routes();
 
-// `data`: where `storage.data_dirs` begins when it is not said.
+// `data`: the data directory when `storage.data_dirs` is not set.
 Options read_options(const config::Snapshot& snapshot, const Keys& keys, const std::string& data);
 
 // `kv` outlives the service.

@@ -17,14 +17,14 @@
 
 namespace cairn::storage {
 
-// What the shards share.
+// The state that the shards share.
 struct Shared {
   Options options;
   Keys keys;
   store::KvMaker& kv;
   Metrics metrics;
   store::ByteBudget ingest{ingest_bytes};
-  // An address's bytes are counted in the slot of its requests.
+  // The bytes of a client's address are counted in the same slot as its requests.
   static_assert(serve::Shares::slots == store::ByteBudget::slots &&
                 serve::Shares::Asker::none == store::Taker::none);
   std::unique_ptr<io::RamDisk> ram;          // instead of a disk, when nothing may be written to one
@@ -34,10 +34,10 @@ struct Shared {
   // shards in turn.
   unsigned shards = 0;
   unsigned home_of(std::size_t directory) const noexcept { return static_cast<unsigned>(directory % shards); }
-  std::atomic<std::size_t> unopened{0};              // stores
+  std::atomic<std::size_t> unopened{0};              // stores that are not open yet
   std::atomic<const std::string*> trouble{nullptr};  // the directory whose store could not be opened
-  // The same for /metrics, which any shard may be asked for while shard 0 still makes them: whoever sees a
-  // pointer (acquire) sees what it leads to whole (release), and that stays until the service goes.
+  // The same objects for /metrics, which any shard may answer while shard 0 is still making them. A reader
+  // that loads a pointer (acquire) sees the whole object (release), which lives until the service goes.
   std::atomic<const store::GroupCache*> made_cache{nullptr};
   std::atomic<store::StoreSet*> made_stores{nullptr};
 };
@@ -53,11 +53,11 @@ class StorageShard final : public serve::ServiceShard {
   static std::span<const serve::RouteSpec> routes();
 
  private:
-  struct Incoming;  // what was taken of a body
+  struct Incoming;  // a request's body, as far as it was read
   struct Document;  // a small JSON body
 
   // --- get.cpp
-  // What the conditions and ranges of a request make of an object: the head is filled; false: it is all.
+  // The part of an object to send. answer_head fills the head and gives it; nothing: the answer is complete.
   struct Wanted {
     http::RangeSet ranges;
     std::uint64_t length = 0;
@@ -109,19 +109,19 @@ class StorageShard final : public serve::ServiceShard {
   bool is_home(std::size_t directory) const noexcept {
     return shared_.home_of(directory) == machine_.shard.index();
   }
-  // With the tasks that tend it. Cancel: partial — as after a crash.
-  // NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the process's
+  // Opens the store and starts the tasks that tend it. Cancel: partial — as after a crash.
+  // NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the store outlives the task
   Task<Result<>> open_store(Call call, store::ObjectStore& store);
   void show_gates() noexcept;
 
-  // Keeps large pages of the cache ready. Cancel: clean
+  // Keeps large pages of the cache ready. Cancel: clean.
   Task<> prepare_cache(Call call);
 
   Library library() noexcept {
     return {*ports_, *shared_.cache, shared_.metrics.integrity.at(0), slot_,
             context_.settings.request_timeout};
   }
-  // Passes on how taking a body ended, and counts what the decode guard refused.
+  // Returns the result of `taking`, and counts the bodies that the decode guard refused.
   Task<Result<>> count_refused(serve::Request& request, Task<Result<>> taking);
 
   Shared& shared_;
@@ -132,7 +132,7 @@ class StorageShard final : public serve::ServiceShard {
 };
 
 store::UploadOwner owner_of(const serve::Request& request);
-// The media type a client gave, if it is one that can be given back.
+// The media type that the client gave, if it can be sent in an answer, else the unknown one.
 std::string media_type_of(const serve::Request& request);
 
 }  // namespace cairn::storage

@@ -68,7 +68,7 @@ class SimulatedService {
   SimulatedService& operator=(const SimulatedService&) = delete;
 
   io::sim::Guest connect() { return io::sim::Guest(world, away, {"host", 80, {}}); }
-  // On a connection of its own.
+  // Asks on a new connection.
   io::sim::Answer ask(std::string_view text) { return connect().ask(text); }
   io::sim::SimDisk& disk() { return host.disk(); }
   store::LogKvMaker& maps() { return kv_; }
@@ -91,12 +91,12 @@ class SimulatedService {
     return text;
   }
 
-  // The process, or with it the power; then it is started again.
+  // Crashes the process, or cuts the power, and starts it again.
   void crash(io::sim::Crash how = io::sim::Crash::power) {
     crash_and([] {}, how);
     CHECK(serving);
   }
-  // The same, and something happens to the disk meanwhile; until it serves again or has given up.
+  // The same; `meanwhile` may change the disk. Returns when the service serves again or has given up.
   void crash_and(const std::function<void()>& meanwhile, io::sim::Crash how = io::sim::Crash::power) {
     life_ = nullptr;
     serving = false;
@@ -118,7 +118,7 @@ class SimulatedService {
   std::optional<serve::LifecycleOutcome> outcome;  // when a drain has ended
 
  private:
-  // What a process has.
+  // The objects of one process.
   struct Life {
     Life(SimulatedService& owner, io::sim::Node& home)
         : log({.slots = home.shards()}, [] { return WallTime{}; }),
@@ -156,7 +156,7 @@ class SimulatedService {
       }
       return caller_node.get();
     }
-    // The nodes' own scopes are roots: the end of the machine is brought to them.
+    // The nodes' own scopes are roots, so the end of the machine does not reach them. This task ends them.
     Task<> reap(Call call, unsigned shard) {
       (void)co_await sleep_until(call, Instant::never());
       for (serve::Node* each : {caller_node.get(), &node}) {
@@ -165,7 +165,8 @@ class SimulatedService {
         each->cut_off(shard);
       }
     }
-    // NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the test's, outlives the world
+    // NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): belongs to the test and
+    // outlives the world
     Task<> live(Call call, SimulatedService& owner) {
       auto ended = co_await lifecycle->run(call);
       if (ended) owner.outcome = std::move(*ended);

@@ -12,7 +12,7 @@ namespace {
 using http::FieldName;
 using serve::Request;
 
-// As many gaps as fit into a head; a client that fills those asks again.
+// As many gaps as fit into an answer's head. A client that has filled them asks again.
 constexpr std::size_t missing_max = 64;
 
 Result<Ulid> token_of(const Request& request) {
@@ -21,7 +21,7 @@ Result<Ulid> token_of(const Request& request) {
   return *token;
 }
 
-// Of a document; empty when it says none.
+// The document's media type; empty when it names none.
 Result<std::string> media_type_in(codec::JsonObject& object) {
   TRY(const auto given, object.optional_string("media_type"));
   if (given && !codec::is_media_type(*given))
@@ -36,7 +36,7 @@ store::UploadOwner owner_of(const Request& request) {
   return who != nullptr ? store::UploadOwner{who->nonce, who->tenant} : store::UploadOwner{};
 }
 
-// Another tenant's is as if it were not there. Where nobody needs a capability, everything is everybody's.
+// Another tenant's upload is answered as not found. With open access every upload belongs to every caller.
 // NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the caller waits
 Task<Result<store::SetPort::FoundUpload>> StorageShard::find_upload(Call call, const Request& request,
                                                                     Ulid token) {
