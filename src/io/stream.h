@@ -1,5 +1,5 @@
 // Stream and Listener: a connection and where connections come from, real or simulated; TCP, Unix socket,
-// later TLS. Attempts never block; waiting is done on the Readiness of the direction.
+// later TLS. Attempts never block; waiting is done on its Direction.
 #pragma once
 
 #include <sys/uio.h>
@@ -13,7 +13,7 @@
 #include "base/bytes.h"
 #include "base/endpoint.h"
 #include "base/result.h"
-#include "io/readiness.h"
+#include "io/direction.h"
 #include "runtime/task.h"
 
 namespace cairn::io {
@@ -72,8 +72,8 @@ class Stream {
     if (peer_gone_) tell_peer_gone();
   }
 
-  Readiness readable;
-  Readiness writable;
+  Direction readable;
+  Direction writable;
 
  protected:
   // For the real and the simulated stream.
@@ -102,7 +102,7 @@ class Listener {
   virtual void close() noexcept = 0;
   virtual std::string local_address() const = 0;  // as bound: the port is known even if 0 was asked
 
-  Readiness acceptable;
+  Direction acceptable;
 };
 
 using cairn::Endpoint;

@@ -1,7 +1,7 @@
 // Structured logs: recorded into a bounded ring per slot without lock or allocation, rendered elsewhere.
 //
 // `Log` is owned by a node. Each slot (shard or pool thread) records through its own `Logger` into its own
-// ring; one consumer drains all rings: the thread of LogWriter, or in simulation the world itself, between
+// ring; one consumer drains all rings: the thread of LogThread, or in simulation the world itself, between
 // steps. A record is 512 bytes; a longer one is cut and marked `"truncated":true`. A record that finds its
 // ring full is dropped and counted, and the next drain reports the count.
 //
@@ -129,7 +129,7 @@ class Log {
   bool drain(const LogSink& sink);
   // True when every earlier record has been handed to the sink. From any thread.
   bool quiet() const noexcept;
-  // Blocks until a record was made since the last return, or wake() was called. Only LogWriter waits.
+  // Blocks until a record was made since the last return, or wake() was called. Only LogThread waits.
   void wait() noexcept;
   void wake() noexcept;
 

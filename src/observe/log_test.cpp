@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "observe/log_writer.h"
+#include "observe/log_thread.h"
 
 namespace cairn::observe {
 namespace {
@@ -161,7 +161,7 @@ TEST(Log, every_record_of_every_thread_arrives_once_and_in_order) {
   constexpr int lines = 2000;
   Log log({.slots = slots, .records_per_slot = 4096}, fixed(0));
   std::string text;
-  LogWriter writer(log, [&](std::string_view more) {
+  LogThread writer(log, [&](std::string_view more) {
     text += more;
     return true;
   });
@@ -192,7 +192,7 @@ TEST(Log, a_small_ring_under_load_loses_only_what_it_counts) {
   constexpr int lines = 5000;
   Log log({.slots = 2, .records_per_slot = 8}, fixed(0));
   std::size_t arrived = 0;
-  LogWriter writer(log, [&](std::string_view more) {
+  LogThread writer(log, [&](std::string_view more) {
     for (std::size_t at = 0; (at = more.find("\"msg\":\"x\"", at)) != std::string_view::npos; ++at) ++arrived;
     return true;
   });
@@ -208,11 +208,11 @@ TEST(Log, a_small_ring_under_load_loses_only_what_it_counts) {
   EXPECT_EQ(arrived + log.dropped(), 2u * lines);
 }
 
-TEST(LogWriter, restarts_and_writes_to_a_descriptor) {
+TEST(LogThread, restarts_and_writes_to_a_descriptor) {
   int ends[2];
   ASSERT_EQ(::pipe(ends), 0);
   Log log({.format = LogFormat::text}, fixed(0));
-  LogWriter writer(log, fd_sink(ends[1]));
+  LogThread writer(log, fd_sink(ends[1]));
   Logger logger(log, 0);
   writer.start();
   logger.info("one");
@@ -230,13 +230,13 @@ TEST(LogWriter, restarts_and_writes_to_a_descriptor) {
   EXPECT_EQ(text, "1970-01-01T00:00:00.000Z info  one\n1970-01-01T00:00:00.000Z info  two\n");
 }
 
-TEST(LogWriter, a_closed_descriptor_loses_lines_and_nothing_else) {
+TEST(LogThread, a_closed_descriptor_loses_lines_and_nothing_else) {
   int ends[2];
   ASSERT_EQ(::pipe(ends), 0);
   ::close(ends[0]);
   ::close(ends[1]);
   Log log({}, fixed(0));
-  LogWriter writer(log, fd_sink(ends[1]));
+  LogThread writer(log, fd_sink(ends[1]));
   writer.start();
   Logger(log, 0).info("lost");
   writer.stop();

@@ -12,7 +12,7 @@
 #include "io/entropy.h"
 #include "io/process.h"
 #include "io/small_file.h"
-#include "observe/log_writer.h"
+#include "observe/log_thread.h"
 #include "runtime/mpsc.h"
 #include "runtime/wait.h"
 #include "serve/lifecycle.h"
@@ -122,7 +122,7 @@ class Host {
     tell_listening();
     std::vector<Node*> nodes;
     for (Hosted& each : hosted_) {
-      declare_process_metrics(each.node->registry());
+      declare_process_metrics(each.node->series());
       for (unsigned i = 0; i < process_.shards(); ++i) each.node->start(i);
       each.node->health().set("config", true);
       nodes.push_back(each.node.get());
@@ -618,7 +618,7 @@ class Host {
   observe::Log log_;
   io::Process process_;
   ProcessBus bus_;
-  observe::LogWriter writer_;
+  observe::LogThread writer_;
   std::vector<Hosted> hosted_;
   observe::Logger logger_;
   observe::Logger last_words_;  // the watchdog's, with a slot of its own

@@ -78,7 +78,7 @@ class Node {
   Mailbox& mailbox(unsigned shard) noexcept;
   Health& health() noexcept { return health_; }
   Metrics& metrics() noexcept { return metrics_; }
-  observe::Registry& registry() noexcept { return registry_; }
+  observe::Registry& series() noexcept { return registry_; }
   // Process-wide limits take effect for every shard.
   void apply_limits(const config::Snapshot& snapshot);
   const Settings& settings() const noexcept { return settings_; }

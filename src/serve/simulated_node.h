@@ -446,7 +446,7 @@ class SimulatedNode {
   }
   std::string metrics() const {
     std::string text;
-    node.registry().expose(text);
+    node.series().expose(text);
     return text;
   }
   // The value printed for exactly this cell; 0 when it is not printed.

@@ -87,7 +87,7 @@ class SimulatedService {
 
   std::string metrics() {
     std::string text;
-    life_->node.registry().expose(text);
+    life_->node.series().expose(text);
     return text;
   }
 

@@ -1,4 +1,4 @@
-#include "observe/log_writer.h"
+#include "observe/log_thread.h"
 
 #include <poll.h>
 #include <unistd.h>
@@ -40,24 +40,24 @@ LogSink fd_sink(int fd) {
   return [fd](std::string_view lines) { return write_all(fd, lines); };
 }
 
-LogWriter::LogWriter(Log& log, LogSink sink) : log_(log), sink_(std::move(sink)) {}
+LogThread::LogThread(Log& log, LogSink sink) : log_(log), sink_(std::move(sink)) {}
 
-LogWriter::~LogWriter() { stop(); }
+LogThread::~LogThread() { stop(); }
 
-void LogWriter::start() {
+void LogThread::start() {
   CHECK(!thread_.joinable());
   stopping_.store(false, std::memory_order_relaxed);
   thread_ = std::thread([this] { run(); });
 }
 
-void LogWriter::stop() noexcept {
+void LogThread::stop() noexcept {
   if (!thread_.joinable()) return;
   stopping_.store(true, std::memory_order_release);
   log_.wake();
   thread_.join();
 }
 
-void LogWriter::run() {
+void LogThread::run() {
   // stopping_ is read before the drain, so the last drain takes every record made before stop().
   for (bool stopping = false; !stopping;) {
     log_.wait();

@@ -1,4 +1,4 @@
-// LogWriter: the one thread that turns recorded logs into lines and writes them out.
+// LogThread: the one thread that turns recorded logs into lines and writes them out.
 #pragma once
 
 #include <atomic>
@@ -12,13 +12,13 @@ namespace cairn::observe {
 // up the writer, and with it a shutdown, for ever. The loss is counted.
 LogSink fd_sink(int fd);
 
-class LogWriter {
+class LogThread {
  public:
   // `log` outlives the writer.
-  LogWriter(Log& log, LogSink sink);
-  ~LogWriter();  // stops
-  LogWriter(const LogWriter&) = delete;
-  LogWriter& operator=(const LogWriter&) = delete;
+  LogThread(Log& log, LogSink sink);
+  ~LogThread();  // stops
+  LogThread(const LogThread&) = delete;
+  LogThread& operator=(const LogThread&) = delete;
 
   void start();
   // Writes the records made before the call, then joins the thread. Idempotent.

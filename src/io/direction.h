@@ -1,4 +1,4 @@
-// Readiness: one direction of a stream or a listener: "an attempt may succeed now".
+// Direction: one direction of a stream or a listener: "an attempt may succeed now".
 //
 // Edge-triggered: the driver sets it, an attempt that would have blocked clears it. At most one task waits
 // on it (a connection has one reader and one writer), which is CHECKed.
@@ -10,12 +10,12 @@
 
 namespace cairn::io {
 
-class Readiness {
+class Direction {
  public:
-  explicit Readiness(Shard& shard) noexcept : shard_(shard), identity_(shard.new_identity()) {}
-  ~Readiness() { CHECK(waiter_.empty()); }
-  Readiness(const Readiness&) = delete;
-  Readiness& operator=(const Readiness&) = delete;
+  explicit Direction(Shard& shard) noexcept : shard_(shard), identity_(shard.new_identity()) {}
+  ~Direction() { CHECK(waiter_.empty()); }
+  Direction(const Direction&) = delete;
+  Direction& operator=(const Direction&) = delete;
 
   bool ready() const noexcept { return ready_; }
   void signal() noexcept {
@@ -28,11 +28,11 @@ class Readiness {
   // Until ready. Yields the turn now and then even when it is: a busy peer must not starve the others.
   class Wait : public Waiter {
    public:
-    Wait(Readiness& readiness, const Call& call) noexcept : Waiter(call), readiness_(readiness) {}
+    Wait(Direction& direction, const Call& call) noexcept : Waiter(call), direction_(direction) {}
     bool await_ready() noexcept {
-      readiness_.shard_.trace(readiness_.identity_, Access::write);
-      if (readiness_.ready_) {
-        yields_ = readiness_.shard_.turn_used_up();
+      direction_.shard_.trace(direction_.identity_, Access::write);
+      if (direction_.ready_) {
+        yields_ = direction_.shard_.turn_used_up();
         already_ = true;
         return !yields_;
       }
@@ -43,9 +43,9 @@ class Readiness {
         requeue(handle);
         return;
       }
-      CHECK(readiness_.waiter_.empty());
+      CHECK(direction_.waiter_.empty());
       own(node_);
-      readiness_.waiter_.push_back(node_);
+      direction_.waiter_.push_back(node_);
       begin(handle);
     }
     [[nodiscard]] Result<> await_resume() const noexcept {
@@ -54,7 +54,7 @@ class Readiness {
     }
 
    private:
-    Readiness& readiness_;
+    Direction& direction_;
     WaitNode node_;
     bool already_ = false;
     bool yields_ = false;
