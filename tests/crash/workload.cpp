@@ -11,6 +11,11 @@ bool is_disk_error(ErrorCode code) {
   return code == ErrorCode::storage_full || code == ErrorCode::io_failed || code == ErrorCode::degraded;
 }
 
+// A delete on a full disk may also be told to come again: room is being made [OH-5].
+bool is_disk_error(const Op& op, ErrorCode code) {
+  return is_disk_error(code) || (op.act == Op::Act::remove && code == ErrorCode::busy);
+}
+
 }  // namespace
 
 store::StoreOptions options_for(std::string_view word) {
@@ -74,7 +79,7 @@ Workload::Pending Workload::start(const Op& op) {
 }
 
 std::optional<Finding> Workload::answered(const Op& op, const Result<store::Outcome>& result) {
-  if (!result && tolerant && is_disk_error(result.error().code)) {
+  if (!result && tolerant && is_disk_error(op, result.error().code)) {
     possible_ = possible_.with({op});
     return std::nullopt;
   }
