@@ -2,6 +2,7 @@
 // consumers against close, cancel and deadline.
 #include <fmt/format.h>
 
+#include <deque>
 #include <string>
 
 #include "model/ledger.h"
@@ -254,6 +255,9 @@ class DropsOldest : public Model {
     if (!sent) return world_.expect(queue_.closed(), "refused", "an item was refused before the close");
     ++sent_;
     last_sent_ = item;
+    if (queue_.dropped() > dropped_) kept_.erase(kept_.begin() + static_cast<std::ptrdiff_t>(on_its_way_));
+    dropped_ = queue_.dropped();
+    kept_.push_back(item);
     // A receiver that waits has it already, and has not run yet.
     if (waiting_) ++on_its_way_;
     waiting_ = false;
@@ -272,6 +276,8 @@ class DropsOldest : public Model {
   void take(int item) {
     ++received_;
     newest_ = item;
+    world_.expect(!kept_.empty() && kept_.front() == item, "order", "another item gave way than the oldest");
+    if (!kept_.empty()) kept_.pop_front();
     world_.expect(order_.follows(item), "order", "items of one sender overtook each other");
   }
   Task<> close() {
@@ -282,7 +288,8 @@ class DropsOldest : public Model {
   World& world_;
   Mpsc<int> queue_;
   Order order_;
-  std::uint64_t sent_ = 0, received_ = 0, on_its_way_ = 0;
+  std::deque<int> kept_;  // what should not have been dropped, the items on their way first
+  std::uint64_t sent_ = 0, received_ = 0, dropped_ = 0, on_its_way_ = 0;
   int last_sent_ = -1, newest_ = -1;
   bool waiting_ = false;
 };
