@@ -210,7 +210,10 @@ TEST(FullDisk, a_delete_does_not_fail_together_with_the_put_beside_it) {
     s.disk().set_capacity(s.disk().used() + 3000);
     std::vector<std::shared_ptr<std::optional<Result<Outcome>>>> changes;
     changes.push_back(s.start(s.put_task(sample(100'000))));
-    changes.push_back(s.start(s.port().remove(s.call(), old)));
+    // As a port sends it, which would come again.
+    auto removal = std::make_unique<Mutation>(Mutation::Kind::remove);
+    removal->address = old;
+    changes.push_back(s.start(s.store->home().committer().submit(s.call(), std::move(removal))));
     ASSERT_TRUE(s.world.run_until([&] {
       return std::all_of(changes.begin(), changes.end(), [](auto& one) { return one->has_value(); });
     }));
