@@ -165,8 +165,7 @@ class SimulatedService {
         each->cut_off(shard);
       }
     }
-    // NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): belongs to the test and
-    // outlives the world
+    // NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): it outlives the world
     Task<> live(Call call, SimulatedService& owner) {
       auto ended = co_await lifecycle->run(call);
       if (ended) owner.outcome = std::move(*ended);
