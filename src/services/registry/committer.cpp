@@ -171,10 +171,11 @@ void Committer::concluded(const ChangeGroup& group, const Result<>&) {
     const ErrorCode code = done ? ErrorCode::ok : member->result.error().code;
     registry_.audit().with([&](AuditTable& table) { table.add(event_of(*member, now_wall(), code)); });
   }
+  // Before the members are told: a caller that has its answer finds it in the numbers.
+  registry_.publish_status(backend_.log());
 }
 
 void Committer::told(const ChangeGroup& group, const Result<>& written) {
-  registry_.publish_status(backend_.log());
   if (!written || !group.advance) return;
   registry_.announce(registry_.ledger().with([](Ledger& ledger) { return ledger.head(); }));
   newest_.tell(machine_.shard.now());
