@@ -5,6 +5,7 @@
 #include "store/committer.h"
 #include "store/compactor.h"
 #include "store/index_place.h"
+#include "store/kv_walk.h"
 #include "store/scrubber.h"
 
 namespace cairn::store {
@@ -19,7 +20,6 @@ constexpr std::uint64_t bytes_per_object = 300, bytes_per_part = 200;
 // A new index follows the log until so few records are left that writers hardly wait for them.
 constexpr std::uint64_t few_records = 1000;
 constexpr int rounds_most = 10;
-constexpr std::size_t page = 256;
 
 }  // namespace
 
@@ -112,10 +112,10 @@ Task<Result<>> IndexKeeper::make_index(Call call) {
 }
 
 Task<Result<>> IndexKeeper::keep_lost(Call call) {
-  std::string from(1, quarantine_prefix);
-  const std::string until = prefix_end(from);
+  KvWalk walk(*parts_.kv, quarantine_prefix);
   for (;;) {
-    CO_TRY(const auto found, co_await parts_.kv->scan(call, from, until, page));
+    CO_TRY(const auto found, co_await walk.next(call));
+    if (found.empty()) co_return Result<>{};
     for (const KvPair& pair : found) {
       QuarantineRecord word;
       if (!decode(as_bytes(pair.value), word))
@@ -125,8 +125,6 @@ Task<Result<>> IndexKeeper::keep_lost(Call call) {
       CO_TRY(const auto there, co_await rebuild_->indexer().object(call, word.address));
       if (!there) rebuild_->indexer().keep_lost(word.address, *known, word);
     }
-    if (found.size() < page) co_return Result<>{};
-    from = found.back().key + '\0';
   }
 }
 

@@ -4,29 +4,9 @@
 
 #include "crypto/outboard.h"
 #include "store/encoding.h"
+#include "store/kv_walk.h"
 
 namespace cairn::store {
-namespace {
-
-constexpr std::size_t page = 512;
-
-Task<Result<>> refused(const char* why) { co_return fail(ErrorCode::integrity, why); }
-
-std::uint32_t part_index_of(const std::string& key) {
-  std::uint32_t index = 0;
-  for (std::size_t i = key.size() - 4; i < key.size(); ++i)
-    index = index << 8 | static_cast<unsigned char>(key[i]);
-  return index;
-}
-Ulid token_of(const std::string& key) {
-  Ulid token;
-  for (std::size_t i = 1; i < 9; ++i) token.high = token.high << 8 | static_cast<unsigned char>(key[i]);
-  for (std::size_t i = 9; i < 17; ++i) token.low = token.low << 8 | static_cast<unsigned char>(key[i]);
-  return token;
-}
-
-}  // namespace
-
 std::unexpected<Error> Indexer::bad_entry() noexcept {
   return fail(kv_.distrust("an index entry does not decode"));
 }
@@ -59,16 +39,15 @@ Task<Result<LogPoint>> Indexer::load(Call call) {
   const std::string shadows(1, tombstone_prefix);
   CO_TRY(const auto shadow, co_await kv_.scan(call, shadows, prefix_end(shadows), 1));
   has_tombstones_ = !shadow.empty();
-  std::string from(1, segment_prefix);
+  KvWalk walk(kv_, segment_prefix);
   for (;;) {
-    CO_TRY(auto found, co_await kv_.scan(call, from, prefix_end(std::string(1, segment_prefix)), page));
+    CO_TRY(const auto found, co_await walk.next(call));
+    if (found.empty()) break;
     for (const KvPair& pair : found) {
       std::uint64_t bytes = 0;
       if (!FieldReader(as_bytes(pair.value)).number(bytes).complete()) co_return bad_entry();
-      set_live(live_[part_index_of(pair.key)], static_cast<std::int64_t>(bytes));
+      set_live(live_[number_in(pair.key)], static_cast<std::int64_t>(bytes));
     }
-    if (found.size() < page) break;
-    from = found.back().key + '\0';
   }
   co_return point;
 }
@@ -78,17 +57,15 @@ Task<Result<LogPoint>> Indexer::load(Call call) {
 Task<Result<>> Indexer::load_uploads(Call call) {
   open_uploads_.clear();
   upload_bytes_ = 0;
-  std::string from(1, upload_prefix);
-  const std::string until = prefix_end(from);
+  KvWalk walk(kv_, upload_prefix);
   for (;;) {
-    CO_TRY(const auto found, co_await kv_.scan(call, from, until, page));
+    CO_TRY(const auto found, co_await walk.next(call));
+    if (found.empty()) co_return Result<>{};
     for (const KvPair& pair : found) {
       UploadEntry entry;
       if (!decode(as_bytes(pair.value), entry)) co_return bad_entry();
       if (!entry.committed) CO_TRY_VOID(co_await open_upload(call, token_of(pair.key), entry.owner.holder));
     }
-    if (found.size() < page) co_return Result<>{};
-    from = found.back().key + '\0';
   }
 }
 
@@ -96,7 +73,7 @@ Task<Result<>> Indexer::open_upload(Call call, Ulid token, Ulid holder) {
   close_upload(token);
   open_uploads_[token] = {.holder = holder};
   for (std::uint32_t first = 0;;) {
-    CO_TRY(const auto found, co_await parts(call, token, first, page));
+    CO_TRY(const auto found, co_await parts(call, token, first, parts_page));
     if (found.empty()) co_return Result<>{};
     for (const NumberedPart& one : found) grow_upload(token, one.entry.place.data_size, 0);
     first = found.back().index + 1;
@@ -224,13 +201,13 @@ Task<Result<std::vector<Indexer::NumberedPart>>> Indexer::parts(Call call, Ulid 
   std::vector<NumberedPart> parts;
   for (const auto& [key, text] : merged) {
     if (!text) continue;
-    NumberedPart one{part_index_of(key), {}};
+    NumberedPart one{number_in(key), {}};
     if (!decode(as_bytes(*text), one.entry)) co_return bad_entry();
     parts.push_back(std::move(one));
   }
   // A full page whose parts are all gone must not look like the end.
   if (parts.empty() && found.size() == limit)
-    co_return co_await this->parts(call, token, part_index_of(found.back().key) + 1, limit);
+    co_return co_await this->parts(call, token, number_in(found.back().key) + 1, limit);
   co_return parts;
 }
 
@@ -254,17 +231,15 @@ std::uint64_t Indexer::removal_bytes(std::uint32_t segment) const noexcept {
 
 Task<Result<>> Indexer::count_removals(Call call, std::uint64_t sequence) {
   removals_.clear();
-  std::string from(1, tombstone_prefix);
-  const std::string until = prefix_end(from);
+  KvWalk walk(kv_, tombstone_prefix);
   while (has_tombstones_) {
-    CO_TRY(const auto found, co_await kv_.scan(call, from, until, page));
+    CO_TRY(const auto found, co_await walk.next(call));
+    if (found.empty()) break;
     for (const KvPair& pair : found) {
       TombstoneEntry shadow;
       if (!decode(as_bytes(pair.value), shadow)) co_return bad_entry();
       if (shadow.origin <= sequence) count_removal(shadow, true);
     }
-    if (found.size() < page) break;
-    from = found.back().key + '\0';
   }
   co_return Result<>{};
 }
@@ -280,456 +255,6 @@ void Indexer::set_live(std::int64_t& live, std::int64_t bytes) noexcept {
 void Indexer::erase_live(std::uint32_t segment) {
   set_live(live_[segment], 0);
   live_.erase(segment);
-}
-
-// No coroutine: a frame with room for records of all kinds would be the largest of all, for every record.
-Task<Result<>> Indexer::apply(Call call, RecordHeader header, Position at, std::string meta) {
-  const Place place{at, header.meta_size, header.data_size};
-  const ByteView bytes = as_bytes(meta);
-  const auto unreadable = [] { return refused("a sealed record does not decode"); };
-  switch (static_cast<RecordKind>(header.kind)) {
-    case RecordKind::object: {
-      ObjectRecord record;
-      if (!decode(bytes, record)) return unreadable();
-      ObjectEntry entry;
-      entry.size = header.data_size;
-      entry.media_type = std::move(record.media_type);
-      entry.pinned = record.pinned;
-      return apply_object(call, header, place, std::move(entry), record.address);
-    }
-    case RecordKind::commit: {
-      CommitRecord record;
-      if (!decode(bytes, record)) return unreadable();
-      ObjectEntry entry;
-      entry.size = record.size;
-      entry.media_type = std::move(record.media_type);
-      entry.token = record.token;
-      entry.pinned = record.pinned;
-      return apply_object(call, header, place, std::move(entry), record.address);
-    }
-    case RecordKind::part: {
-      PartRecord record;
-      if (!decode(bytes, record)) return unreadable();
-      return apply_part(call, header, place, std::move(record));
-    }
-    case RecordKind::remove: {
-      RemoveRecord record;
-      if (!decode(bytes, record)) return unreadable();
-      return apply_remove(call, header, place, record);
-    }
-    case RecordKind::pin: {
-      PinRecord record;
-      if (!decode(bytes, record)) return unreadable();
-      return apply_pin(call, header, record);
-    }
-    case RecordKind::upload: {
-      UploadRecord record;
-      if (!decode(bytes, record)) return unreadable();
-      return apply_upload(call, header, place, std::move(record));
-    }
-    case RecordKind::abort: {
-      AbortRecord record;
-      if (!decode(bytes, record)) return unreadable();
-      return apply_abort(call, record);
-    }
-    case RecordKind::quarantine: {
-      QuarantineRecord record;
-      if (!decode(bytes, record)) return unreadable();
-      return apply_quarantine(call, header, record);
-    }
-  }
-  return refused("a record of a kind that is not known");
-}
-
-void Indexer::remember_stale(TombstoneEntry& shadow, std::uint32_t segment) {
-  const auto at = std::lower_bound(shadow.stale.begin(), shadow.stale.end(), segment);
-  if (at == shadow.stale.end() || *at != segment) shadow.stale.insert(at, segment);
-}
-
-// NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the caller waits
-Task<Result<>> Indexer::retire(Call call, Address address, ObjectEntry entry, TombstoneEntry& shadow) {
-  count(entry.place, false);
-  remember_stale(shadow, entry.place.at.segment);
-  --totals_.objects;
-  totals_.bytes -= entry.size;
-  if (entry.quarantined()) {
-    --totals_.quarantined;
-    change(quarantine_key(entry.quarantine_origin), std::nullopt);
-  }
-  gone_.push_back(address);
-  if (!entry.token) co_return Result<>{};
-  change(token_key(*entry.token), std::nullopt);
-  co_return co_await drop_parts(call, *entry.token);
-}
-
-Task<Result<>> Indexer::drop_parts(Call call, Ulid token) {
-  std::uint32_t first = 0;
-  for (;;) {
-    CO_TRY(auto found, co_await parts(call, token, first, page));
-    if (found.empty()) co_return Result<>{};
-    for (const NumberedPart& one : found) {
-      count(one.entry.place, false);
-      change(part_key(token, one.index), std::nullopt);
-    }
-    first = found.back().index + 1;
-  }
-}
-
-Task<Result<>> Indexer::apply_object(Call call, RecordHeader header, Place place, ObjectEntry fresh,
-                                     Address address) {
-  CO_TRY(auto now, co_await object(call, address));
-  CO_TRY(auto shadow, co_await tombstone(call, address));
-  const bool removed = shadow && shadow->origin > header.origin;
-  if ((now && now->origin > header.origin) || (!now && removed)) {
-    // A copy that another record overrules matters only because a tombstone must outlive it.
-    if (!shadow) shadow.emplace();
-    remember_stale(*shadow, place.at.segment);
-    change(tombstone_key(address), encode(*shadow));
-    co_return Result<>{};
-  }
-  if (now && now->origin == header.origin) {  // compaction moved it
-    if (now->place.at.segment != place.at.segment) {
-      if (!shadow) shadow.emplace();
-      remember_stale(*shadow, now->place.at.segment);
-      change(tombstone_key(address), encode(*shadow));
-    }
-    count(now->place, false);
-    count(place, true);
-    now->place = place;
-    change(object_key(address), encode(*now));
-    co_return Result<>{};
-  }
-  if (now) {
-    if (!shadow) shadow.emplace();
-    CO_TRY_VOID(co_await retire(call, address, *now, *shadow));
-    change(tombstone_key(address), encode(*shadow));
-  }
-  fresh.origin = header.origin;
-  fresh.place = place;
-  count(place, true);
-  ++totals_.objects;
-  totals_.bytes += fresh.size;
-  if (fresh.token) {
-    change(token_key(*fresh.token), std::string(as_text(address.bytes)));
-    CO_TRY(auto began, co_await upload(call, *fresh.token));
-    if (began && !began->committed) {
-      --totals_.uploads;
-      close_upload(*fresh.token);
-      began->committed = address;
-      change(upload_key(*fresh.token), encode(*began));
-    }
-  }
-  change(object_key(address), encode(fresh));
-  if (rebuilding_) co_return co_await apply_words(call, address, header.origin);
-  co_return Result<>{};
-}
-
-Task<Result<>> Indexer::keep_word(Call call, RecordHeader header, Address address, std::uint64_t object,
-                                  std::string meta) {
-  const std::string key = word_key(address, static_cast<RecordKind>(header.kind));
-  CO_TRY(const auto kept, co_await value(call, key));
-  std::uint64_t kept_object = 0, kept_origin = 0;
-  if (kept) FieldReader(as_bytes(*kept)).number(kept_object).number(kept_origin);
-  if (std::pair(kept_object, kept_origin) < std::pair(object, header.origin))
-    change(key, FieldWriter().number(object).number(header.origin).take() + meta);
-  co_return Result<>{};
-}
-
-Task<Result<>> Indexer::apply_words(Call call, Address address, std::uint64_t object) {
-  for (const RecordKind kind : {RecordKind::pin, RecordKind::quarantine}) {
-    const std::string key = word_key(address, kind);
-    CO_TRY(const auto kept, co_await value(call, key));
-    if (!kept) continue;
-    std::uint64_t said_of = 0;
-    RecordHeader header;
-    header.kind = static_cast<std::uint8_t>(kind);
-    if (!FieldReader(as_bytes(*kept)).number(said_of).number(header.origin).good()) co_return bad_entry();
-    if (said_of > object) continue;
-    change(key, std::nullopt);
-    if (said_of == object)
-      CO_TRY_VOID(co_await apply(call, header, {}, kept->substr(sizeof said_of + sizeof header.origin)));
-  }
-  co_return Result<>{};
-}
-
-Task<Result<>> Indexer::apply_part(Call call, RecordHeader header, Place place, PartRecord record) {
-  CO_TRY(auto now, co_await part(call, record.token, record.index));
-  if (now && now->origin > header.origin) co_return Result<>{};
-  if (now) count(now->place, false);
-  count(place, true);
-  grow_upload(record.token, place.data_size, now ? now->place.data_size : 0);
-  change(part_key(record.token, record.index),
-         encode(PartEntry{header.origin, place, record.hash, record.root}));
-  co_return Result<>{};
-}
-
-Task<Result<>> Indexer::apply_remove(Call call, RecordHeader header, Place place, RemoveRecord record) {
-  CO_TRY(auto now, co_await object(call, record.address));
-  CO_TRY(auto shadow, co_await tombstone(call, record.address));
-  if (now && now->origin < header.origin) {
-    if (!shadow) shadow.emplace();
-    CO_TRY_VOID(co_await retire(call, record.address, *now, *shadow));
-    change(object_key(record.address), std::nullopt);
-  }
-  // With no older copy anywhere there is nothing to shadow.
-  if (!shadow || shadow->origin > header.origin) co_return Result<>{};
-  count_removal(*shadow, false);
-  shadow->origin = header.origin;
-  shadow->place = place;
-  count_removal(*shadow, true);
-  change(tombstone_key(record.address), encode(*shadow));
-  co_return Result<>{};
-}
-
-Task<Result<>> Indexer::apply_pin(Call call, RecordHeader header, PinRecord record) {
-  CO_TRY(auto now, co_await object(call, record.address));
-  if (rebuilding_ && (!now || now->origin < record.object))
-    co_return co_await keep_word(call, header, record.address, record.object, encode(record));
-  if (!now || now->origin != record.object || now->pin_origin > header.origin) co_return Result<>{};
-  now->pinned = record.pinned;
-  now->pin_origin = header.origin;
-  change(object_key(record.address), encode(*now));
-  co_return Result<>{};
-}
-
-Task<Result<>> Indexer::apply_upload(Call call, RecordHeader header, Place place, UploadRecord record) {
-  CO_TRY(auto owner, co_await value(call, token_key(record.token)));
-  CO_TRY(auto now, co_await upload(call, record.token));
-  if (now) {
-    now->place = place;
-    change(upload_key(record.token), encode(*now));
-    co_return Result<>{};
-  }
-  UploadEntry entry;
-  entry.origin = header.origin;
-  entry.place = place;
-  entry.size = record.size;
-  entry.expires = record.expires;
-  entry.media_type = std::move(record.media_type);
-  entry.owner = record.owner;
-  if (owner) {
-    Address address;
-    std::copy_n(as_bytes(*owner).begin(), std::min(owner->size(), address.bytes.size()),
-                address.bytes.begin());
-    entry.committed = address;
-  } else {
-    ++totals_.uploads;
-    // Compaction may have moved the upload behind its parts.
-    if (rebuilding_)
-      CO_TRY_VOID(co_await open_upload(call, record.token, record.owner.holder));
-    else
-      open_uploads_[record.token] = {.holder = record.owner.holder};
-  }
-  change(upload_key(record.token), encode(entry));
-  co_return Result<>{};
-}
-
-Task<Result<>> Indexer::apply_abort(Call call, AbortRecord record) {
-  CO_TRY(auto owner, co_await value(call, token_key(record.token)));
-  CO_TRY(auto now, co_await upload(call, record.token));
-  if (owner) co_return Result<>{};  // its parts are an object's now
-  if (now) {
-    if (!now->committed) --totals_.uploads;
-    close_upload(record.token);
-    change(upload_key(record.token), std::nullopt);
-  }
-  co_return co_await drop_parts(call, record.token);
-}
-
-Task<Result<>> Indexer::apply_quarantine(Call call, RecordHeader header, QuarantineRecord record) {
-  CO_TRY(auto now, co_await object(call, record.address));
-  if (rebuilding_ && (!now || now->origin < record.object))
-    co_return co_await keep_word(call, header, record.address, record.object, encode(record));
-  if (!now || now->origin != record.object || now->quarantine_origin > header.origin) co_return Result<>{};
-  if (now->quarantined()) {
-    --totals_.quarantined;
-    change(quarantine_key(now->quarantine_origin), std::nullopt);
-  }
-  now->quarantine_origin = header.origin;
-  now->whole_again = record.lifts();
-  change(object_key(record.address), encode(*now));
-  if (now->whole_again) co_return Result<>{};
-  ++totals_.quarantined;
-  gone_.push_back(record.address);
-  change(quarantine_key(header.origin), encode(record));
-  co_return Result<>{};
-}
-
-// NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the caller waits
-Task<Result<bool>> Indexer::is_needed(Call call, const Entry& entry, WallTime wall) {
-  const ByteView meta = as_bytes(entry.meta);
-  const auto here = [&](const Place& place) { return place.at == entry.at; };
-  switch (static_cast<RecordKind>(entry.header.kind)) {
-    case RecordKind::object: {
-      ObjectRecord record;
-      if (!decode(meta, record)) co_return false;
-      CO_TRY(auto now, co_await object(call, record.address));
-      co_return now&& here(now->place);
-    }
-    case RecordKind::commit: {
-      CommitRecord record;
-      if (!decode(meta, record)) co_return false;
-      CO_TRY(auto now, co_await object(call, record.address));
-      co_return now&& here(now->place);
-    }
-    case RecordKind::part: {
-      PartRecord record;
-      if (!decode(meta, record)) co_return false;
-      CO_TRY(auto now, co_await part(call, record.token, record.index));
-      co_return now&& here(now->place);
-    }
-    case RecordKind::remove: {
-      RemoveRecord record;
-      if (!decode(meta, record)) co_return false;
-      CO_TRY(auto shadow, co_await tombstone(call, record.address));
-      // An older copy in this very segment goes together with the record of the removal.
-      co_return shadow && shadow->origin == entry.header.origin&& here(shadow->place) &&
-          std::any_of(shadow->stale.begin(), shadow->stale.end(),
-                      [&](std::uint32_t segment) { return segment != entry.at.segment; });
-    }
-    case RecordKind::pin: {
-      PinRecord record;
-      if (!decode(meta, record)) co_return false;
-      CO_TRY(auto now, co_await object(call, record.address));
-      co_return now && now->pin_origin == entry.header.origin;
-    }
-    case RecordKind::upload: {
-      UploadRecord record;
-      if (!decode(meta, record)) co_return false;
-      CO_TRY(auto now, co_await upload(call, record.token));
-      if (!now || !here(now->place)) co_return false;
-      if (!now->committed) co_return true;
-      // Kept for a repeated commit; without its object the upload would seem to be open.
-      CO_TRY(auto made, co_await object(call, *now->committed));
-      co_return made && made->token == record.token;
-    }
-    case RecordKind::abort: {
-      // Without this record the upload would come back when the index is made anew, until it expires.
-      AbortRecord record;
-      co_return decode(meta, record) && record.expires > wall;
-    }
-    case RecordKind::quarantine: {
-      QuarantineRecord record;
-      if (!decode(meta, record)) co_return false;
-      CO_TRY(auto now, co_await object(call, record.address));
-      co_return now && now->quarantine_origin == entry.header.origin;
-    }
-  }
-  co_return false;
-}
-
-std::optional<Address> Indexer::address_of(const Entry& entry) {
-  const ByteView meta = as_bytes(entry.meta);
-  if (entry.header.kind == static_cast<std::uint8_t>(RecordKind::object)) {
-    ObjectRecord record;
-    if (decode(meta, record)) return record.address;
-  }
-  if (entry.header.kind == static_cast<std::uint8_t>(RecordKind::commit)) {
-    CommitRecord record;
-    if (decode(meta, record)) return record.address;
-  }
-  return std::nullopt;
-}
-
-Task<Result<>> Indexer::segment_gone(Call call, std::uint32_t segment, std::vector<Address> copies) {
-  for (const Address& address : copies) {
-    CO_TRY(auto shadow, co_await tombstone(call, address));
-    if (!shadow) continue;
-    std::erase(shadow->stale, segment);
-    if (shadow->stale.empty()) count_removal(*shadow, false);
-    if (shadow->stale.empty())
-      change(tombstone_key(address), std::nullopt);
-    else
-      change(tombstone_key(address), encode(*shadow));
-  }
-  erase_live(segment);
-  removals_.erase(segment);
-  touched_.insert(segment);
-  co_return Result<>{};
-}
-
-Task<Result<>> Indexer::segments_gone(Call call, std::set<std::uint32_t> segments) {
-  std::string from(1, tombstone_prefix);
-  const std::string until = prefix_end(from);
-  for (;;) {
-    CO_TRY(auto found, co_await kv_.scan(call, from, until, page));
-    for (const KvPair& pair : found) {
-      TombstoneEntry shadow;
-      if (!decode(as_bytes(pair.value), shadow)) co_return bad_entry();
-      if (std::erase_if(shadow.stale, [&](std::uint32_t id) { return segments.contains(id); }) == 0) continue;
-      if (shadow.stale.empty())
-        change(pair.key, std::nullopt);
-      else
-        change(pair.key, encode(shadow));
-    }
-    if (found.size() < page) break;
-    from = found.back().key + '\0';
-  }
-  for (const std::uint32_t segment : segments) {
-    const auto live = live_.find(segment);
-    if (live == live_.end() || live->second != 0) continue;  // entries of lost objects still point there
-    erase_live(segment);
-    touched_.insert(segment);
-  }
-  co_return Result<>{};
-}
-
-Task<Result<>> Indexer::forget_parts(Call call, std::function<bool(const Place&)> is_lost) {
-  std::string from(1, part_prefix);
-  const std::string until = prefix_end(from);
-  for (;;) {
-    CO_TRY(const auto found, co_await kv_.scan(call, from, until, page));
-    for (const KvPair& pair : found) {
-      PartEntry entry;
-      if (!decode(as_bytes(pair.value), entry)) co_return bad_entry();
-      if (!is_lost(entry.place)) continue;
-      CO_TRY(const auto owner, co_await value(call, token_key(token_of(pair.key))));
-      if (owner) continue;  // of an object, which is quarantined
-      count(entry.place, false);
-      grow_upload(token_of(pair.key), 0, entry.place.data_size);
-      change(pair.key, std::nullopt);
-    }
-    if (found.size() < page) co_return Result<>{};
-    from = found.back().key + '\0';
-  }
-}
-
-void Indexer::keep_lost(const Address& address, const ObjectEntry& entry, const QuarantineRecord& word) {
-  count(entry.place, true);
-  ++totals_.objects;
-  totals_.bytes += entry.size;
-  ++totals_.quarantined;
-  if (entry.token) change(token_key(*entry.token), std::string(as_text(address.bytes)));
-  change(object_key(address), encode(entry));
-  change(quarantine_key(entry.quarantine_origin), encode(word));
-}
-
-Task<Result<>> Indexer::end_rebuilding(Call call) {
-  CO_TRY_VOID(co_await drop_orphans(call));
-  std::string from(1, word_prefix);
-  const std::string until = prefix_end(from);
-  for (;;) {
-    CO_TRY(auto found, co_await kv_.scan(call, from, until, page));
-    for (const KvPair& pair : found) change(pair.key, std::nullopt);
-    if (found.size() < page) break;
-    from = found.back().key + '\0';
-  }
-  rebuilding_ = false;
-  co_return Result<>{};
-}
-
-Task<Result<>> Indexer::drop_orphans(Call call) {
-  std::string from(1, part_prefix);
-  const std::string until = prefix_end(from);
-  for (;;) {
-    CO_TRY(auto found, co_await kv_.scan(call, from, until, 1));
-    if (found.empty()) co_return Result<>{};
-    const Ulid token = token_of(found.front().key);
-    CO_TRY(auto owner, co_await value(call, token_key(token)));
-    CO_TRY(auto began, co_await upload(call, token));
-    if (!owner && !(began && !began->committed)) CO_TRY_VOID(co_await drop_parts(call, token));
-    from = parts_end(token);
-  }
 }
 
 }  // namespace cairn::store

@@ -109,6 +109,8 @@ class Indexer {
   std::uint64_t live_bytes() const noexcept { return live_bytes_; }
 
  private:
+  static constexpr std::size_t parts_page = 512;
+
   std::unexpected<Error> bad_entry() noexcept;
   template <class T>
   Result<std::optional<T>> decoded(Result<std::optional<std::string>> value);

@@ -9,6 +9,7 @@
 
 #include "runtime/wait.h"
 #include "store/kv_setting.h"
+#include "store/kv_walk.h"
 #include "store/log_kv.h"
 #include "store/memory_kv.h"
 #include "store/rocks_kv.h"
@@ -72,6 +73,28 @@ TYPED_TEST(KvTest, a_scan_is_in_order_from_the_first_key_to_before_the_last_and_
   EXPECT_EQ(this->scan("c", "a"), Contents{});
   EXPECT_EQ(this->scan("a", "a"), Contents{});
   EXPECT_EQ(this->scan("", ""), Contents{});
+}
+
+TYPED_TEST(KvTest, a_walk_meets_each_pair_of_its_prefix_once_whatever_its_pages) {
+  Contents wanted;
+  KvBatch batch = batch_of({{"a", "before"}, {"c", "behind"}, {std::string("a\xff\xff", 3), "before"}});
+  for (std::size_t i = 0; i < 6; ++i) wanted[numbered("b", i)] = std::to_string(i);
+  wanted["b"] = "the prefix alone";
+  for (const auto& [key, value] : wanted) batch.put(key, value);
+  ASSERT_EQ(this->write(std::move(batch)), ErrorCode::ok);
+  for (const std::size_t page : {1u, 2u, 6u, 7u, 8u}) {
+    KvWalk walk(*this->ports[0], 'b', page);
+    Contents met;
+    for (std::size_t pages = 0;; ++pages) {
+      const auto found = this->at.run(0, walk.next(this->at.call(0)));
+      ASSERT_TRUE(found);
+      if (found->empty()) break;
+      EXPECT_EQ(found->size(), std::min(page, wanted.size() - met.size()));
+      for (const KvPair& pair : *found) EXPECT_TRUE(met.emplace(pair.key, pair.value).second) << pair.key;
+      ASSERT_LE(pages, wanted.size());
+    }
+    EXPECT_EQ(met, wanted) << page;
+  }
 }
 
 TYPED_TEST(KvTest, every_port_sees_a_write_at_once) {

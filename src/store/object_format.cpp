@@ -340,6 +340,17 @@ Address address_in(std::string_view key) noexcept {
   std::copy_n(as_bytes(key).begin() + 1, address.bytes.size(), address.bytes.begin());
   return address;
 }
+Ulid token_of(std::string_view key) noexcept {
+  Ulid token;
+  for (std::size_t i = 1; i < 9; ++i) token.high = token.high << 8 | static_cast<unsigned char>(key[i]);
+  for (std::size_t i = 9; i < 17; ++i) token.low = token.low << 8 | static_cast<unsigned char>(key[i]);
+  return token;
+}
+std::uint32_t number_in(std::string_view key) noexcept {
+  std::uint32_t number = 0;
+  for (const char c : key.substr(key.size() - 4)) number = number << 8 | static_cast<unsigned char>(c);
+  return number;
+}
 std::string part_key(const Ulid& token, std::uint32_t index) {
   std::string key = token_in(part_prefix, token);
   append_big(key, index, 4);

@@ -188,8 +188,11 @@ std::string parts_end(const Ulid& token);  // behind the last part of it
 std::string upload_key(const Ulid& token);
 std::string token_key(const Ulid& token);  // → the address its parts belong to
 AddressKey tombstone_key(const Address& address) noexcept;
-// Precondition: the key is one of the two, whole.
+// Precondition: the key is whole; of an object or a tombstone.
 Address address_in(std::string_view key) noexcept;
+Ulid token_of(std::string_view key) noexcept;  // of the key of a part, an upload or a token
+// The number at the end of the key of a part or a segment.
+std::uint32_t number_in(std::string_view key) noexcept;
 std::string quarantine_key(std::uint64_t origin);
 std::string log_point_key();
 std::string totals_key();

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "store/index_place.h"
+#include "store/kv_walk.h"
 #include "store/log_reserve.h"
 #include "store/segment.h"
 
@@ -16,8 +17,8 @@ constexpr std::uint64_t write_ahead = 1u << 20;
 // with the room that the index needs.
 constexpr std::uint64_t reserve_part = 20;
 constexpr std::uint64_t reserve_most = 12;  // times the size that was asked for
-constexpr std::size_t page = 512;
-constexpr std::size_t looked_at = 64;  // objects of an index that may be another log's
+constexpr std::size_t sample = 512;         // objects
+constexpr std::size_t looked_at = 64;       // objects of an index that may be another log's
 
 }  // namespace
 
@@ -137,7 +138,7 @@ Task<Result<ObjectHome::Fit>> ObjectHome::open_with_index(Call call, LogOptions*
   const bool believable = report.index == IndexFit::ahead && options->fsync;
   const bool unstamped = report.index == IndexFit::good && from.sequence > 0 && !from.stamp;
   if (believable || unstamped) {
-    CO_TRY(const bool another, co_await is_index_of_another(call, believable ? SIZE_MAX : page));
+    CO_TRY(const bool another, co_await is_index_of_another(call, believable ? SIZE_MAX : sample));
     if (another) report.index = IndexFit::foreign;
     options->index_proves = believable && !another;
     if (options->index_proves) co_return Fit{.again = true};
@@ -250,11 +251,10 @@ Task<Result<>> ObjectHome::name_losses(Call call) {
   CO_TRY_VOID(co_await parts_.kv->write(call, std::move(replayed)));
   std::vector<Record> batch;
   std::uint64_t named = 0;
-  std::string from(1, object_prefix);
-  const std::string until = prefix_end(from);
-  for (bool more = true; more;) {
-    CO_TRY(const auto found, co_await parts_.kv->scan(call, from, until, page));
-    more = found.size() == page;
+  KvWalk walk(*parts_.kv, object_prefix);
+  for (;;) {
+    CO_TRY(const auto found, co_await walk.next(call));
+    if (found.empty()) break;
     for (const KvPair& pair : found) {
       ObjectEntry entry;
       if (!decode(as_bytes(pair.value), entry) || entry.quarantined()) continue;
@@ -268,7 +268,6 @@ Task<Result<>> ObjectHome::name_losses(Call call) {
       ++named;
     }
     CO_TRY_VOID(co_await append_now(call, std::exchange(batch, {}), *held_));
-    if (more) from = found.back().key + '\0';
   }
   CO_TRY_VOID(co_await parts_.indexer->forget_parts(call, is_lost));
   if (named > 0) parts_.log.error("objects are lost: put them again, or accept it", {{"objects", named}});
@@ -281,10 +280,10 @@ Task<Result<bool>> ObjectHome::is_index_of_another(Call call, std::size_t limit)
   std::map<Position, Address> last;
   std::map<std::uint32_t, std::uint64_t> sizes;
   for (const SegmentInfo& one : parts_.segments->segments()) sizes[one.id] = one.size;
-  std::string from(1, object_prefix);
-  const std::string until = prefix_end(from);
+  KvWalk walk(*parts_.kv, object_prefix);
   for (std::size_t seen = 0; seen < limit;) {
-    CO_TRY(const auto found, co_await parts_.kv->scan(call, from, until, page));
+    CO_TRY(const auto found, co_await walk.next(call));
+    if (found.empty()) break;
     for (const KvPair& pair : found) {
       ObjectEntry entry;
       if (!decode(as_bytes(pair.value), entry)) continue;
@@ -293,9 +292,7 @@ Task<Result<bool>> ObjectHome::is_index_of_another(Call call, std::size_t limit)
       last[entry.place.at] = address_in(pair.key);
       if (last.size() > looked_at) last.erase(last.begin());
     }
-    if (found.size() < page) break;
     seen += found.size();
-    from = found.back().key + '\0';
   }
   for (const auto& [at, address] : last) {
     CO_TRY(const bool another, co_await is_another(call, address, at));

@@ -1,6 +1,7 @@
 // How the scrubber handles bad bytes: it names their objects, and releases the objects that are whole again.
 #include "crypto/outboard.h"
 #include "store/committer.h"
+#include "store/kv_walk.h"
 #include "store/scrubber.h"
 #include "store/second_look.h"
 #include "store/segment.h"
@@ -8,7 +9,7 @@
 namespace cairn::store {
 namespace {
 
-constexpr std::size_t page = 256;
+constexpr std::size_t page = 256;  // parts
 
 }  // namespace
 
@@ -62,10 +63,10 @@ Task<Result<>> Scrubber::quarantine_cut(Call call) {
 }
 
 Task<Result<>> Scrubber::quarantine_hurt(Call call, PlaceTest is_bad, std::optional<Position> at) {
-  std::string from(1, object_prefix);
-  const std::string until = prefix_end(from);
+  KvWalk walk(*parts_.kv, object_prefix);
   for (;;) {
-    CO_TRY(const auto found, co_await parts_.kv->scan(call, from, until, page));
+    CO_TRY(const auto found, co_await walk.next(call));
+    if (found.empty()) co_return Result<>{};
     for (const KvPair& pair : found) {
       ObjectEntry entry;
       if (!decode(as_bytes(pair.value), entry) || entry.quarantined()) continue;
@@ -74,8 +75,6 @@ Task<Result<>> Scrubber::quarantine_hurt(Call call, PlaceTest is_bad, std::optio
         CO_TRY_VOID(co_await quarantine(call, address_in(pair.key), entry.origin,
                                         at.value_or(Position{entry.place.at.segment, 0})));
     }
-    if (found.size() < page) co_return Result<>{};
-    from = found.back().key + '\0';
   }
 }
 
@@ -134,10 +133,10 @@ Task<Result<bool>> Scrubber::is_whole(Call call, Address address, ObjectEntry en
 // A bad object may be whole again: a file that was brought back, a cable that was mended.
 Task<Result<>> Scrubber::look_at_quarantined(Call call) {
   bool lifted = false;
-  std::string from(1, quarantine_prefix);
-  const std::string until = prefix_end(from);
+  KvWalk walk(*parts_.kv, quarantine_prefix);
   for (;;) {
-    CO_TRY(const auto found, co_await parts_.kv->scan(call, from, until, page));
+    CO_TRY(const auto found, co_await walk.next(call));
+    if (found.empty()) break;
     for (const KvPair& pair : found) {
       QuarantineRecord record;
       if (!decode(as_bytes(pair.value), record)) continue;
@@ -151,8 +150,6 @@ Task<Result<>> Scrubber::look_at_quarantined(Call call) {
       CO_TRY_VOID(co_await committer_.submit(call, std::move(mutation)));
       lifted = true;
     }
-    if (found.size() < page) break;
-    from = found.back().key + '\0';
   }
   if (!lifted) co_return Result<>{};
   parts_.store.status().lossy = false;
@@ -160,10 +157,10 @@ Task<Result<>> Scrubber::look_at_quarantined(Call call) {
 }
 
 Task<Result<>> Scrubber::look_for_losses(Call call) {
-  std::string from(1, quarantine_prefix);
-  const std::string until = prefix_end(from);
+  KvWalk walk(*parts_.kv, quarantine_prefix);
   for (;;) {
-    CO_TRY(const auto found, co_await parts_.kv->scan(call, from, until, page));
+    CO_TRY(const auto found, co_await walk.next(call));
+    if (found.empty()) co_return Result<>{};
     for (const KvPair& pair : found) {
       QuarantineRecord record;
       if (!decode(as_bytes(pair.value), record) || !is_gone(record)) continue;
@@ -171,8 +168,6 @@ Task<Result<>> Scrubber::look_for_losses(Call call) {
       parts_.damaged[record.at.segment] =
           true;  // it cannot be compacted: not all that lives in it can be moved
     }
-    if (found.size() < page) co_return Result<>{};
-    from = found.back().key + '\0';
   }
 }
 

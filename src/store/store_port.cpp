@@ -474,10 +474,7 @@ Task<Result<std::optional<UploadState>>> StorePort::upload_state(Call call, Ulid
     for (const KvPair& pair : page) {
       PartEntry part;
       if (!decode(as_bytes(pair.value), part)) co_return fail(kv_.distrust(undecodable));
-      std::uint64_t index = 0;
-      for (std::size_t i = pair.key.size() - 4; i < pair.key.size(); ++i)
-        index = index << 8 | static_cast<unsigned char>(pair.key[i]);
-      const std::uint64_t begin = index * crypto::part_size;
+      const std::uint64_t begin = std::uint64_t{number_in(pair.key)} * crypto::part_size;
       if (begin > at) missing(at, begin);
       at = begin + part.place.data_size;
       if (!gap) state.contiguous = at;

@@ -5,13 +5,13 @@
 #include "runtime/wait.h"
 #include "store/committer.h"
 #include "store/compactor.h"
+#include "store/kv_walk.h"
 #include "store/scrubber.h"
 #include "store/segment.h"
 
 namespace cairn::store {
 namespace {
 
-constexpr std::size_t page = 256;
 constexpr Duration sweep_pause = Duration::seconds(30);
 constexpr Duration name_pause = Duration::seconds(1);
 
@@ -45,22 +45,17 @@ Task<> Sweeper::sweep_loop(Call call) {
 
 Task<Result<>> Sweeper::sweep_once(Call call) {
   if (parts_.store.status().index_damaged) co_return Result<>{};
-  std::string from(1, upload_prefix);
-  const std::string until = prefix_end(from);
+  KvWalk walk(*parts_.kv, upload_prefix);
   for (;;) {
-    CO_TRY(const auto found, co_await parts_.kv->scan(call, from, until, page));
+    CO_TRY(const auto found, co_await walk.next(call));
+    if (found.empty()) co_return Result<>{};
     for (const KvPair& pair : found) {
       UploadEntry entry;
       if (!decode(as_bytes(pair.value), entry) || entry.expires > parts_.machine.shard.wall()) continue;
       auto mutation = std::make_unique<Mutation>(Mutation::Kind::expire);
-      for (std::size_t i = 1; i < 17; ++i) {
-        std::uint64_t& half = i < 9 ? mutation->token.high : mutation->token.low;
-        half = half << 8 | static_cast<unsigned char>(pair.key[i]);
-      }
+      mutation->token = token_of(pair.key);
       CO_TRY_VOID(co_await committer_.submit(call, std::move(mutation)));
     }
-    if (found.size() < page) co_return Result<>{};
-    from = found.back().key + '\0';
   }
 }
 
@@ -120,10 +115,10 @@ void Sweeper::start_accepting() noexcept {
 }
 
 Task<Result<>> Sweeper::accept_losses_once(Call call) {
-  std::string from(1, quarantine_prefix);
-  const std::string until = prefix_end(from);
+  KvWalk walk(*parts_.kv, quarantine_prefix);
   for (;;) {
-    CO_TRY(const auto found, co_await parts_.kv->scan(call, from, until, page));
+    CO_TRY(const auto found, co_await walk.next(call));
+    if (found.empty()) break;
     for (const KvPair& pair : found) {
       QuarantineRecord record;
       if (!decode(as_bytes(pair.value), record) || !is_gone(record)) continue;
@@ -135,8 +130,6 @@ Task<Result<>> Sweeper::accept_losses_once(Call call) {
       }
       parts_.log.warn("a lost object is given up", {{"address", format_address(record.address)}});
     }
-    if (found.size() < page) break;
-    from = found.back().key + '\0';
   }
   CO_TRY_VOID(co_await parts_.segments->accept_losses(call));
   parts_.store.status().lossy = false;
