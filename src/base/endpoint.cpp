@@ -65,6 +65,19 @@ std::optional<Endpoint> parse_endpoint(std::string_view text) {
   return endpoint;
 }
 
+std::optional<Endpoint> parse_peer(std::string_view text) {
+  constexpr std::string_view plain = "http://", encrypted = "https://";
+  const bool tls = text.starts_with(encrypted);
+  if (!tls && !text.starts_with(plain)) return parse_endpoint(text);
+  text.remove_prefix(tls ? encrypted.size() : plain.size());
+  while (text.ends_with('/')) text.remove_suffix(1);
+  if (text.find('/') != text.npos) return std::nullopt;
+  auto endpoint = parse_endpoint(text);
+  if (!endpoint) endpoint = parse_endpoint(std::string(text) + (tls ? ":443" : ":80"));
+  if (endpoint) endpoint->tls = tls;
+  return endpoint;
+}
+
 std::string format_endpoint(const Endpoint& endpoint) {
   if (!endpoint.path.empty()) return "unix:" + endpoint.path;
   const bool brackets = endpoint.host.find(':') != std::string::npos;

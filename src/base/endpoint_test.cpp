@@ -31,6 +31,18 @@ TEST(Endpoint, anything_else_is_refused) {
   EXPECT_FALSE(parse_endpoint(std::string(254, 'a') + ":80").has_value());
 }
 
+TEST(Endpoint, a_peer_may_be_a_url_without_a_path) {
+  EXPECT_EQ(*parse_peer("https://h:7410"), (Endpoint{.host = "h", .port = 7410, .tls = true}));
+  EXPECT_EQ(*parse_peer("https://h"), (Endpoint{.host = "h", .port = 443, .tls = true}));
+  EXPECT_EQ(*parse_peer("https://[::1]:1/"), (Endpoint{.host = "::1", .port = 1, .tls = true}));
+  EXPECT_EQ(*parse_peer("http://h"), (Endpoint{"h", 80, {}}));
+  EXPECT_EQ(*parse_peer("h:1"), (Endpoint{"h", 1, {}}));
+  EXPECT_EQ(*parse_peer("unix:/x"), (Endpoint{"", 0, "/x"}));
+  for (const char* text :
+       {"https://", "https://h/x", "https://h:x", "https://unix:/x", "ftp://h:1", "http:h:1", "h"})
+    EXPECT_FALSE(parse_peer(text).has_value()) << text;
+}
+
 TEST(Endpoint, only_addresses_of_this_machine_are_loopback) {
   for (const char* text : {"127.0.0.1:1", "127.255.0.9:1", "[::1]:1", "localhost:1", "unix:/x"})
     EXPECT_TRUE(parse_endpoint(text)->is_loopback()) << text;

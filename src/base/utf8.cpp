@@ -43,4 +43,23 @@ std::string_view utf8_prefix(std::string_view text, std::size_t size) noexcept {
   return text.substr(0, size);
 }
 
+bool Utf8Check::add(std::string_view piece) noexcept {
+  for (const char c : piece) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (left_ > 0) {
+      if (byte < low_ || byte > high_) return false;
+      low_ = 0x80;
+      high_ = 0xBF;
+      --left_;
+    } else if (byte >= 0x80) {
+      if (byte < 0xC2 || byte > 0xF4) return false;
+      left_ = byte < 0xE0 ? 1 : byte < 0xF0 ? 2 : 3;
+      // As in utf8_sequence_size().
+      low_ = byte == 0xE0 ? 0xA0 : byte == 0xF0 ? 0x90 : 0x80;
+      high_ = byte == 0xED ? 0x9F : byte == 0xF4 ? 0x8F : 0xBF;
+    }
+  }
+  return true;
+}
+
 }  // namespace cairn

@@ -22,6 +22,21 @@ Check endpoint_check(bool may_be_empty) {
           }};
 }
 
+Check peer_check() {
+  return {"HOST:PORT, https://HOST:PORT, unix:PATH or empty", [](const Value& value) {
+            const auto& text = std::get<std::string>(value);
+            return text.empty() || parse_peer(text).has_value();
+          }};
+}
+
+Check pair_list_check() {
+  return {"pairs of files: CERT:KEY", [](const Value& value) {
+            return std::ranges::all_of(
+                std::get<std::vector<std::string>>(value),
+                [](const std::string& entry) { return split_pair(entry).has_value(); });
+          }};
+}
+
 Check socket_path_check() {
   constexpr std::size_t longest = 107;  // the path's room in sockaddr_un, without its terminator
   return {"at most 107 bytes",
@@ -110,7 +125,8 @@ void declare_server_table(Schema& schema, const ServerDefaults& defaults, Server
        .default_value = "",
        .doc =
            "Networks, and `unix`, whose peers speak for many clients: none is held to one address's share of "
-           "connections, requests and bodies.",
+           "connections, requests and bodies. Their `Forwarded` says who asks.",
+       .other_names = {{"proxy.trusted"}},
        .check = peer_list_check()});
   keys.metrics_addr =
       schema.add<std::string>({.name = "server.metrics_addr",
@@ -225,31 +241,77 @@ void declare_timeouts_table(Schema& schema, const ServerDefaults& defaults, Serv
                             .other_names = {{"drain_deadline"}}});
 }
 
-void declare_planes(Schema& schema, const ServerDefaults& defaults, ServerKeys& keys) {
+void declare_tls_table(Schema& schema, ServerKeys& keys) {
   keys.tls_enabled = schema.add<bool>({.name = "tls.enabled",
                                        .default_value = "false",
-                                       .doc = "Speak TLS 1.3 on server.bind.",
-                                       .built = false});
+                                       .doc = "Speak TLS, and nothing else, on server.bind.",
+                                       .reload = Reload::restart});
   keys.tls_cert = schema.add<std::string>({.name = "tls.cert",
                                            .default_value = "",
-                                           .doc = "Certificate chain, a PEM file; read again at a reload.",
-                                           .built = false});
+                                           .doc = "Certificate chain, a PEM file; read again at a reload."});
   keys.tls_key = schema.add<std::string>({.name = "tls.key",
                                           .default_value = "",
-                                          .doc = "Private key, a PEM file that others cannot read.",
-                                          .built = false});
+                                          .doc = "Private key, a PEM file that only its owner can read."});
+  keys.tls_certs = schema.add<std::vector<std::string>>(
+      {.name = "tls.certs",
+       .default_value = "",
+       .doc = "More certificates, as CERT:KEY. A client is shown the one that has the name it asks for; "
+              "tls.cert if none has.",
+       .check = pair_list_check()});
+  keys.tls_ocsp = schema.add<std::string>(
+      {.name = "tls.ocsp",
+       .default_value = "",
+       .doc = "OCSP answer for tls.cert, a DER file that is stapled; read again at a reload. Empty: none."});
+  keys.tls_lowest = schema.add<LowestTls>(
+      {.name = "tls.min_version",
+       .default_value = "1.3",
+       .doc = "The lowest version that is spoken. 1.2 has forward-secret AEAD suites only.",
+       .choices = {"1.2", "1.3"}});
+  keys.tls_hsts = schema.add<Duration>(
+      {.name = "tls.hsts",
+       .default_value = "0s",
+       .doc =
+           "Tells browsers, over TLS, to come back over TLS only for this long (Strict-Transport-Security). "
+           "0s: nothing is told.",
+       .min = "0s",
+       .max = "17520h"});
+  keys.tls_ca = schema.add<std::string>({.name = "tls.ca",
+                                         .default_value = "",
+                                         .doc = "Authorities that vouch for peers at https://, a PEM file. "
+                                                "Empty: those of the system.",
+                                         .reload = Reload::restart});
+}
+
+Http2Keys declare_http2(Schema& schema) {
+  Http2Keys keys;
+  keys.max_streams = schema.add<std::int64_t>({.name = "h2.max_streams",
+                                               .default_value = "100",
+                                               .doc = "Requests of one HTTP/2 connection at a time.",
+                                               .min = "1",
+                                               .max = "1024"});
+  keys.max_running = schema.add<std::int64_t>({.name = "h2.max_running",
+                                               .default_value = "32",
+                                               .doc = "Of these, how many are worked on at once.",
+                                               .min = "1",
+                                               .max = "1024"});
+  return keys;
+}
+
+void declare_planes(Schema& schema, const ServerDefaults& defaults, ServerKeys& keys) {
+  declare_tls_table(schema, keys);
+  if (defaults.http2) keys.http2 = declare_http2(schema);
   keys.uds_path = schema.add<std::string>({.name = "uds.path",
                                            .default_value = defaults.uds_path,
                                            .doc = "Also listen on this Unix socket; empty: none.",
                                            .reload = Reload::restart,
                                            .check = socket_path_check()});
-  keys.uds_allow_uids =
-      schema.add<std::vector<std::string>>({.name = "uds.allow_uids",
-                                            .default_value = "",
-                                            .doc = "Users that may use the Unix socket; empty: only the "
-                                                   "service's own. Its modes hold as well: 0600 in "
-                                                   "a directory of 0700, which root alone passes.",
-                                            .check = uid_list_check()});
+  keys.uds_allow_uids = schema.add<std::vector<std::string>>(
+      {.name = "uds.allow_uids",
+       .default_value = "",
+       .doc = "Users that may use the Unix socket, beside the service's own, which "
+              "always may. Its modes hold as well: 0600 in "
+              "a directory of 0700, which root alone passes.",
+       .check = uid_list_check()});
 }
 
 // Each queue's key has a second name: that of its sending end.
@@ -313,14 +375,26 @@ void declare_the_rest(Schema& schema, const ServerDefaults& defaults, ServerKeys
 
 void declare_rules(Schema& schema, const ServerKeys& keys) {
   schema.set_danger_key(keys.danger_ok);
-  const auto exposed = [keys](Key<std::string> key) {
-    return [keys, key](const Snapshot& snapshot) -> std::optional<std::string> {
+  // TLS is spoken on server.bind only.
+  const auto exposed = [keys](Key<std::string> key, bool encrypts) {
+    return [keys, key, encrypts](const Snapshot& snapshot) -> std::optional<std::string> {
       const auto endpoint = parse_endpoint(snapshot.get(key));
-      if (!endpoint || endpoint->is_loopback()) return std::nullopt;
-      if (snapshot.get(keys.tls_enabled) || snapshot.get(keys.danger_ok)) return std::nullopt;
+      if (!endpoint || endpoint->is_loopback() || snapshot.get(keys.danger_ok)) return std::nullopt;
+      if (!encrypts) return "an address that is not loopback needs safety.danger_ok = true";
+      if (snapshot.get(keys.tls_enabled)) return std::nullopt;
       return "an address that is not loopback needs TLS or safety.danger_ok = true";
     };
   };
+  schema.add_rule(
+      keys.tls_cert, "tls_has_its_files", [keys](const Snapshot& snapshot) -> std::optional<std::string> {
+        const bool both = !snapshot.get(keys.tls_cert).empty() && !snapshot.get(keys.tls_key).empty();
+        if (!snapshot.get(keys.tls_enabled) || both) return std::nullopt;
+        return "tls.enabled = true needs tls.cert and tls.key";
+      });
+  schema.add_memory("18 KiB for each of server.max_conns with TLS", [keys](const Snapshot& snapshot) {
+    const bool encrypts = snapshot.get(keys.tls_enabled);
+    return encrypts ? static_cast<std::uint64_t>(snapshot.get(keys.max_conns)) * 18 * 1024 : 0;
+  });
   // The most memory of one connection (frames and stream) and of one request in flight (input, chunk and
   // output blocks with a decoder's window), and an eighth more requests for addresses that have less than
   // their share.
@@ -341,8 +415,15 @@ void declare_rules(Schema& schema, const ServerKeys& keys) {
                     if (needed <= snapshot.get(keys.memory_bytes).count) return std::nullopt;
                     return "must be at least " + format_bytes({needed}) + names;
                   });
-  schema.add_rule(keys.bind, "bind_is_loopback", exposed(keys.bind));
-  schema.add_rule(keys.metrics_addr, "metrics_addr_is_loopback", exposed(keys.metrics_addr));
+  schema.add_rule(keys.uds_path, "an_amnesic_service_has_no_socket",
+                  [keys](const Snapshot& snapshot) -> std::optional<std::string> {
+                    const bool asked = snapshot.at(keys.uds_path.index).origin.kind != Origin::Kind::preset;
+                    if (!snapshot.get(keys.amnesia) || snapshot.get(keys.uds_path).empty() || !asked)
+                      return std::nullopt;
+                    return "a Unix socket is a file, and amnesia.enabled leaves none: leave it empty";
+                  });
+  schema.add_rule(keys.bind, "bind_is_loopback", exposed(keys.bind, true));
+  schema.add_rule(keys.metrics_addr, "metrics_addr_is_loopback", exposed(keys.metrics_addr, false));
 }
 
 }  // namespace
@@ -366,12 +447,24 @@ ProcessKeys declare_process_keys(Schema& schema, const std::vector<Sized>& pools
   return keys;
 }
 
-Key<std::string> declare_peer_key(Schema& schema, const std::string& name, const std::string& address) {
-  return schema.add<std::string>({.name = "peers." + name,
-                                  .default_value = address,
-                                  .doc = fmt::format("Where the {} service is; empty: none.", name),
-                                  .reload = Reload::restart,
-                                  .check = endpoint_check(true)});
+Key<std::string> declare_peer_key(Schema& schema, const std::string& name, const std::string& address,
+                                  bool built) {
+  return schema.add<std::string>(
+      {.name = "peers." + name,
+       .default_value = address,
+       .doc = fmt::format("Where the {} service is, HOST:PORT, https://HOST:PORT or "
+                          "unix:PATH; empty: none, or in the same process.",
+                          name),
+       .reload = Reload::restart,
+       .other_names = {{"upstream." + name}},
+       .check = peer_check(),
+       .built = built});
+}
+
+std::optional<std::pair<std::string, std::string>> split_pair(const std::string& entry) {
+  const std::size_t colon = entry.find(':');
+  if (colon == 0 || colon == entry.npos || colon + 1 == entry.size()) return std::nullopt;
+  return std::pair(entry.substr(0, colon), entry.substr(colon + 1));
 }
 
 }  // namespace cairn::config

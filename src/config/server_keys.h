@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -14,6 +15,7 @@ namespace cairn::config {
 
 enum class ReadAccess : std::uint8_t { open, required };  // "public" in the text
 enum class LogFormat : std::uint8_t { json, text };
+enum class LowestTls : std::uint8_t { tls12, tls13 };  // "1.2", "1.3"
 enum class LogLevel : std::uint8_t { debug, info, warn, error };
 
 // A queue's capacity, or the threads of a pool.
@@ -32,6 +34,7 @@ struct ServerDefaults {
   std::string memory_bytes = "1GiB";
   std::string uds_path = "";  // empty: none
   bool amnesia = false;       // whether the service can run without a disk
+  bool http2 = false;         // whether the service speaks HTTP/2, to peers that agree on it in TLS
   // As the service's topology declares them.
   std::vector<Sized> queues = {};
   std::vector<Sized> pools = {};
@@ -45,6 +48,10 @@ struct ProcessKeys {
   Key<LogFormat> log_format;
   Key<LogLevel> log_level;
   SizeKeys pools;
+};
+
+struct Http2Keys {
+  Key<std::int64_t> max_streams, max_running;
 };
 
 struct ServerKeys {
@@ -73,6 +80,12 @@ struct ServerKeys {
   Key<bool> tls_enabled;
   Key<std::string> tls_cert;
   Key<std::string> tls_key;
+  Key<std::vector<std::string>> tls_certs;  // more, each split_pair() of its files
+  Key<std::string> tls_ocsp;                // empty: none
+  Key<LowestTls> tls_lowest;
+  Key<Duration> tls_hsts;   // zero: no such field
+  Key<std::string> tls_ca;  // for peers; empty: the system's
+  std::optional<Http2Keys> http2;
   Key<std::string> uds_path;  // empty: none
   Key<std::vector<std::string>> uds_allow_uids;
 
@@ -90,8 +103,12 @@ ServerKeys declare_server_keys(Schema& schema, const ServerDefaults& defaults);
 // `shards`, `log.format`, `log.level` and the pools, outside of every service's table.
 ProcessKeys declare_process_keys(Schema& schema, const std::vector<Sized>& pools);
 
-// A service declares one for each peer; `name` is without its table. The value is HOST:PORT, or empty for
-// none.
-Key<std::string> declare_peer_key(Schema& schema, const std::string& name, const std::string& address);
+// The files of an entry of tls.certs, `CERT:KEY`. Nothing: it is no such entry.
+std::optional<std::pair<std::string, std::string>> split_pair(const std::string& entry);
+
+// A service declares one for each peer; `name` is without its table. The value is HOST:PORT,
+// https://HOST:PORT or unix:PATH, or empty for none. `built`: false while no such service is built.
+Key<std::string> declare_peer_key(Schema& schema, const std::string& name, const std::string& address,
+                                  bool built = true);
 
 }  // namespace cairn::config

@@ -31,6 +31,16 @@ struct Service {
   }
 };
 
+TEST(ServerKeys, a_socket_that_an_amnesic_service_is_asked_for_is_refused_and_not_ignored) {
+  // Its default is none's wish: an amnesic service does without.
+  const Service service({.uds_path = "/d/cairn.sock", .amnesia = true});
+  EXPECT_EQ(service.problems("[amnesia]\nenabled = true\n"), "");
+  EXPECT_EQ(service.problems("[amnesia]\nenabled = true\n[uds]\npath = \"\"\n"), "");
+  EXPECT_EQ(service.problems("[uds]\npath = \"/d/other.sock\"\n"), "");
+  EXPECT_THAT(service.problems("[amnesia]\nenabled = true\n[uds]\npath = \"/d/other.sock\"\n"),
+              testing::AllOf(HasSubstr("c.toml:4"), HasSubstr("uds.path"), HasSubstr("amnesia.enabled")));
+}
+
 TEST(ServerKeys, defaults_are_those_of_the_specification) {
   Service service({.bind = "127.0.0.1:7410"});
   const auto loaded = service.with("");
@@ -65,6 +75,7 @@ TEST(ServerKeys, every_other_spelling_means_its_key) {
     std::string spelling, value, key, effective;
   };
   const std::vector<Case> cases{
+      {"proxy.trusted", "[\"10.0.0.0/8\"]", "server.trusted", "10.0.0.0/8"},
       {"max_conns", "7", "server.max_conns", "7"},
       {"ingress.max_inflight", "7", "server.max_inflight", "7"},
       {"limits.inflight", "7", "server.max_inflight", "7"},
@@ -126,9 +137,25 @@ TEST(ServerKeys, the_edge_may_decode_ten_mebibytes) {
 TEST(ServerKeys, what_is_not_built_is_refused) {
   Service service;
   for (const char* line :
-       {"tls.enabled = true", "tls.cert = \"x\"", "tls.key = \"x\"", "tracing.endpoint = \"http://x\"",
-        "tracing.sample_ratio = 0.5", "amnesia.enabled = true"})
+       {"tracing.endpoint = \"http://x\"", "tracing.sample_ratio = 0.5", "amnesia.enabled = true"})
     EXPECT_THAT(service.problems(line), HasSubstr("this feature is not built yet")) << line;
+}
+
+TEST(ServerKeys, tls_needs_a_certificate_and_its_key) {
+  Service service;
+  EXPECT_THAT(service.problems("tls.enabled = true\ntls.cert = \"/c\""),
+              HasSubstr("tls.enabled = true needs tls.cert and tls.key"));
+  EXPECT_EQ(service.problems("tls.enabled = true\ntls.cert = \"/c\"\ntls.key = \"/k\""), "");
+  EXPECT_THAT(service.problems("tls.certs = [\"/c\"]"), HasSubstr("CERT:KEY"));
+  EXPECT_THAT(service.problems("tls.min_version = \"1.1\""), HasSubstr("must be one of 1.2, 1.3"));
+}
+
+TEST(ServerKeys, tls_protects_the_service_and_not_the_metrics) {
+  Service service;
+  const std::string tls = "tls.enabled = true\ntls.cert = \"/c\"\ntls.key = \"/k\"\n";
+  EXPECT_EQ(service.problems(tls + "server.bind = \"0.0.0.0:1\""), "");
+  EXPECT_THAT(service.problems(tls + "server.metrics_addr = \"0.0.0.0:1\""),
+              HasSubstr("needs safety.danger_ok"));
 }
 
 TEST(ServerKeys, values_out_of_their_rule_are_refused) {
@@ -162,8 +189,9 @@ TEST(ServerKeys, reload_classes_are_those_of_the_specification) {
   std::vector<std::string> restart;
   for (const Entry& entry : service.schema.entries())
     if (entry.spec.reload == Reload::restart) restart.push_back(entry.spec.name);
-  EXPECT_THAT(restart, ElementsAre("server.metrics_addr", "server.shards", "server.memory_bytes", "uds.path",
-                                   "queues.work", "log.format", "amnesia.enabled"));
+  EXPECT_THAT(restart,
+              ElementsAre("server.metrics_addr", "server.shards", "server.memory_bytes", "tls.enabled",
+                          "tls.ca", "uds.path", "queues.work", "log.format", "amnesia.enabled"));
 }
 
 TEST(ServerKeys, who_is_trusted_is_a_network_or_the_socket) {
