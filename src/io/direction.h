@@ -5,6 +5,7 @@
 #pragma once
 
 #include "base/result.h"
+#include "runtime/select.h"
 #include "runtime/shard.h"
 #include "runtime/waiter.h"
 
@@ -22,8 +23,21 @@ class Direction {
     shard_.trace(identity_, Access::write);
     ready_ = true;
     if (!waiter_.empty()) wake(waiter_.front());
+    if (watch_ != nullptr) watch_(watch_argument_);
+  }
+  // `seen(argument)` is called at each signal, beside the task that waits: for a task that waits for
+  // something else meanwhile. nullptr forgets it. Runs outside any task: it may only mark or cancel.
+  void watch(void (*seen)(void*) noexcept, void* argument) noexcept {
+    watch_ = seen;
+    watch_argument_ = argument;
   }
   void clear() noexcept { ready_ = false; }
+  // Every signal is one of `above` too: the direction of a stream that is carried by this one's. nullptr: no
+  // longer.
+  void pass_on_to(Direction* above) noexcept {
+    watch(
+        above == nullptr ? nullptr : [](void* to) noexcept { static_cast<Direction*>(to)->signal(); }, above);
+  }
 
   // Until ready. Yields the turn now and then even when it is: a busy peer must not starve the others.
   class Wait : public Waiter {
@@ -60,11 +74,17 @@ class Direction {
     bool yields_ = false;
   };
   Wait wait(const Call& call) noexcept { return {*this, call}; }
+  // For a select. It does not give the turn to others.
+  SelectArm arm() noexcept {
+    return {&waiter_, this, [](const void* self) { return static_cast<const Direction*>(self)->ready_; }};
+  }
 
  private:
   Shard& shard_;
   std::uint64_t identity_;
   bool ready_ = false;
+  void (*watch_)(void*) noexcept = nullptr;
+  void* watch_argument_ = nullptr;
   WaitList waiter_;
 };
 

@@ -259,6 +259,9 @@ class KernelFile final : public File {
     keep_warm(offset, count);
     co_return Result<>{};
   }
+  Result<std::size_t> copy_out(std::uint64_t offset, MutableByteView into) noexcept override {
+    return read_region(descriptor(), offset, into);
+  }
   int descriptor() const noexcept override { return descriptor_->number(); }
 
  private:

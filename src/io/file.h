@@ -80,6 +80,14 @@ class File {
   // simulated disk is always warm: its waits are in read().
   virtual bool is_warm(std::uint64_t, std::size_t) noexcept { return true; }
   virtual Task<Result<>> warm(Call, std::uint64_t, std::size_t) { co_return Result<>{}; }
+  // For streams that cannot hand a file to the kernel: what sendfile() does, into memory. It may wait for the
+  // disk, unless is_warm() has just said yes. Short only at the end of the file.
+  virtual Result<std::size_t> copy_out(std::uint64_t offset, MutableByteView into) noexcept {
+    return try_read_into(offset, into);
+  }
+  // The bytes themselves, for a file that is memory; else empty. They stay for as long as the file keeps
+  // them.
+  virtual ByteView in_memory(std::uint64_t, std::size_t) const noexcept { return {}; }
   // Descriptor for sendfile between the real twins; -1 in simulation, where the stream copies instead.
   virtual int descriptor() const noexcept = 0;
 };

@@ -85,6 +85,10 @@ class ArenaFile final : public File {
   Task<Result<>> sync_data(Call call) override;
   Task<Result<>> truncate(Call call, std::uint64_t size) override;
   Result<std::uint64_t> size() const noexcept override { return bytes_.size(); }
+  ByteView in_memory(std::uint64_t offset, std::size_t count) const noexcept override {
+    if (offset > bytes_.size() || count > bytes_.size() - offset) return {};
+    return bytes_.subspan(offset, count);
+  }
   int descriptor() const noexcept override { return descriptor_; }
 
  private:

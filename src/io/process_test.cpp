@@ -4,6 +4,7 @@
 
 #include <signal.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 
 #include <atomic>
 #include <chrono>
@@ -285,6 +286,14 @@ TEST(SmallFile, only_a_regular_file_is_read_where_nothing_may_wait) {
   EXPECT_EQ(read_regular_file(directory.at("f"), 12).value(), "twelve bytes");
   EXPECT_EQ(read_regular_file(directory.at("f"), 11).error().code, ErrorCode::invalid);
   EXPECT_EQ(read_regular_file(directory.at("missing"), 11).error().code, ErrorCode::not_found);
+  for (const mode_t mode : {0640u, 0604u, 0620u, 0610u, 0644u}) {
+    ASSERT_EQ(chmod(directory.at("f").c_str(), mode), 0);
+    EXPECT_EQ(read_private_file(directory.at("f"), 12).error().code, ErrorCode::forbidden);
+  }
+  for (const mode_t mode : {0600u, 0400u}) {
+    ASSERT_EQ(chmod(directory.at("f").c_str(), mode), 0);
+    EXPECT_EQ(read_private_file(directory.at("f"), 12).value(), "twelve bytes");
+  }
   EXPECT_EQ(read_regular_file(directory.path(), 100).error().code, ErrorCode::invalid);
   ASSERT_EQ(mkfifo(directory.at("pipe").c_str(), 0600), 0);
   EXPECT_EQ(read_regular_file(directory.at("pipe"), 100).error().code, ErrorCode::invalid);

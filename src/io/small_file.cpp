@@ -59,13 +59,9 @@ Result<std::string> read_small_file(const std::string& path, std::size_t most) {
   return text;
 }
 
-Result<std::string> read_regular_file(const std::string& path, std::size_t most) {
-  // O_NONBLOCK: opening a pipe without a writer would block.
-  const Descriptor file(open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
-  if (!file.ok()) return fail(ErrorCode::not_found, "cannot be read");
-  struct stat about{};
-  if (fstat(file.number(), &about) != 0) return fail(ErrorCode::io_failed, "cannot be read");
-  if (!S_ISREG(about.st_mode)) return fail(ErrorCode::invalid, "is not a regular file");
+namespace {
+
+Result<std::string> read_opened(const Descriptor& file, std::size_t most) {
   std::string text(most + 1, '\0');
   std::size_t size = 0;
   while (size < text.size()) {
@@ -77,6 +73,27 @@ Result<std::string> read_regular_file(const std::string& path, std::size_t most)
   text.resize(size);
   if (text.size() > most) return fail(ErrorCode::invalid, "is too large");
   return text;
+}
+
+Result<std::string> read_if(const std::string& path, std::size_t most, mode_t refused) {
+  // O_NONBLOCK: opening a pipe without a writer would block.
+  const Descriptor file(open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
+  if (!file.ok()) return fail(ErrorCode::not_found, "cannot be read");
+  struct stat about{};
+  if (fstat(file.number(), &about) != 0) return fail(ErrorCode::io_failed, "cannot be read");
+  if (!S_ISREG(about.st_mode)) return fail(ErrorCode::invalid, "is not a regular file");
+  if ((about.st_mode & refused) != 0) return fail(ErrorCode::forbidden, "can be read or changed by others");
+  return read_opened(file, most);
+}
+
+}  // namespace
+
+Result<std::string> read_regular_file(const std::string& path, std::size_t most) {
+  return read_if(path, most, 0);
+}
+
+Result<std::string> read_private_file(const std::string& path, std::size_t most) {
+  return read_if(path, most, S_IRWXG | S_IRWXO);
 }
 
 Result<FileMark> mark_file(const std::string& path) {

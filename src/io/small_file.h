@@ -16,6 +16,9 @@ Result<std::string> read_small_file(const std::string& path, std::size_t most);
 // The same for a regular file; anything else (a pipe, a device) is `invalid` and is never waited for.
 Result<std::string> read_regular_file(const std::string& path, std::size_t most);
 
+// The same for a secret: `forbidden` when anybody but its owner can read or change it.
+Result<std::string> read_private_file(const std::string& path, std::size_t most);
+
 // A mark that differs once a file was replaced or written to: for polling.
 struct FileMark {
   std::uint64_t device = 0, inode = 0, size = 0;

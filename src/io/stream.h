@@ -8,6 +8,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "base/bytes.h"
@@ -60,9 +61,17 @@ class Stream {
   virtual void cork(bool on) noexcept = 0;
   // No more will be sent; the peer sees the end.
   virtual void shutdown_send() noexcept = 0;
+  // Whether the end that shutdown_send() promised is still on its way out. Asking sends on as much as goes
+  // now; it goes on when `writable`. A stream of the kernel does this by itself.
+  virtual bool is_ending() noexcept { return false; }
   // Ends the connection at once; `reset` with RST, so that nothing lingers. Idempotent.
   virtual void close(bool reset = false) noexcept = 0;
   virtual PeerAddress peer() const noexcept = 0;
+  // Whether nobody between the two ends can read or change what is sent.
+  virtual bool is_encrypted() const noexcept { return false; }
+  // The protocol that both ends agreed upon beforehand, by its name in TLS (ALPN): "h2", "http/1.1". Empty:
+  // none.
+  virtual std::string_view protocol() const noexcept { return {}; }
 
   // `gone(argument)` is called, at most once, when the peer is seen to end its side or break the connection;
   // at once if it has. nullptr forgets it. Runs outside any task: it may only mark or cancel.

@@ -267,7 +267,7 @@ class SimFile final : public File {
   int descriptor() const noexcept override { return -1; }
 
   // Stands in for sendfile: reads without waiting, from the disk if need be.
-  Result<std::size_t> copy_out(std::uint64_t offset, MutableByteView into) noexcept;
+  Result<std::size_t> copy_out(std::uint64_t offset, MutableByteView into) noexcept override;
 
  private:
   SimDisk& disk_;

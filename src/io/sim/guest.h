@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "io/sim/world.h"
+#include "io/tls_stream.h"
 
 namespace cairn::io::sim {
 
@@ -34,11 +35,13 @@ struct Answer {
 
 class Guest {
  public:
-  // Connects; the world runs until it is.
-  Guest(World& world, Node& from, Endpoint to) : world_(world) {
+  // Connects; the world runs until it is. With `tls` it also shakes hands, with a peer called as the
+  // endpoint.
+  Guest(World& world, Node& from, Endpoint to, std::shared_ptr<const TlsClient> tls = nullptr)
+      : world_(world) {
     {
       ShardScope here(from.shard());
-      from.scope().spawn("guest", dial(from.scope().call(), from, std::move(to)));
+      from.scope().spawn("guest", dial(from.scope().call(), from, std::move(to), std::move(tls)));
     }
     world_.run_until([&] { return dialled_; });
   }
@@ -51,6 +54,7 @@ class Guest {
   std::size_t pieces() const noexcept { return pieces_; }
   std::size_t unsent() const noexcept { return to_send_.size(); }
   const std::string& got() const noexcept { return got_; }  // and not yet taken as an answer
+  std::string take_all() noexcept { return std::exchange(got_, {}); }
   bool reading = true;
 
   void send(std::string_view bytes) {
@@ -107,8 +111,11 @@ class Guest {
 
  private:
   // NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): nodes outlive their tasks
-  Task<> dial(Call call, Node& from, Endpoint to) {
-    auto made = co_await from.machine().network.connect(call, std::move(to));
+  Task<> dial(Call call, Node& from, Endpoint to, std::shared_ptr<const TlsClient> tls) {
+    Machine machine = from.machine();
+    auto made = co_await machine.network.connect(call, to);
+    if (made && tls)
+      made = co_await connect_tls(call, tls, &machine.shard, &machine.slab, std::move(*made), to.host);
     if (made) stream_ = std::move(*made);
     dialled_ = true;
   }

@@ -11,6 +11,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -78,6 +79,8 @@ class SimNetwork {
   ~SimNetwork();
 
   NetworkFaults faults;
+  // What both ends of every connection have agreed upon to speak, as if by ALPN. Outlives the network.
+  std::string_view protocol;
 
   // Nodes are known by number from here on.
   unsigned add_node(std::string name);
@@ -240,6 +243,7 @@ class SimStream final : public Stream {
   void shutdown_send() noexcept override { network_.shutdown_send(*this); }
   void close(bool reset = false) noexcept override { network_.close(*this, reset); }
   PeerAddress peer() const noexcept override { return peer_; }
+  std::string_view protocol() const noexcept override { return network_.protocol; }
 
  private:
   friend class SimNetwork;

@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "base/check.h"
-#include "io/sim/disk.h"
+#include "io/file.h"
 #include "io/sim/network.h"
 
 namespace cairn::io::sim {
@@ -107,10 +107,7 @@ Io SimNetwork::send_file(SimStream& stream, File& file, std::uint64_t offset, st
   const unsigned to = 1 - stream.side_;
   Pipe& pipe = connection->pipes[to];
   std::vector<std::byte> bytes(accept_size(count, pipe.room()));
-  // A file of the simulated disk may have to be read first; an arena's is memory.
-  auto* stored = dynamic_cast<SimFile*>(&file);
-  const Result<std::size_t> got =
-      stored != nullptr ? stored->copy_out(offset, bytes) : file.try_read_into(offset, bytes);
+  const Result<std::size_t> got = file.copy_out(offset, bytes);
   if (!got) return {IoStatus::failed, 0};
   if (*got == 0) return {IoStatus::failed, 0};  // the file was longer when its size was asked
   pipe.bytes.push({bytes.data(), *got});
