@@ -49,6 +49,12 @@ class RateLimiter {
     }
   }
 
+  // Whether more than half of the burst is used now.
+  bool half_used(Instant now) const noexcept {
+    const auto rate = static_cast<std::int64_t>(rate_.load(std::memory_order_relaxed));
+    const std::int64_t interval = (second + rate - 1) / rate;
+    return paid_until_.load(std::memory_order_relaxed) - now.ns > interval * rate / 2;
+  }
   // Takes effect with the next take; takes under the old rate are not paid for anew.
   void set_rate(std::uint64_t per_second) noexcept {
     CHECK(per_second > 0 && per_second <= rate_max);

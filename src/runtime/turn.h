@@ -59,26 +59,57 @@ class FifoOrder final : public TurnOrder {
   List<TurnSeeker> list_;
 };
 
-class Turns;
+class DrrTenant;
+class Turn;
+
+// Who asks for a turn.
+struct Seeking {
+  std::uint32_t cost = 1;       // what an order may charge
+  DrrTenant* tenant = nullptr;  // null: nobody in particular. An order of tenants needs one
+};
+
+// Where a task waits for its turn: a shard's own Turns, or one that a service brings along.
+class Turnstile {
+ public:
+  virtual ~Turnstile() = default;
+  // As Turns::ask().
+  virtual Task<Result<Turn>> ask(Call call, Seeking seeking) = 0;
+  // For a worker of this shard, as Turns::work().
+  virtual Task<> work(Call call) = 0;
+  virtual void close() noexcept = 0;
+  // How many workers this shard has, where `usual` is what a shard has.
+  virtual std::size_t workers(std::size_t usual) const noexcept { return usual; }
+  // Tasks of this shard that wait.
+  virtual std::size_t depth() const noexcept = 0;
+
+ private:
+  friend class Turn;
+  virtual void give_back(DrrTenant* tenant) noexcept = 0;
+};
 
 // A turn, until it is dropped.
 class Turn {
  public:
   Turn() = default;
-  Turn(Turn&& other) noexcept : of_(std::exchange(other.of_, nullptr)) {}
+  // For a Turnstile: its turn, which it gets back once.
+  explicit Turn(Turnstile& of, DrrTenant* tenant = nullptr) noexcept : of_(&of), tenant_(tenant) {}
+  Turn(Turn&& other) noexcept : of_(std::exchange(other.of_, nullptr)), tenant_(other.tenant_) {}
   Turn& operator=(Turn&& other) noexcept {
     std::swap(of_, other.of_);
+    std::swap(tenant_, other.tenant_);
     return *this;
   }
-  ~Turn();
+  ~Turn() {
+    if (of_ != nullptr) of_->give_back(tenant_);
+  }
+  explicit operator bool() const noexcept { return of_ != nullptr; }
 
  private:
-  friend class Turns;
-  explicit Turn(Turns& of) noexcept : of_(&of) {}
-  Turns* of_ = nullptr;
+  Turnstile* of_ = nullptr;
+  DrrTenant* tenant_ = nullptr;
 };
 
-class Turns {
+class Turns final : public Turnstile {
  public:
   using DepthChanged = std::function<void(std::size_t depth)>;
 
@@ -89,23 +120,23 @@ class Turns {
         places_(places),
         order_(order),
         depth_changed_(std::move(depth_changed)) {}
-  ~Turns() { CHECK(out_ == 0 && depth_ == 0 && slots_ == 0); }
+  ~Turns() override { CHECK(out_ == 0 && depth_ == 0 && slots_ == 0); }
   Turns(const Turns&) = delete;
   Turns& operator=(const Turns&) = delete;
 
-  std::size_t depth() const noexcept { return depth_; }
+  std::size_t depth() const noexcept override { return depth_; }
   std::size_t out() const noexcept { return out_; }
 
   // Waits for a turn. `busy` when every place is taken, `closed` after close(), the call's own error when the
   // call ended before its turn came. Cancel: clean — no turn was taken.
-  Task<Result<Turn>> ask(Call call, std::uint32_t cost = 1) {
+  Task<Result<Turn>> ask(Call call, Seeking seeking = {}) override {
     touch();
     if (closed_) co_return fail(ErrorCode::closed, "turn");
     // A free slot means that no task waits: otherwise that task would have got it.
     if (out_ < slots_ && !call.expired() && !call.stopped()) co_return take();
     auto place = places_.try_hold();
     if (!place) co_return fail(ErrorCode::busy, "work queue is full");
-    TurnSeeker seeker(call, cost, std::move(*place));
+    TurnSeeker seeker(call, seeking.cost, std::move(*place));
     order_.add(seeker);
     set_depth(depth_ + 1);
     const Result<> waited = co_await ListWait(call, seeker.waiters, "work queue");
@@ -122,20 +153,19 @@ class Turns {
 
   // For workers: lends one slot until, after close(), no task waits or holds a turn. Cancel: clean — the slot
   // is taken away.
-  Task<> work(Call call) {
+  Task<> work(Call call) override {
     const Slot slot(*this);
     while (!closed_ || depth_ > 0 || out_ > 0)
       if (!co_await ListWait(call, idle_, "for work to end")) co_return;
   }
 
-  void close() noexcept {
+  void close() noexcept override {
     touch();
     closed_ = true;
     wake_idle();
   }
 
  private:
-  friend class Turn;
   struct Slot {
     explicit Slot(Turns& turns) noexcept : of(turns) {
       of.touch();
@@ -164,7 +194,7 @@ class Turns {
     order_.remove(seeker);
     set_depth(depth_ - 1);
   }
-  void give_back() noexcept {
+  void give_back(DrrTenant*) noexcept override {
     touch();
     --out_;
     grant();
@@ -199,9 +229,5 @@ class Turns {
   bool closed_ = false;
   WaitList idle_;  // workers
 };
-
-inline Turn::~Turn() {
-  if (of_ != nullptr) of_->give_back();
-}
 
 }  // namespace cairn

@@ -142,7 +142,7 @@ TEST(Turn, an_order_other_than_that_of_coming_is_the_policys) {
   std::string told;
   struct Asker {
     static Task<> ask(Call call, Turns& turns, std::string& told, unsigned cost) {
-      auto turn = co_await turns.ask(call, cost);
+      auto turn = co_await turns.ask(call, {.cost = cost});
       told += std::to_string(cost) + " ";
     }
   };
