@@ -14,6 +14,8 @@ class Answerer {
   virtual ~Answerer() = default;
   enum class Next : std::uint8_t { answered, handle };
 
+  // The limits of the heads that it takes.
+  virtual HeadLimits head_limits() const noexcept { return {}; }
   // A head is complete: answer at once if that needs no wait, or ask to be run as a task.
   virtual Next begin(Exchange& exchange) = 0;
   // Fills the response. The call is stopped when the client goes away. For a request that stays open it is
@@ -50,11 +52,18 @@ class Gate {
   // A connection gave back its admission: the place that it held is free again. A refused connection does so
   // too, if there was time to tell it that it is refused.
   virtual void left(const io::PeerAddress& peer, Admission admission) = 0;
+  // An HTTP/2 connection carries one more stream that stays open, beside its first: may it? Such a stream
+  // takes the place of a connection, until stream_left().
+  virtual bool admit_stream(const io::PeerAddress& peer) { return (void)peer, true; }
+  virtual void stream_left(const io::PeerAddress& peer) { (void)peer; }
   // A connection's task ended with an exception, which is a bug or a lack of memory. The connection is
   // closed.
   virtual void broke(const char* what) noexcept { (void)what; }
   // Draining: the last listener for work was closed, after the connections queued on it were accepted.
   virtual void doors_closed() {}
+  // How a handshake of TLS ended. `gave_way`: to another one, because too many were under way.
+  enum class Hands : std::uint8_t { full, resumed, failed, timed_out, gave_way };
+  virtual void shook_hands(Hands how) { (void)how; }
   // The peer was too slow to send its request or to read its answer.
   enum class Slow : std::uint8_t { read, write };
   virtual void timed_out(Slow what) = 0;

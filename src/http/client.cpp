@@ -5,6 +5,7 @@
 #include "http/h1/client_exchange.h"
 #include "http/h1/framing.h"
 #include "http/h1/head_writer.h"
+#include "io/tls_stream.h"
 #include "runtime/cancel.h"
 #include "runtime/wait.h"
 
@@ -23,7 +24,7 @@ Result<> still_wanted(const Call& call) noexcept {
 }
 
 bool same(const io::Endpoint& a, const io::Endpoint& b) noexcept {
-  return a.port == b.port && a.host == b.host && a.path == b.path;
+  return a.port == b.port && a.host == b.host && a.path == b.path && a.tls == b.tls;
 }
 
 }  // namespace
@@ -36,6 +37,21 @@ void ClientRequest::add_field(std::string_view name, std::string_view value) {
   if (known != FieldName::host && !is_framing(known) && !writer.append_field(name, value).failed()) return;
   lines_.resize(before);
   broken_ = true;
+}
+
+void ClientRequest::clear() noexcept {
+  method = Method::get;
+  target.assign("/");
+  host.clear();
+  repeatable = false;
+  upgrade = {};
+  kind = Body::none;
+  view = {};
+  text.clear();
+  source.reset();
+  length.reset();
+  lines_.clear();
+  broken_ = source_used_ = false;
 }
 
 bool ClientRequest::may_repeat() const noexcept {
@@ -51,6 +67,9 @@ const ResponseHead& ClientResponse::head() const noexcept { return exchange_->he
 bool ClientResponse::done() const noexcept { return exchange_->done(); }
 Task<Result<Buffer>> ClientResponse::next(Call call) { return exchange_->next(call); }
 
+Task<Result<>> ClientResponse::say(Call call, ByteView bytes) { return exchange_->say(call, bytes); }
+void ClientResponse::end_saying() noexcept { exchange_->end_saying(); }
+
 Task<Result<std::string>> ClientResponse::read_text(Call call, std::size_t cap) {
   std::string text;
   if (head().body == BodyKind::length && head().content_length > cap)
@@ -65,15 +84,19 @@ Task<Result<std::string>> ClientResponse::read_text(Call call, std::size_t cap) 
 
 Client::Client(io::Machine& machine, ClientOptions options)
     : machine_(machine),
-      options_(options),
+      options_(std::move(options)),
       identity_(machine.shard.new_identity()),
-      slots_(machine.shard, options.connections_max) {
-  CHECK(options.connections_max > 0);
-  idle_.reserve(options.connections_max);
+      slots_(machine.shard, options_.connections_max) {
+  CHECK(options_.connections_max > 0);
+  idle_.reserve(options_.connections_max);
   spare_.reserve(spare_max);
 }
 
-Client::~Client() { CHECK(live_ == 0 && open_ == 0 && closers_.empty()); }
+// A process that crashes has not called close(): its kept connections end here.
+Client::~Client() {
+  idle_.clear();
+  CHECK(live_ == 0 && open_ == 0 && closers_.empty());
+}
 
 Client::Exchanging Client::borrow() {
   if (spare_.empty()) spare_.push_back(std::make_unique<ClientExchange>(*this));
@@ -157,10 +180,18 @@ Task<Result<std::unique_ptr<Client::Connection>>> Client::open(Call call, io::En
   }
   CHECK(open_ < options_.connections_max);
   auto connection = std::make_unique<Connection>(*this, endpoint);
-  auto stream = co_await machine_.network.connect(call, endpoint);
+  auto stream = co_await connect(call, endpoint);
   if (!stream) co_return fail(blame_upstream(stream.error()));
   connection->attach(std::move(*stream));
   co_return connection;
+}
+
+Task<Result<std::unique_ptr<io::Stream>>> Client::connect(Call call, io::Endpoint endpoint) {
+  if (!endpoint.tls) co_return co_await machine_.network.connect(call, std::move(endpoint));
+  if (options_.tls == nullptr) co_return fail(ErrorCode::invalid, "a client without TLS");
+  CO_TRY(auto below, co_await machine_.network.connect(call, endpoint));
+  co_return co_await io::connect_tls(call, options_.tls, &machine_.shard, &machine_.slab, std::move(below),
+                                     endpoint.host);
 }
 
 void Client::keep(std::unique_ptr<Connection> connection) noexcept {

@@ -6,9 +6,10 @@
 //   [C-3] A request is sent a second time only if it may be repeated and the kept connection it was sent on
 //         broke before the first byte of an answer; then once, on a fresh connection.
 //   [C-4] Every wait ends at the call's deadline.
-// Errors: `busy` (C-1), `timeout`, `connection_lost` (refused, broken or cut off), `upstream` (the strict
-// parser does not accept the answer as HTTP/1.1), `invalid` (the request cannot be written), `closed`. The
-// side is `upstream`, except for errors that our own limits or the caller's request cause.
+// Errors: `busy` (C-1), `timeout`, `connection_lost` (refused, or broken before the first byte or in the body
+// of an answer), `upstream` (the strict parser does not accept the answer as HTTP/1.1, or its head was cut
+// off), `integrity` (the peer's certificate), `invalid` (the request cannot be written), `closed`. The side
+// is `upstream`, except for errors that our own limits or the caller's request cause.
 #pragma once
 
 #include <cstdint>
@@ -21,11 +22,15 @@
 #include "http/exchange.h"
 #include "http/h1/response_parser.h"
 #include "io/machine.h"
+#include "io/tls_context.h"
 #include "runtime/backoff.h"
 #include "runtime/semaphore.h"
 #include "runtime/task.h"
 
 namespace cairn::http {
+
+// The context of the `upstream` error when the connection ended within the head of an answer.
+inline constexpr const char* head_cut_off = "the answer's head was cut off";
 
 struct ClientOptions {
   std::size_t connections_max = 256;
@@ -34,6 +39,8 @@ struct ClientOptions {
   // Shorter than servers allow (60 s here), so that the peer is rarely the side that closes first.
   Duration idle_timeout = Duration::seconds(30);
   HeadLimits head{};
+  // Who vouches for the peers whose endpoints say `tls`.
+  std::shared_ptr<const io::TlsClient> tls = {};
 };
 
 struct ClientRequest {
@@ -53,6 +60,10 @@ struct ClientRequest {
   std::unique_ptr<io::BodySource> source;
   std::optional<std::uint64_t> length;  // of the source's bytes; sent chunked when unknown
 
+  // Asks the peer to go on with this protocol, as Exchange::upgrade has it: a literal. For a GET without a
+  // body. An answer that agrees has status 101, and is read and written as it is (ClientResponse::say).
+  std::string_view upgrade;
+
   // The client itself writes the framing fields (Host, Content-Length, Transfer-Encoding, Connection …).
   // Adding one of them, or text that would break the head, makes the request `invalid`.
   void add_field(std::string_view name, std::string_view value);
@@ -70,6 +81,8 @@ struct ClientRequest {
     source = std::move(body);
     length = size;
   }
+  // Prepares for another request, and keeps the room of the texts.
+  void clear() noexcept;
   // Idempotent or repeatable, and its body is still there to be sent.
   bool may_repeat() const noexcept;
 
@@ -101,6 +114,11 @@ class ClientResponse {
   // final. Cancel: partial — the connection is closed, the rest of the body is lost.
   Task<Result<Buffer>> next(Call call);
   bool done() const noexcept;
+  // After a switch of protocols next() gives what arrives, as it arrives, and say() sends; one task may be in
+  // each. An error of either leaves the other alone. Cancel: partial — some of the bytes were sent.
+  Task<Result<>> say(Call call, ByteView bytes);
+  // No more will be said.
+  void end_saying() noexcept;
   // The whole body; `upstream` when it is longer than `cap`. Cancel: as next().
   Task<Result<std::string>> read_text(Call call, std::size_t cap);
 
@@ -144,6 +162,7 @@ class Client {
   Task<Result<Permit>> wait_for_slot(Call call);
   std::unique_ptr<Connection> take_idle(const io::Endpoint& endpoint) noexcept;
   Task<Result<std::unique_ptr<Connection>>> open(Call call, io::Endpoint endpoint);
+  Task<Result<std::unique_ptr<io::Stream>>> connect(Call call, io::Endpoint endpoint);
   void keep(std::unique_ptr<Connection> connection) noexcept;
   void touch() const noexcept { machine_.shard.trace(identity_, Access::write); }
 

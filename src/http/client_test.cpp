@@ -198,8 +198,8 @@ struct World : DrivenShard {
   }
 
   static Task<> close(World* w) { co_await w->client.close(w->call()); }
-  static Task<> ask_task(World* w, Asked* to, ClientRequest request, Call call) {
-    to->head.emplace(co_await w->client.send(call, std::move(request)));
+  static Task<> ask_of(Client* client, Asked* to, ClientRequest request, Call call) {
+    to->head.emplace(co_await client->send(call, std::move(request)));
   }
   static Task<> read_task(Asked* from, Call call) {
     from->body.emplace(co_await (*from->head)->read_text(call, 1u << 20));
@@ -210,7 +210,7 @@ struct World : DrivenShard {
 
   void ask(Asked& to, ClientRequest request) { ask(to, std::move(request), call()); }
   void ask(Asked& to, ClientRequest request, Call with) {
-    scope.spawn("ask", ask_task(this, &to, std::move(request), with));
+    scope.spawn("ask", ask_of(&client, &to, std::move(request), with));
     settle();
   }
   void read(Asked& from) { read(from, call()); }
@@ -708,6 +708,23 @@ TEST(Client, a_body_left_unread_closes_its_connection) {
   EXPECT_EQ(w.client.open_connections(), 0u);
 }
 
+TEST(Client, connections_that_are_kept_end_with_the_client_that_nobody_closed) {
+  World w;
+  {
+    Client lost(w.machine, {});
+    Asked asked;
+    w.scope.spawn("ask", World::ask_of(&lost, &asked, get(), w.call()));
+    w.settle();
+    w.wires.at[0].answer(ok);
+    w.settle();
+    w.read(asked);
+    EXPECT_EQ(asked.text(), "ok");
+    EXPECT_EQ(lost.idle_connections(), 1u);
+    EXPECT_FALSE(w.wires.at[0].closed());
+  }
+  EXPECT_TRUE(w.wires.at[0].closed());
+}
+
 TEST(Client, idle_connections_are_closed_after_their_time) {
   World w({.idle_timeout = Duration::seconds(10)});
   EXPECT_EQ(w.round(get(), 0, ok), "ok");
@@ -860,7 +877,7 @@ TEST(Client, one_byte_of_an_answer_forbids_sending_again) {
   w.ask(asked, get());
   w.wires.at[0].answer_and_end("H");
   w.settle();
-  EXPECT_EQ(asked.error().code, ErrorCode::connection_lost);
+  EXPECT_EQ(asked.error().code, ErrorCode::upstream);
   EXPECT_EQ(w.wires.connects, 1u);
 }
 

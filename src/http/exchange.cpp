@@ -13,7 +13,8 @@ void Response::clear() noexcept {
   file.reset();
   offset = count = 0;
   source.reset();
-  sized = false;
+  conversation = nullptr;
+  sized = switches = false;
   hold.reset();
   fields.clear();
 }
@@ -21,7 +22,9 @@ void Response::clear() noexcept {
 void Exchange::clear() noexcept {
   response.fields.reset();
   response.clear();
-  reserved = without_place = attends = false;
+  encrypted = false;
+  upgrade = {};
+  reserved = without_place = attends = health_only = false;
   taking_body = stays_open = is_health = false;
   if (attached) attached->clear();
 }

@@ -21,6 +21,8 @@
 
 namespace cairn::http {
 
+class Conversation;
+
 // The answer to send. It has exactly one kind of body; for HEAD only its head is sent.
 struct Response {
   enum class Body : std::uint8_t { none, view, held, text, file, stream };
@@ -40,6 +42,12 @@ struct Response {
   // a piece that reaches beyond `count`, breaks the connection. Without `sized` the stream is sent chunked,
   // or until close to an HTTP/1.0 client.
   bool sized = false;
+  // For a stream: the answer agrees to Exchange::upgrade. From then on the connection (HTTP/2: the stream)
+  // carries the other protocol's bytes: `source` gives what is to be sent, and the request's body what has
+  // arrived, without a cap. The end of the source is the end of our side. HTTP/1.1 answers 101 whatever the
+  // status is. Set by switch_to() alone.
+  bool switches = false;
+  Conversation* conversation = nullptr;  // the source, of an answer that switches
 
   // The fields besides the framing and the content type. If the list has failed, no part of this answer
   // is sent; the client gets `internal` instead.
@@ -95,6 +103,7 @@ struct Response {
     sized = true;
     count = size;
   }
+  void switch_to(std::unique_ptr<Conversation> with) noexcept;  // http/conversation.h
   std::uint64_t size() const noexcept {
     switch (kind) {
       case Body::view:
@@ -141,10 +150,15 @@ struct Exchange {
   Instant started{};  // the head was complete
 
   // --- what the carrier knows of the connection
+  bool encrypted = false;  // the request came over TLS
+  // The protocol that the request asks to go on with ("websocket"), and that the carrier could switch to.
+  // Empty: none. HTTP/1.1 asks with `Upgrade`, HTTP/2 with an extended CONNECT; the method is GET for both.
+  std::string_view upgrade;
   bool inside = false;         // there is no connection: another service of this process calls
   bool reserved = false;       // the connection is beyond the caps: health only
   bool without_place = false;  // the connection has not even a reserved place
   bool attends = false;        // the connection was idle when draining began: health only
+  bool health_only = false;    // the listener serves nothing but health
 
   // --- what the answerer tells the carrier
   // The handler is reading the body. So the carrier does not stop the work when the peer ends its side: the

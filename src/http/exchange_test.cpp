@@ -111,11 +111,11 @@ TEST(Exchange, clear_leaves_nothing_of_the_request_before) {
   auto known = std::make_unique<Known>();
   const Known& attached = *known;
   exchange.attached = std::move(known);
-  exchange.reserved = exchange.attends = exchange.without_place = true;
+  exchange.reserved = exchange.attends = exchange.without_place = exchange.health_only = true;
   exchange.taking_body = exchange.stays_open = exchange.is_health = true;
   exchange.response.status = 404;
   exchange.clear();
-  EXPECT_FALSE(exchange.reserved || exchange.attends || exchange.without_place);
+  EXPECT_FALSE(exchange.reserved || exchange.attends || exchange.without_place || exchange.health_only);
   EXPECT_FALSE(exchange.taking_body || exchange.stays_open || exchange.is_health);
   EXPECT_EQ(exchange.response.status, 200);
   EXPECT_EQ(attached.cleared, 1);

@@ -30,6 +30,10 @@ struct RequestHead {
   std::string_view path() const noexcept { return view(path_at, path_size); }
   // Without the '?'.
   std::string_view query() const noexcept { return view(query_at, query_size); }
+  // Path and query as an origin server is asked for them, whatever form the target has.
+  std::string_view origin_form() const noexcept {
+    return view(path_at, query_size == 0 ? path_size : std::size_t{query_at} + query_size - path_at);
+  }
   // The host that the request is meant for: `Host` or, where HTTP/1.0 sends none, the authority of an
   // absolute-form target.
   std::string_view host() const noexcept {

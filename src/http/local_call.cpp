@@ -72,8 +72,8 @@ Task<Result<Buffer>> LocalCall::Body::copy(Call call) {
 
 // --- the request
 
-LocalCall::LocalCall(Shard& shard, Slab& slab, Answerer& answerer, HeadLimits limits)
-    : shard_(shard), answerer_(answerer), parser_(limits), body_(slab), exchange_(parser_.head, body_) {
+LocalCall::LocalCall(Shard& shard, Slab& slab, Answerer& answerer)
+    : shard_(shard), answerer_(answerer), body_(slab), exchange_(parser_.head, body_) {
   exchange_.inside = true;
 }
 
@@ -88,6 +88,7 @@ void LocalCall::drop() noexcept {
 void LocalCall::start(Method method, std::string_view target, const io::PeerAddress& asker) {
   drop();
   exchange_.clear();
+  parser_.set_limits(answerer_.head_limits());
   parser_.reset();
   method_ = method;
   target_ = target;
@@ -107,6 +108,14 @@ void LocalCall::set_body(io::BodySource& source, std::optional<std::uint64_t> le
   size_ = length;
 }
 
+namespace {
+
+bool is_over_limit(const Error& error) noexcept {
+  return error.code == ErrorCode::headers_too_large || error.code == ErrorCode::uri_too_long;
+}
+
+}  // namespace
+
 // The request as it would be on the wire, for the parser. Its views point into this text until the end.
 Result<> LocalCall::read_head() {
   for (const char c : target_) invalid_ = invalid_ || !is_target_character(c);
@@ -123,6 +132,10 @@ Result<> LocalCall::read_head() {
   }
   text_.append("\r\n");
   const Parsed parsed = parser_.parse(text_);
+  if (is_over_limit(parsed.error)) {
+    parser_.head.rebase(text_.data());  // the answerer may look at it
+    return fail(parsed.error);
+  }
   if (parsed.progress != Progress::complete || parsed.size != text_.size())
     return fail(ErrorCode::invalid,
                 parsed.progress == Progress::failed ? parsed.error.context : "not one head");
@@ -137,22 +150,34 @@ void LocalCall::answer_failure() {
 Task<Result<>> LocalCall::ask(Call call) {
   CHECK(state_ == State::idle);
   add_context(*this, call);
-  CO_TRY_VOID(read_head());
+  const Result<> read = read_head();
+  if (!read && !is_over_limit(read.error())) co_return fail(read.error());
+  if (!exchange_.upgrade.empty() && (method_ != Method::get || source_ != nullptr))
+    co_return fail(ErrorCode::invalid, "not a request that may switch protocols");
   state_ = State::begun;
   body_.start(source_, size_);
   exchange_.started = shard_.now();
   bool threw = false;
   try {
-    if (answerer_.begin(exchange_) == Answerer::Next::handle) co_await answerer_.handle(call, exchange_);
+    if (!read)
+      answerer_.refuse(exchange_, read.error());
+    else if (answerer_.begin(exchange_) == Answerer::Next::handle)
+      co_await answerer_.handle(call, exchange_);
   } catch (...) {  // as at a connection's boundary: a bug of the handler costs its request
     threw = true;
   }
   Response& response = exchange_.response;
-  if (threw || (!response.abandoned && !response.is_sound())) answer_failure();
+  const bool fits = response.is_sound() && !(response.switches && exchange_.upgrade.empty());
+  if (threw || (!response.abandoned && !fits)) answer_failure();
   if (response.abandoned) {
     finish(false);
     co_return fail(
         Error(ErrorCode::cancelled, "a call inside the process", Side::client, StopReason::client_gone));
+  }
+  // Over a connection the caller would not have heard of this answer.
+  if (call.expired()) {
+    finish(false);
+    co_return fail(Error(ErrorCode::timeout, "a call inside the process", Side::self, StopReason::deadline));
   }
   state_ = State::answered;
   body_.let_go();
@@ -168,7 +193,9 @@ bool LocalCall::sends_body() const noexcept {
 }
 
 bool LocalCall::is_read() const noexcept {
-  return state_ == State::answered && left_ == 0 && (!sends_body() || exchange_.response.has_length());
+  const Response& response = exchange_.response;
+  return state_ == State::answered && left_ == 0 &&
+         (!sends_body() || response.has_length() || response.switches);
 }
 
 Error LocalCall::break_off(const Error& why) noexcept {
@@ -225,6 +252,7 @@ void LocalCall::finish(bool complete) noexcept {
   } catch (
       ...) {  // NOLINT(bugprone-empty-catch): a bug of the answerer's, after its answer; nobody waits for it
   }
+  exchange_.response.conversation = nullptr;
   exchange_.response.source.reset();
   exchange_.response.hold.reset();
   body_.start(nullptr, {});

@@ -1,7 +1,7 @@
 // LocalCall: a request to an answerer of the same shard. It is an exchange like any other, but without a
 // connection: there is no socket, and bodies are not copied.
-//   [LC-1] The head is read by the strict parser: an answerer sees no request here that a stranger could not
-//         have sent.
+//   [LC-1] The head is read by the strict parser, with the answerer's limits: an answerer sees no request
+//         here that a stranger could not have sent.
 //   [LC-2] Bodies are passed on in the blocks in which they arrived. Bytes outside the slab's blocks (memory
 //         with another owner, a file) are copied into a request's body, and counted. Nothing is copied in an
 //         answer.
@@ -25,9 +25,8 @@ namespace cairn::http {
 
 class LocalCall final : public PeerCall {
  public:
-  LocalCall(io::Machine& machine, Answerer& answerer, HeadLimits limits = {})
-      : LocalCall(machine.shard, machine.slab, answerer, limits) {}
-  LocalCall(Shard& shard, Slab& slab, Answerer& answerer, HeadLimits limits = {});
+  LocalCall(io::Machine& machine, Answerer& answerer) : LocalCall(machine.shard, machine.slab, answerer) {}
+  LocalCall(Shard& shard, Slab& slab, Answerer& answerer);
   ~LocalCall() override;
   LocalCall(const LocalCall&) = delete;
   LocalCall& operator=(const LocalCall&) = delete;
@@ -38,7 +37,10 @@ class LocalCall final : public PeerCall {
   // by the time the answer's body is read, so a handler that reads it only then gets an error.
   void set_body(io::BodySource& source, std::optional<std::uint64_t> length) noexcept override;
 
-  // `cancelled`: the caller left. Cancel: partial — the handler has seen the request, and was stopped at its
+  void ask_to_switch(std::string_view protocol) noexcept override { exchange_.upgrade = protocol; }
+
+  // `cancelled`: the caller left. `timeout`: its deadline has passed, and an answer that came after it is
+  // dropped, as over a connection. Cancel: partial — the handler has seen the request, and was stopped at its
   // wait.
   Task<Result<>> ask(Call call) override;
   int status() const noexcept override { return exchange_.response.status; }
@@ -50,6 +52,10 @@ class LocalCall final : public PeerCall {
   // An error: the body ended before its length, or its source failed. Cancel: partial — the answerer is told
   // that the answer was not read to its end.
   Task<Result<io::Piece>> next(Call call) override;
+  // Its listener pulls the body that the caller gives it. It counts as complete, however it ends.
+  Conversation* conversation() noexcept override {
+    return state_ == State::answered ? exchange_.response.conversation : nullptr;
+  }
   bool done() const noexcept override { return !failure_ && (state_ == State::idle || is_read()); }
   void drop() noexcept override;
 

@@ -16,6 +16,8 @@
 
 namespace cairn::http {
 
+class Conversation;
+
 class PeerCall {
  public:
   virtual ~PeerCall() = default;
@@ -28,6 +30,9 @@ class PeerCall {
   virtual void add_field(std::string_view name, std::string_view value) = 0;
   // `source` outlives ask(). A source that ends before its length, or has more bytes, spoils the request.
   virtual void set_body(io::BodySource& source, std::optional<std::uint64_t> length) noexcept = 0;
+
+  // Asks the peer to go on with `protocol`, as Exchange::upgrade has it: a literal. For a GET without a body.
+  virtual void ask_to_switch(std::string_view protocol) noexcept = 0;
 
   // --- the answer
   // Waits for the head of the answer. The carrier sends the correlation id and the trace of the call's
@@ -52,6 +57,10 @@ class PeerCall {
   // its hold. An error is final, and later calls return it again. Cancel: partial — the rest of the answer is
   // lost.
   virtual Task<Result<io::Piece>> next(Call call) = 0;
+  // What the peer has agreed to go on with; nullptr if it answered as usual. The caller leads it in place of
+  // next(): it is asked for what it says, and listens to what the caller has to say, both at once. The call
+  // outlives both.
+  virtual Conversation* conversation() noexcept = 0;
   virtual bool done() const noexcept = 0;  // every byte of the answer was given out
   // Drops the part of the answer that was not read yet. Pieces that were given out stay valid with their
   // holds.

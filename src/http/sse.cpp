@@ -31,15 +31,22 @@ void append_comment(std::string& out, std::string_view text) {
   out += '\n';
 }
 
+Result<std::uint64_t> parse_event_id(std::string_view text) noexcept {
+  std::uint64_t number = 0;
+  const char* end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, number);
+  const bool padded = text.size() > 1 && text.front() == '0';
+  if (error != std::errc() || stop != end || padded)
+    return fail(ErrorCode::malformed, "the last event's id is not one number", Side::client);
+  return number;
+}
+
 Result<std::optional<std::uint64_t>> read_last_event_id(const Fields& fields) noexcept {
   const auto text = fields.find(FieldName::last_event_id);
   if (!text) return std::optional<std::uint64_t>();
-  std::uint64_t number = 0;
-  const char* end = text->data() + text->size();
-  const auto [stop, error] = std::from_chars(text->data(), end, number);
-  const bool padded = text->size() > 1 && text->front() == '0';
-  if (error != std::errc() || stop != end || padded || fields.repeated(FieldName::last_event_id))
-    return fail(ErrorCode::malformed, "Last-Event-ID is not one number", Side::client);
+  if (fields.repeated(FieldName::last_event_id))
+    return fail(ErrorCode::malformed, "Last-Event-ID is there twice", Side::client);
+  TRY(const std::uint64_t number, parse_event_id(*text));
   return std::optional(number);
 }
 

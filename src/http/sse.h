@@ -22,9 +22,12 @@ void append_event(std::string& out, std::string_view event, std::string_view id,
 // Appends a line that readers skip; without a text, the heartbeat.
 void append_comment(std::string& out, std::string_view text = {});
 
-// The id of the last event that the client has seen; nothing if it sends none; `malformed` if that is not one
-// decimal number below 2^64 without leading zeros.
+// The id of the last event that the client has seen; nothing if it sends none; `malformed` if it sends
+// several, or one that parse_event_id() refuses.
 Result<std::optional<std::uint64_t>> read_last_event_id(const Fields& fields) noexcept;
+
+// One decimal number below 2^64 without leading zeros, or `malformed`.
+Result<std::uint64_t> parse_event_id(std::string_view text) noexcept;
 
 // Where a stream gets its events.
 class EventFeed {

@@ -32,9 +32,14 @@ void WireBody::clear() noexcept {
   expects_continue_ = false;
   left_ = 0;
   chunks_.reset();
-  window_start_ = {};
-  window_from_ = 0;
+  pace_.clear();
   reset(true);
+}
+
+void WireBody::open() noexcept {
+  kind_ = BodyKind::until_close;
+  expects_continue_ = false;
+  reset(false);
 }
 
 Task<Result<Buffer>> WireBody::pull(Call call) {
@@ -42,6 +47,7 @@ Task<Result<Buffer>> WireBody::pull(Call call) {
 }
 
 Task<Result<Buffer>> WireBody::pull_slice(Call call) {
+  if (kind_ == BodyKind::until_close) return connection_->next_raw(call);
   return kind_ == BodyKind::chunked ? connection_->next_chunked(call, *this)
                                     : connection_->next_length(call, *this);
 }
@@ -56,29 +62,15 @@ Task<Result<Buffer>> WireBody::continue_and_pull(Call call) {
 // lowest rate over a window of that length.
 Task<Result<>> Connection::wait_body(Call call, WireBody& body) {
   const ServerOptions& options = server_.options_;
-  const Instant now = server_.machine_.shard.now();
-  const Duration window = options.timeouts.read;
-  const std::uint64_t least = options.least_bytes(window);
-  if (body.window_start_ == Instant{}) body.window_start_ = now;
-  if (now - body.window_start_ >= window) {
-    if (body.received() - body.window_from_ < least) {
-      server_.gate_.timed_out(Gate::Slow::read);
-      co_return fail(ErrorCode::timeout_read, "body too slow", Side::client);
-    }
-    body.window_start_ = now;
-    body.window_from_ = body.received();
+  const Shard& shard = server_.machine_.shard;
+  const auto until = body.pace_.wait_until(shard.now(), options, body.received());
+  if (!until) {
+    server_.gate_.timed_out(Gate::Slow::read);
+    co_return fail(ErrorCode::timeout_read, "body too slow", Side::client);
   }
-  const std::uint64_t in_window = body.received() - body.window_from_;
-  const bool behind = in_window < least;
-  const Instant until = behind ? body.window_start_ + window : now + window;
-  auto waited = co_await stream_->readable.wait(call.by(until));
-  // The request's own deadline may end the wait first. If a slow client used that time up, the client is to
-  // blame.
-  const Duration span = server_.machine_.shard.now() - body.window_start_;
-  const bool slow =
-      span >= Duration::seconds(1) &&
-      static_cast<double>(in_window) < static_cast<double>(options.lowest_rate) * span.to_seconds();
-  if (!waited && waited.error().code == ErrorCode::timeout && (call.deadline() > until || slow)) {
+  auto waited = co_await stream_->readable.wait(call.by(*until));
+  if (!waited && waited.error().code == ErrorCode::timeout &&
+      body.pace_.blames_client(shard.now(), call.deadline(), options, body.received())) {
     server_.gate_.timed_out(Gate::Slow::read);
     co_return fail(ErrorCode::timeout_read, "body did not arrive in time", Side::client);
   }

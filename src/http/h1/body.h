@@ -2,6 +2,7 @@
 // client that waits for it.
 #pragma once
 
+#include "http/h1/body_pace.h"
 #include "http/h1/chunked.h"
 #include "http/h1/parser.h"
 #include "http/request_body.h"
@@ -14,6 +15,8 @@ class WireBody final : public RequestBody {
  public:
   void start(Connection& connection, const RequestParser& parsed) noexcept;
   void clear() noexcept;
+  // From now on the body is what arrives on the connection, up to its end.
+  void open() noexcept;
 
  private:
   friend class Connection;
@@ -26,9 +29,7 @@ class WireBody final : public RequestBody {
   bool expects_continue_ = false;
   std::uint64_t left_ = 0;  // of a body with a length
   ChunkedDecoder chunks_;
-  // The window over which the lowest rate is demanded, and how many bytes had been received when it began.
-  Instant window_start_{};
-  std::uint64_t window_from_ = 0;
+  BodyPace pace_;
 };
 
 }  // namespace cairn::http

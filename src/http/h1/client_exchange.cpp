@@ -16,6 +16,21 @@ namespace {
 // How many interim heads a peer may send before its answer, so that it cannot keep us reading for ever.
 constexpr unsigned interim_heads_max = 16;
 
+// Stops a wait for something else when bytes of an answer come.
+class AnswerWatch {
+ public:
+  AnswerWatch(io::Direction& readable, CancelSource& stop) noexcept : readable_(readable) {
+    readable_.watch([](void* of) noexcept { static_cast<CancelSource*>(of)->cancel(StopReason::superseded); },
+                    &stop);
+  }
+  ~AnswerWatch() { readable_.watch(nullptr, nullptr); }
+  AnswerWatch(const AnswerWatch&) = delete;
+  AnswerWatch& operator=(const AnswerWatch&) = delete;
+
+ private:
+  io::Direction& readable_;
+};
+
 iovec part(std::string_view text) noexcept { return {const_cast<char*>(text.data()), text.size()}; }
 
 // For steps that find their stream ready: they do not wait, so they would not notice a stop or a deadline.
@@ -45,7 +60,8 @@ void ClientExchange::clear() noexcept {
   out_.reset();
   input_.reset();
   raw_.reset();
-  answered_ = reusable_ = done_ = false;
+  answered_ = reusable_ = done_ = switched_ = false;
+  upgrade_ = {};
   chunks_.reset();
   failure_.reset();
 }
@@ -56,6 +72,9 @@ Result<> ClientExchange::write_head(const ClientRequest& request) {
   if (request.broken_ || request.method == Method::connect || request.method == Method::trace)
     return invalid();
   if (!request.target.starts_with('/') && request.target != "*") return invalid();
+  upgrade_ = request.upgrade;
+  if (!upgrade_.empty() && (request.method != Method::get || request.kind != ClientRequest::Body::none))
+    return invalid();
   method_ = request.method;
   const bool local = !request.endpoint.path.empty();
   const std::string host = !request.host.empty() ? request.host
@@ -69,6 +88,8 @@ Result<> ClientExchange::write_head(const ClientRequest& request) {
   head.request(name_of(method_), request.target)
       .append_field(FieldName::host, host)
       .append_lines(request.lines_);
+  if (!upgrade_.empty())
+    head.append_lines("Connection: Upgrade\r\n").append_field(FieldName::upgrade, upgrade_);
   switch (request.kind) {
     case ClientRequest::Body::view:
       head.append_number(FieldName::content_length, request.view.size());
@@ -106,9 +127,11 @@ Task<Result<>> ClientExchange::run(Call call, ClientRequest& request) {
       CO_TRY_VOID(blame_upstream(co_await stream().readable.wait(call)));
     }
   }
-  if (head().status == 101) co_return not_understood("protocol switched unasked");
+  switched_ = head().status == 101;
+  if (switched_ && (upgrade_.empty() || find_upgrade(head().fields) != upgrade_))
+    co_return not_understood("protocol switched unasked");
   // If part of the request was not sent, the peer would read the next request as that part.
-  reusable_ = sent && head().keep_alive;
+  reusable_ = sent && head().keep_alive && !switched_;
   out_.reset();
   start_body();
   co_return Result<>{};
@@ -130,7 +153,8 @@ Task<Result<bool>> ClientExchange::send_body(Call call, ClientRequest& request) 
     request.source_used_ = true;
     std::optional<io::Piece> ready = request.source->try_next();
     if (!ready) {
-      CO_TRY(ready, co_await request.source->next(call));
+      CO_TRY(ready, co_await pull(call, request.source.get()));
+      if (!ready) co_return false;
     }
     io::Piece& piece = *ready;
     last = piece.empty();
@@ -159,6 +183,19 @@ Task<Result<bool>> ClientExchange::send_body(Call call, ClientRequest& request) 
     }
   }
   co_return going;
+}
+
+// The next piece of a source that makes us wait; nothing when an answer came first.
+Task<Result<std::optional<io::Piece>>> ClientExchange::pull(Call call, io::BodySource* source) {
+  for (;;) {
+    CO_TRY(const bool early, poll_head());
+    if (early) co_return std::nullopt;
+    CancelSource stop(client_.shard(), &call.cancel());
+    const AnswerWatch watch(stream().readable, stop);
+    auto piece = co_await source->next(call.under(stop));
+    if (piece) co_return std::move(*piece);
+    if (piece.error().stop != StopReason::superseded) co_return fail(piece.error());
+  }
 }
 
 Task<Result<bool>> ClientExchange::write(Call call, std::span<iovec> parts) {
@@ -232,7 +269,7 @@ Result<bool> ClientExchange::poll_head() {
     const io::Io got = stream().try_read(input_.room());
     if (got.status == io::IoStatus::would_block) break;
     if (got.status != io::IoStatus::done)
-      return lost(answered_ ? "the answer was cut off" : "closed before an answer");
+      return answered_ ? not_understood(head_cut_off) : lost("closed before an answer");
     input_.fill(got.count);
     answered_ = true;
     TRY(const bool complete, parse_head());
@@ -262,6 +299,7 @@ void ClientExchange::start_body() noexcept {
     raw_ = input_.share();
     raw_.consume(head_bytes_);
   }
+  if (switched_) return;
   if (head().body == BodyKind::none || (head().body == BodyKind::length && left_ == 0)) finish();
 }
 
@@ -278,6 +316,7 @@ void ClientExchange::finish() noexcept {
 Task<Result<Buffer>> ClientExchange::next(Call call) {
   if (failure_) co_return fail(*failure_);
   if (done_) co_return Buffer();
+  if (switched_) co_return co_await next_said(call);
   auto slice = co_await (head().body == BodyKind::chunked ? next_chunk(call) : next_plain(call));
   if (!slice) {
     failure_ = slice.error();

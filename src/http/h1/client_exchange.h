@@ -80,12 +80,16 @@ class ClientExchange {
   // Sends the request and reads the head of the answer. Cancel: partial — drop() must follow an error.
   Task<Result<>> run(Call call, ClientRequest& request);
   Task<Result<Buffer>> next(Call call);
+  // --- client_switch.cpp
+  Task<Result<>> say(Call call, ByteView bytes);
+  void end_saying() noexcept;
   void drop() noexcept { connection_.reset(); }
   void clear() noexcept;
 
  private:
   // False when the sending ended because the answer is here.
   Task<Result<bool>> send_body(Call call, ClientRequest& request);
+  Task<Result<std::optional<io::Piece>>> pull(Call call, io::BodySource* source);
   Task<Result<bool>> write(Call call, std::span<iovec> parts);
   Task<Result<bool>> write_file(Call call, io::Piece* piece);
   // The peer reads no more of the request. False: it sent an answer that may say why.
@@ -97,6 +101,8 @@ class ClientExchange {
   void start_body() noexcept;
   void finish() noexcept;
 
+  // The connection stays until the exchange is given back: a task that says something may wait on it.
+  Task<Result<Buffer>> next_said(Call call);
   Task<Result<Buffer>> next_plain(Call call);
   Task<Result<Buffer>> next_chunk(Call call);
   // A block with at least one byte and at most `most`; empty at the end of the stream.
@@ -117,6 +123,8 @@ class ClientExchange {
   bool answered_ = false;  // a byte of an answer has come
   bool reusable_ = false;
   bool done_ = false;
+  std::string_view upgrade_;  // asked for
+  bool switched_ = false;
   Buffer raw_;  // body bytes received and not yet given out
   std::uint64_t left_ = 0;
   ChunkedDecoder chunks_;

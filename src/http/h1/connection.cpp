@@ -10,113 +10,19 @@ namespace {
 
 constexpr std::string_view continue_line = "HTTP/1.1 100 Continue\r\n\r\n";
 
-// A connection that has sent no request yet when draining begins may still send one within this time.
-constexpr Duration fresh_grace = Duration::millis(250);
-
 }  // namespace
 
-Connection::Connection(Server& server, std::unique_ptr<io::Stream> stream, Gate::Admission admission,
-                       bool health_only, bool attends)
-    : server_(server),
-      stream_(std::move(stream)),
-      admission_(admission),
-      health_only_(health_only),
-      attends_(attends),
-      pace_(stream_->peer().local) {
-  if (!attends_ && admission_ != Gate::Admission::refused) inside_ = server_.gate_.enter();
-  ++server_.standing_[static_cast<std::size_t>(admission_)];
-  if (admission_ == Gate::Admission::extra)
-    extra_until_ = server_.machine_.shard.now() + server_.options_.timeouts.extra;
-}
+Connection::Connection(Server& server, std::unique_ptr<io::Stream> stream, io::TlsStream* handshake,
+                       Gate::Admission admission, bool health_only, bool attends)
+    : ServedConnection(server, std::move(stream), handshake, admission, health_only, attends),
+      pace_(stream_->peer().local) {}
 
 Connection::~Connection() {
   if (exchange_ != nullptr) server_.give_back(exchange_);
-  --server_.standing_[static_cast<std::size_t>(admission_)];
-  server_.gate_.left(stream_->peer(), admission_);
 }
 
-void Connection::stand(Gate::Admission admission) noexcept {
-  --server_.standing_[static_cast<std::size_t>(admission_)];
-  admission_ = admission;
-  ++server_.standing_[static_cast<std::size_t>(admission_)];
-  if (admission_ == Gate::Admission::refused) inside_ = DrainGuard();
-}
-
-void Connection::attend() noexcept {
-  attends_ = true;
-  is_kept_ = false;
-  inside_ = DrainGuard();
-}
-
-void Connection::give_way() noexcept {
-  if (admission_ == Gate::Admission::extra) server_.gate_.closed_unread();
-  server_.gate_.left(stream_->peer(), admission_);
-  stand(Gate::Admission::refused);
-  gave_way_ = true;
-  unlink();
-  stream_->readable.signal();
-}
-
-void Connection::start_waiting() noexcept {
-  waits_since_ = server_.machine_.shard.now();
-  if (admission_ == Gate::Admission::extra)
-    server_.unread_.push_back(*this);
-  else if (admission_ == Gate::Admission::welcome && input_.empty() && !attends_)
-    server_.idlers_.push_back(*this);
-}
-
-bool Connection::stop_waiting(const Result<>& waited) noexcept {
-  if (linked()) unlink();
-  if (gave_way_) return false;
-  if (waited || admission_ != Gate::Admission::extra || waited.error().code != ErrorCode::timeout)
-    return true;
-  server_.gate_.closed_unread();
-  return false;
-}
-
-Task<bool> Connection::find_place(Call call, bool whole) {
-  using Place = Gate::Place;
-  constexpr Duration longest = Duration::millis(64);
-  for (Duration pause = Duration::millis(1); whole; pause = pause * 2) {
-    const Place place = server_.gate_.place(*exchange_, health_only_, place_);
-    if (place == Place::welcome) stand(Gate::Admission::welcome);
-    if (place == Place::reserved) stand(Gate::Admission::reserved);
-    if (place == Place::welcome || place == Place::reserved) co_return true;
-    if (place == Place::none || pause > longest || !co_await sleep_for(call, pause)) break;
-  }
-  const bool told = server_.may_tell();
-  if (!told) server_.gate_.closed_unread();
-  server_.gate_.left(stream_->peer(), admission_);
-  stand(Gate::Admission::refused);
-  co_return told;
-}
-
-Task<> Connection::run(Call call, std::unique_ptr<Connection> self) {
-  try {
-    if (self->admission_ == Gate::Admission::refused)
-      co_await self->turn_away(call);
-    else
-      co_await self->serve(call);
-    if (self->is_kept_) {
-      Server& server = self->server_;
-      server.keep(std::move(self));
-      co_return;
-    }
-    self->stream_->close();
-  } catch (const std::exception& problem) {  // the connection boundary
-    self->break_off(problem.what());
-  } catch (...) {
-    self->break_off("not a std::exception");
-  }
-}
-
-void Connection::break_off(const char* what) noexcept {
-  stream_->close(true);
-  try {
-    if (answering_) server_.answerer_.finished(*exchange_, false);
-  } catch (...) {  // NOLINT(bugprone-empty-catch): told below
-  }
-  server_.gate_.broke(what);
+void Connection::abandon() {
+  if (answering_) server_.answerer_.finished(*exchange_, false);
 }
 
 Task<> Connection::turn_away(Call call) {
@@ -136,7 +42,7 @@ Task<> Connection::serve(Call call) {
       const bool last_chance = server_.is_over(attends_);
       const Call idle = last_chance ? call.within(fresh_ && !attends_ ? fresh_grace : Duration{})
                                     : call.under(attends_ ? *server_.attended_ : *server_.idle_);
-      start_waiting();
+      start_waiting(input_.empty());
       auto waited = co_await stream_->readable.wait(head_wait(idle.within(server_.options_.timeouts.idle)));
       if (!stop_waiting(waited)) co_return;
       // When draining begins, bytes that have just arrived are still answered, and a fresh connection may
@@ -158,11 +64,12 @@ Task<> Connection::serve(Call call) {
     exchange_ = server_.borrow();
     WireExchange& exchange = *exchange_;
     exchange.peer = stream_->peer();
+    exchange.encrypted = stream_->is_encrypted();
     const Instant head_deadline = server_.machine_.shard.now() + server_.options_.timeouts.head;
     Parsed parsed = exchange.parser.parse(as_text(input_.bytes()));
     while (parsed.progress == Progress::need_more) {
       if (out_ && !out_.empty() && !co_await flush(call, {})) co_return;
-      start_waiting();
+      start_waiting(input_.empty());
       auto waited = co_await stream_->readable.wait(head_wait(call.by(head_deadline)));
       if (!stop_waiting(waited)) co_return;
       if (!waited) {
@@ -184,13 +91,14 @@ Task<> Connection::serve(Call call) {
     }
 
     if (admission_ == Gate::Admission::extra &&
-        !co_await find_place(call, parsed.progress != Progress::failed)) {
+        !co_await find_place(call, exchange, parsed.progress != Progress::failed)) {
       stream_->close(true);
       co_return;
     }
     exchange.reserved = admission_ != Gate::Admission::welcome;
     exchange.without_place = admission_ == Gate::Admission::refused;
     exchange.attends = attends_ && !health_only_;
+    exchange.health_only = health_only_;
     exchange.started = server_.machine_.shard.now();
     answering_ = true;
     if (parsed.progress == Progress::failed) {
@@ -209,11 +117,22 @@ Task<> Connection::serve(Call call) {
     }
 
     Response& response = exchange.response;
-    if (!response.abandoned && !response.is_sound()) answer_failure();
+    const bool fits = response.is_sound() && !(response.switches && exchange.upgrade.empty());
+    if (!response.abandoned && !fits) answer_failure();
     const bool failed = parsed.progress == Progress::failed;
     // The head's bytes must stay until here: the request's views point at them. A handler that pulled the
     // body took it from behind the head.
     if (!failed) input_.consume(exchange.head_bytes);
+    if (response.switches && !response.abandoned) {
+      const bool complete = co_await converse(call);
+      finish(complete);
+      server_.give_back(std::exchange(exchange_, nullptr));
+      if (complete)
+        co_await linger(call);
+      else
+        stream_->close(true);
+      co_return;
+    }
     if (chunks_) input_ = std::exchange(chunks_, Buffer());
     const bool unread = failed || !skip_body();
     const bool last = server_.is_over(attends_) && !(exchange.is_health && may_be_kept());
@@ -252,6 +171,7 @@ void Connection::finish(bool complete) {
 void Connection::begin_request(std::size_t head_bytes) noexcept {
   exchange_->head_bytes = head_bytes;
   exchange_->wire_body.start(*this, exchange_->parser);
+  exchange_->upgrade = wanted_protocol();
 }
 
 // Views of the head stay valid: only what is behind it moves.
@@ -329,27 +249,9 @@ bool Connection::skip_body() noexcept {
   return true;
 }
 
-// The answer is sent and our side is shut. Reading on keeps the kernel from answering late bytes with a
-// reset, which could overtake the answer. Over loopback, each piece that is dropped lets the peer's kernel
-// hand over the next one at once. So without a pause this loop would reach the end of the available bytes
-// only with the last byte of the body.
 Task<> Connection::linger(Call call) {
-  constexpr std::size_t piece = Slab::large;
   input_.reset();
-  stream_->shutdown_send();
-  const Call bounded = call.within(server_.options_.timeouts.linger);
-  std::uint64_t left = server_.options_.linger_bytes;
-  while (left > 0) {
-    const io::Io got = stream_->try_discard(static_cast<std::size_t>(std::min<std::uint64_t>(left, piece)));
-    if (got.status == io::IoStatus::done) {
-      left -= got.count;
-      (void)co_await next_turn(bounded);
-    } else if (got.status == io::IoStatus::would_block) {
-      if (!co_await stream_->readable.wait(bounded)) break;
-    } else {
-      break;
-    }
-  }
+  co_await drop_arriving(call);
 }
 
 Task<Result<>> Connection::send_continue(Call call) {

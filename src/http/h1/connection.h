@@ -3,12 +3,16 @@
 
 #include <memory>
 
+#include "http/conversation.h"
 #include "http/h1/body.h"
 #include "http/h1/pace.h"
 #include "http/h1/parser.h"
 #include "http/h1/server.h"
+#include "http/served_connection.h"
 
 namespace cairn::http {
+
+class HeadWriter;
 
 // The parts of an HTTP/1.1 connection's exchange. Views of the head point into the connection's input.
 struct WireParts {
@@ -27,48 +31,20 @@ struct WireExchange : WireParts, Exchange {
   }
 };
 
-// Linked into one of its server's lists while it waits for a head.
-class Connection : public Link {
+class Connection final : public ServedConnection {
  public:
-  // `attends`: draining does not wait for it.
-  Connection(Server& server, std::unique_ptr<io::Stream> stream, Gate::Admission admission, bool health_only,
-             bool attends);
-  ~Connection();
-
-  // Serves requests until the connection ends. Cancel: partial — the connection is broken.
-  static Task<> run(Call call, std::unique_ptr<Connection> self);
-
-  const io::Stream& stream() const noexcept { return *stream_; }
-  Instant waits_since() const noexcept { return waits_since_; }
-  // Ends this connection's wait for a head, and with it the connection. Its place is free at once.
-  void give_way() noexcept;
-  // From now on draining does not wait for it.
-  void attend() noexcept;
+  Connection(Server& server, std::unique_ptr<io::Stream> stream, io::TlsStream* handshake,
+             Gate::Admission admission, bool health_only, bool attends);
+  ~Connection() override;
+  std::string_view speaks() const noexcept override { return "http/1.1"; }
 
  private:
   friend class WireBody;
   enum class Read : std::uint8_t { got, ended, timed_out };
 
-  Task<> serve(Call call);
-  void stand(Gate::Admission admission) noexcept;
-  // Draining has begun or is over, and this connection is idle: it may be kept to attend.
-  bool may_be_kept() const noexcept {
-    return !attends_ && server_.attending_ != nullptr && admission_ != Gate::Admission::extra;
-  }
-  // Called before and after every wait for bytes of a head. stop_waiting() is false when this connection has
-  // given way, or should have.
-  void start_waiting() noexcept;
-  bool stop_waiting(const Result<>& waited) noexcept;
-  Call head_wait(const Call& call) const noexcept {
-    return admission_ == Gate::Admission::extra ? call.by(extra_until_) : call;
-  }
-  // The head of an extra connection is complete: finds a place for it, or none. False: the connection ends
-  // without being told so.
-  Task<bool> find_place(Call call, bool whole);
-  // The task failed: resets the connection, and undoes the counts of its request.
-  void break_off(const char* what) noexcept;
-  // Says why this connection may not stay, without reading from it.
-  Task<> turn_away(Call call);
+  Task<> serve(Call call) override;
+  Task<> turn_away(Call call) override;
+  void abandon() override;
   // The cancel source for the waits of a request, below the connection's own stop.
   CancelSource& parent_of_waits(const Call& call) const noexcept {
     return exchange_->stays_open ? *server_.idle_ : call.cancel();
@@ -101,6 +77,7 @@ class Connection : public Link {
   bool sends_body() const noexcept;
   // The head of the answer, appended to out_. False when it does not fit (a bug: the connection breaks).
   bool write_head() noexcept;
+  bool claim_head(HeadWriter& head) noexcept;
   bool append_small_answer() noexcept;
   Task<bool> send_answer(Call call);
   Task<bool> send_stream(Call call);
@@ -122,25 +99,24 @@ class Connection : public Link {
   Task<bool> flush(Call call, std::span<iovec> parts);
 
   Task<> linger(Call call);
+  // An encrypted connection says its end in a record, for which there may be no room yet.
+  Task<> say_end(Call call);
   Task<Result<>> send_continue(Call call);
   // Drops the rest of a body if it has already arrived; false when more would have to be read.
   bool skip_body() noexcept;
+
+  // --- switch.cpp
+  // The protocol that the request asks for, if this connection may switch to it.
+  std::string_view wanted_protocol() const noexcept;
+  // Carries the conversation that the answer switches to, to its end. True: our side ended as it should.
+  Task<bool> converse(Call call);
+  // What has arrived, in the order in which it came.
+  Task<Result<Buffer>> next_raw(Call call);
 
   Task<Result<Buffer>> next_length(Call call, WireBody& body);
   Task<Result<Buffer>> next_chunked(Call call, WireBody& body);
   Task<Result<>> wait_body(Call call, WireBody& body);
 
-  Server& server_;
-  std::unique_ptr<io::Stream> stream_;
-  Gate::Admission admission_;
-  bool health_only_;  // came in by a door that serves health only
-  bool attends_;
-  bool is_kept_ = false;        // its task ends, and another one that attends follows
-  DrainGuard inside_;           // unless it attends, or was refused
-  bool gave_way_ = false;       // and must end without another word
-  PermitHold place_;            // of a reserved connection
-  Instant waits_since_{};       // for a head
-  Instant extra_until_{};       // its head is complete by then
   bool fresh_ = true;           // no request was read yet
   bool answering_ = false;      // the answerer has been told of a request, and not yet of its end
   unsigned gathered_ = 0;       // answers in out_
@@ -149,9 +125,12 @@ class Connection : public Link {
   Pace pace_;
   Instant look_at_{};  // when has_vanished() looks next
   Buffer input_;       // bytes received and not yet used, from the current head's first byte on
-  Buffer chunks_;  // body bytes behind the head of a chunked request, so that the head can stay where it is
-  Buffer out_;     // answers not yet sent
+  // Bytes behind the head of a chunked request, so that the head can stay where it is; or those of a
+  // conversation.
+  Buffer chunks_;
+  Buffer out_;  // answers not yet sent
   WireExchange* exchange_ = nullptr;
+  Conversing* conversing_ = nullptr;  // while it carries another protocol
 };
 
 }  // namespace cairn::http

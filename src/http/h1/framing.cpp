@@ -1,5 +1,8 @@
 #include "http/h1/framing.h"
 
+#include <array>
+
+#include "base/ascii.h"
 #include "http/scan.h"
 
 namespace cairn::http {
@@ -66,6 +69,27 @@ bool is_framing(FieldName name) noexcept {
   }
 }
 
+bool names_fields(const Fields& fields) noexcept {
+  bool names = false;
+  fields.each(FieldName::connection, [&](std::string_view value) {
+    names = !equals_ignoring_case(value, "keep-alive") && !equals_ignoring_case(value, "close");
+    return !names;
+  });
+  return names;
+}
+
+bool is_of_connection(const Fields& fields, std::string_view name) noexcept {
+  std::array<char, 128> lowercase;
+  if (name.size() > lowercase.size()) return true;
+  for (std::size_t i = 0; i < name.size(); ++i) lowercase[i] = lower(name[i]);
+  bool named = false;
+  fields.each(FieldName::connection, [&](std::string_view value) {
+    named = list_has(value, {lowercase.data(), name.size()});
+    return !named;
+  });
+  return named;
+}
+
 bool is_persistent(const Fields& fields, unsigned minor) noexcept {
   bool close = false;
   bool keep = false;
@@ -75,6 +99,20 @@ bool is_persistent(const Fields& fields, unsigned minor) noexcept {
     return true;
   });
   return !close && (minor == 1 || keep);
+}
+
+std::string_view find_upgrade(const Fields& fields) noexcept {
+  if (!fields.has(FieldName::upgrade)) return {};
+  bool connection = false, websocket = false;
+  fields.each(FieldName::connection, [&](std::string_view value) {
+    connection = connection || list_has(value, "upgrade");
+    return !connection;
+  });
+  fields.each(FieldName::upgrade, [&](std::string_view value) {
+    websocket = websocket || list_has(value, "websocket");
+    return !websocket;
+  });
+  return connection && websocket ? "websocket" : "";
 }
 
 bool is_valid_host(std::string_view text) noexcept {

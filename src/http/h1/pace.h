@@ -15,6 +15,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 
 #include "base/units.h"
 
@@ -69,7 +70,9 @@ class Pace {
   std::int64_t acknowledged_ = 0;  // when it was last looked
   std::int64_t saved_ = 0;
   Instant until_{};
-  std::int64_t silent_at_ = -1;
+  // The silence begins at the first look at the earliest. What is outstanding then may be more than was sent
+  // here: TLS sends records of its own.
+  std::int64_t silent_at_ = std::numeric_limits<std::int64_t>::min();
   Instant silent_since_{};
 };
 

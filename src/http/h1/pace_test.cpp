@@ -57,6 +57,16 @@ TEST(Pace, a_peer_that_acknowledges_nothing_any_more_has_vanished) {
   EXPECT_TRUE(pace.vanished(at(210), 150, span));
 }
 
+// The records that end a handshake of TLS are not counted as sent, and may be outstanding at the first look.
+TEST(Pace, what_is_outstanding_at_the_first_look_is_no_silence_yet) {
+  Pace pace(false);
+  const Duration span = Duration::seconds(60);
+  const auto at = [](int seconds) { return Instant{} + Duration::seconds(1000 + seconds); };
+  EXPECT_FALSE(pace.vanished(at(0), 255, span));
+  EXPECT_FALSE(pace.vanished(at(59), 255, span));
+  EXPECT_TRUE(pace.vanished(at(60), 255, span));
+}
+
 // A Unix socket's queue is counted with its overhead: more may seem queued than was ever written.
 TEST(Pace, a_peer_whose_reads_are_counted_has_time_for_its_first_piece) {
   Pace pace(true);

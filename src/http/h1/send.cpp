@@ -38,8 +38,13 @@ bool Connection::write_head() noexcept {
   Response& response = exchange_->response;
   MutableByteView room = out_.room();
   HeadWriter head({reinterpret_cast<char*>(room.data()), room.size()});
-  head.status(response.status).append_lines(server_.date_line());
+  head.status(response.switches ? 101 : response.status).append_lines(server_.date_line());
+  if (stream_->is_encrypted()) head.append_lines(server_.options_.strict_transport);
   head.append_lines(response.fields.lines());
+  if (response.switches) {
+    head.append_lines("Connection: Upgrade\r\n").append_field(FieldName::upgrade, exchange_->upgrade);
+    return claim_head(head);
+  }
   if (!response.content_type.empty()) head.append_field(FieldName::content_type, response.content_type);
   if (response.status != 204 && response.status != 304) {
     if (response.has_length())
@@ -53,6 +58,10 @@ bool Connection::write_head() noexcept {
     head.append_lines("Connection: close\r\n");
   else if (framing.minor == 0)
     head.append_lines("Connection: keep-alive\r\n");
+  return claim_head(head);
+}
+
+bool Connection::claim_head(HeadWriter& head) noexcept {
   auto written = head.finish();
   if (!written) return false;
   out_.fill(written->size());
@@ -266,6 +275,7 @@ bool Connection::has_vanished() noexcept {
 }
 
 Task<Result<io::Piece>> Connection::pull(Call call) {
+  if (conversing_ != nullptr) co_return co_await conversing_->next();
   const WhileThere wait(*this, call);
   Result<io::Piece> piece = co_await exchange_->response.source->next(wait.call());
   // Only draining ends the stream properly. If the peer has left, the error stands.
@@ -278,7 +288,7 @@ Task<Result<io::Piece>> Connection::pull(Call call) {
 Task<bool> Connection::send_stream(Call call) {
   Response& response = exchange_->response;
   const bool sized = response.sized;
-  const bool chunked = !sized && exchange_->parser.framing.minor >= 1;
+  const bool chunked = !sized && !response.switches && exchange_->parser.framing.minor >= 1;
   ChunkLine line;
   std::array<iovec, 3> parts;
   Run run;
@@ -288,7 +298,8 @@ Task<bool> Connection::send_stream(Call call) {
     std::optional<io::Piece> piece = std::exchange(after, std::nullopt);
     try {
       // A stream that always has more to send ends here, too.
-      if (exchange_->stays_open && server_.idle_->reason() == StopReason::draining) piece = io::Piece();
+      const bool drains = exchange_->stays_open && server_.idle_->reason() == StopReason::draining;
+      if (drains && !response.switches) piece = io::Piece();
       if (!piece) piece = response.source->try_next();
       if (!piece) {
         if (!sized && out_ && !out_.empty() && !co_await flush(call, {})) co_return false;

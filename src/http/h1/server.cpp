@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "http/h1/connection.h"
+#include "http/h2/connection.h"
 #include "runtime/wait.h"
 
 namespace cairn::http {
@@ -33,36 +34,41 @@ Server::~Server() { CHECK(connections() == 0); }
 
 bool Server::may_tell() const noexcept { return standing(Gate::Admission::refused) < telling_max; }
 
-Connection* Server::find_idler(const Among& among) noexcept {
+ServedConnection* Server::find_idler(const Among& among) noexcept {
   const Instant now = machine_.shard.now();
-  Connection* found = nullptr;
-  idlers_.for_each([&](Connection& each) {
-    if (found == nullptr && now - each.waits_since() >= idle_min && !each.stream().readable.ready() &&
+  ServedConnection* found = nullptr;
+  const auto look = [&](ServedConnection& each) {
+    if ((found == nullptr || each.waits_since() < found->waits_since()) &&
+        now - each.waits_since() >= idle_min && !each.stream().readable.ready() &&
         among.fits(among.context, each.stream().peer()))
       found = &each;
-  });
+  };
+  idlers_.for_each(look);
+  shaking_.for_each(look);
   return found;
 }
 
 std::optional<Instant> Server::longest_idle(const Among& among) noexcept {
-  const Connection* found = find_idler(among);
+  const ServedConnection* found = find_idler(among);
   return found != nullptr ? std::optional(found->waits_since()) : std::nullopt;
 }
 
 bool Server::let_one_give_way(const Among& among) noexcept {
-  Connection* found = find_idler(among);
+  ServedConnection* found = find_idler(among);
   if (found != nullptr) found->give_way();
   return found != nullptr;
 }
 
 Result<> Server::listen(const io::Endpoint& endpoint, bool health_only) {
   TRY(auto listener, machine_.network.listen(endpoint));
-  open(std::move(listener), health_only);
+  open(std::move(listener), endpoint, health_only);
   return {};
 }
 
-Server::Door& Server::open(std::unique_ptr<io::Listener> listener, bool health_only) {
-  doors_.push_back(std::make_unique<Door>(std::move(listener), health_only, false, nullptr));
+Server::Door& Server::open(std::unique_ptr<io::Listener> listener, const io::Endpoint& endpoint,
+                           bool health_only) {
+  const bool encrypted = tls_ != nullptr && !health_only && endpoint.path.empty();
+  doors_.push_back(std::make_unique<Door>(std::move(listener), health_only, encrypted, false, nullptr));
   return *doors_.back();
 }
 
@@ -70,7 +76,7 @@ Result<> Server::rebind(const io::Endpoint& endpoint) {
   if (draining_) return fail(ErrorCode::draining, "rebind");  // no new connection may come in
   TRY(auto listener, machine_.network.listen(endpoint));
   const std::size_t before = doors_.size();
-  start_accepting(open(std::move(listener), false));
+  start_accepting(open(std::move(listener), endpoint, false));
   for (std::size_t i = 0; i < before; ++i) {
     Door& door = *doors_[i];
     if (door.health_only || door.listener->local_address().starts_with("unix:")) continue;
@@ -174,22 +180,41 @@ void Server::welcome(Call call, std::unique_ptr<io::Stream> stream, const Door& 
     }
     unread_.front().give_way();
   }
-  std::unique_ptr<Connection> connection;
+  if (door.encrypted && handshakes_ >= options_.handshakes_max) shaking_.front().give_way();
+  take_in(call, std::move(stream), admission, door);
+}
+
+void Server::take_in(Call call, std::unique_ptr<io::Stream> stream, Gate::Admission admission,
+                     const Door& door) {
+  const io::PeerAddress peer = stream->peer();
+  std::unique_ptr<ServedConnection> connection;
   try {
-    connection =
-        std::make_unique<Connection>(*this, std::move(stream), admission, door.health_only, attends(door));
+    io::TlsStream* handshake = nullptr;
+    if (door.encrypted) {
+      auto secured = io::TlsStream::accept(tls_, machine_.shard, machine_.slab, std::move(stream));
+      if (secured == nullptr) throw std::bad_alloc();
+      handshake = secured.get();
+      stream = std::move(secured);
+    }
+    connection = std::make_unique<Connection>(*this, std::move(stream), handshake, admission,
+                                              door.health_only, attends(door));
   } catch (...) {
     gate_.left(peer, admission);
     throw;
   }
   (attends(door) ? attending_ : scope_)
-      ->spawn("connection", Connection::run(call, std::move(connection)), Waits::bounded);
+      ->spawn("connection", ServedConnection::run(call, std::move(connection)), Waits::bounded);
 }
 
-void Server::keep(std::unique_ptr<Connection> connection) noexcept {
+std::unique_ptr<ServedConnection> Server::by_protocol(ServedConnection& connection) {
+  if (connection.stream().protocol() != h2::protocol || connection.speaks() == h2::protocol) return nullptr;
+  return std::make_unique<h2::Connection>(std::move(connection));
+}
+
+void Server::keep(std::unique_ptr<ServedConnection> connection) noexcept {
   connection->attend();
   try {
-    attending_->spawn("connection", Connection::run(attending_->call(), std::move(connection)),
+    attending_->spawn("connection", ServedConnection::run(attending_->call(), std::move(connection)),
                       Waits::bounded);
   } catch (...) {  // no memory: the connection is gone
     gate_.broke("a connection that could not be kept");
@@ -210,6 +235,26 @@ void Server::give_back(WireExchange* exchange) noexcept {
     spare_.emplace_back(exchange);
   else
     delete exchange;
+}
+
+h2::Stream* Server::borrow_stream() {
+  h2::Stream* stream = nullptr;
+  if (spare_streams_.empty()) {
+    stream = new h2::Stream();
+  } else {
+    stream = spare_streams_.back().release();
+    spare_streams_.pop_back();
+  }
+  stream->head.reset(options_.head);
+  return stream;
+}
+
+void Server::give_back(h2::Stream* stream) noexcept {
+  stream->clear();
+  if (spare_streams_.size() < spare_exchanges)
+    spare_streams_.emplace_back(stream);
+  else
+    delete stream;
 }
 
 std::string_view Server::date_line() noexcept {
