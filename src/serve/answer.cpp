@@ -35,6 +35,12 @@ void answer_error(Request& request, const Error& error, std::optional<unsigned> 
     retry_after = 1;
   response.status = status_of(code);
   if (response.status == 401) response.add_field("WWW-Authenticate", "Bearer");
+  if (response.status == 426) {
+    response.add_lines("Sec-WebSocket-Version: 13\r\n");
+    // Fields of HTTP/1.1 alone.
+    if (request.fields().has(http::FieldName::upgrade))
+      response.add_lines("Upgrade: websocket\r\nConnection: Upgrade\r\n");
+  }
   response.text.clear();
   codec::JsonWriter json(response.text);
   json.begin_object().key("error").begin_object();

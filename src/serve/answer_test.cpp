@@ -50,6 +50,12 @@ TEST(Answer, the_header_is_there_exactly_when_the_member_is) {
   }
 }
 
+TEST(Answer, a_wrong_version_of_websocket_is_told_the_right_one) {
+  const Sample sample({ErrorCode::upgrade_required, "version"});
+  EXPECT_EQ(sample.request.response.status, 426);
+  EXPECT_EQ(sample.request.response.fields.lines(), "Sec-WebSocket-Version: 13\r\n");
+}
+
 TEST(Answer, waiting_is_advised_only_where_it_helps) {
   for (const ErrorCode code : {ErrorCode::busy, ErrorCode::quota, ErrorCode::draining, ErrorCode::degraded,
                                ErrorCode::breaker_open, ErrorCode::not_ready, ErrorCode::storage_full})

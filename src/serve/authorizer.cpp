@@ -42,8 +42,7 @@ void Authorizer::take_keys(KeySnapshotPtr keys) {
   forget();
 }
 
-Result<const Principal*> Authorizer::authorize(const http::Fields& fields,
-                                               const crypto::CapabilityRequest& request) {
+Result<const Authorizer::Known*> Authorizer::find_genuine(const http::Fields& fields) {
   const std::string_view token = find_bearer(fields);
   if (token.empty()) return fail(ErrorCode::unauthorized, "a capability is needed", Side::client);
   Known& known = known_[std::hash<std::string_view>()(token) % known_max];
@@ -56,12 +55,23 @@ Result<const Principal*> Authorizer::authorize(const http::Fields& fields,
     known.macaroon = std::move(macaroon);
     known.principal = make_principal(known.macaroon);
   }
+  return &known;
+}
+
+Result<const Principal*> Authorizer::authenticate(const http::Fields& fields) {
+  TRY(const Known* known, find_genuine(fields));
+  return &known->principal;
+}
+
+Result<const Principal*> Authorizer::authorize(const http::Fields& fields,
+                                               const crypto::CapabilityRequest& request) {
+  TRY(const Known* known, find_genuine(fields));
   // If the service has no tenants of its own, the request counts as one of the tenant that the token is bound
   // to.
   crypto::CapabilityRequest asked = request;
-  if (asked.tenant.empty()) asked.tenant = known.principal.tenant;
-  TRY_VOID(crypto::check_caveats(known.macaroon, asked));
-  return &known.principal;
+  if (asked.tenant.empty()) asked.tenant = known->principal.tenant;
+  TRY_VOID(crypto::check_caveats(known->macaroon, asked));
+  return &known->principal;
 }
 
 }  // namespace cairn::serve

@@ -41,6 +41,9 @@ class Authorizer {
   // `Authorization: Bearer` token, `forbidden` when a caveat does not hold.
   Result<const Principal*> authorize(const http::Fields& fields, const crypto::CapabilityRequest& request);
 
+  // The bearer of a genuine token, whatever its caveats say of this request. Valid as above.
+  Result<const Principal*> authenticate(const http::Fields& fields);
+
   // How many tokens were verified in full, for tests.
   std::uint64_t verified() const noexcept { return verified_; }
 
@@ -54,6 +57,7 @@ class Authorizer {
   };
   static constexpr std::size_t known_max = 64;
 
+  Result<const Known*> find_genuine(const http::Fields& fields);
   void forget() noexcept;
 
   KeySnapshotPtr keys_;

@@ -18,6 +18,7 @@
 #include "serve/lifecycle.h"
 #include "serve/shared_rows.h"
 #include "serve/sizes.h"
+#include "serve/tls.h"
 
 namespace cairn::serve {
 namespace {
@@ -35,6 +36,8 @@ struct Hosted {
   HostedService spec;
   config::SnapshotPtr snapshot;
   std::unique_ptr<Service> service;
+  std::shared_ptr<const io::TlsServer> tls;        // null: none
+  std::shared_ptr<const io::TlsClient> peers_tls;  // for its peers in other processes
   std::unique_ptr<Node> node;
   std::string address, socket;
 };
@@ -42,6 +45,7 @@ struct Hosted {
 struct Loaded {
   config::SnapshotPtr process;  // for a service that runs alone: its own
   std::vector<config::SnapshotPtr> services;
+  std::vector<std::shared_ptr<const io::TlsServer>> tls;  // of each service; null: it speaks none
 };
 
 // The result of reading a configuration, on its way from the pool.
@@ -56,7 +60,11 @@ class Sections {
       : shared_(options.process_schema != nullptr) {
     CHECK(shared_ || services.size() == 1);
     if (shared_) sections_.push_back({{}, options.process_schema});
-    for (const HostedService& each : services) sections_.push_back({each.prefix, each.schema});
+    for (const HostedService& each : services) {
+      sections_.push_back({each.prefix, each.schema});
+      keys_.push_back(each.keys);
+      tickets_.push_back(std::make_shared<io::TlsTicketKeys>());
+    }
   }
   std::expected<Loaded, std::string> load(const HostOptions& options, Reading reading,
                                           std::uint64_t version) const {
@@ -64,15 +72,27 @@ class Sections {
     if (!sources) return std::unexpected(sources.error());
     auto snapshots = config::load(sections_, *sources, version);
     if (!snapshots) return std::unexpected(config::format_problems(snapshots.error()));
-    Loaded loaded{snapshots->front(), std::move(*snapshots)};
+    Loaded loaded{snapshots->front(), std::move(*snapshots), {}};
     if (shared_) loaded.services.erase(loaded.services.begin());
+    for (std::size_t i = 0; i < loaded.services.size(); ++i) {
+      const std::string prefix = sections_[i + (shared_ ? 1 : 0)].prefix;
+      auto tls = load_tls_server(*loaded.services[i], keys_[i], prefix, tickets_[i]);
+      if (!tls) return std::unexpected(tls.error());
+      loaded.tls.push_back(std::move(*tls));
+    }
     return loaded;
   }
 
  private:
   bool shared_;
   std::vector<config::Section> sections_;
+  std::vector<config::ServerKeys> keys_;                     // of each service
+  std::vector<std::shared_ptr<io::TlsTicketKeys>> tickets_;  // the same, for as long as the process runs
 };
+
+std::string cannot_listen(const Endpoint& asked, const Error& why) {
+  return fmt::format("cannot listen on {}: {}", format_endpoint(asked), why.context);
+}
 
 // The declarations of the tasks that run beside the services.
 constexpr auto rows_of_all = shared_tasks({});
@@ -112,8 +132,10 @@ class Host {
     }
     writer_.start();
     for (Hosted& each : hosted_) {
-      for (unsigned i = 0; i < process_.shards(); ++i)
+      for (unsigned i = 0; i < process_.shards(); ++i) {
         each.node->attach(process_.machine(i), targets_of(each, i));
+        each.node->set_tls(i, each.tls);
+      }
       if (auto bound = bind(each); !bound) {
         options_.complain(bound.error());
         return exit_failed;
@@ -125,6 +147,7 @@ class Host {
       declare_process_metrics(each.node->series());
       for (unsigned i = 0; i < process_.shards(); ++i) each.node->start(i);
       each.node->health().set("config", true);
+      if (each.spec.ready_after && options_.afterwards) each.node->health().set("afterwards", false);
       nodes.push_back(each.node.get());
     }
     lifecycle_ = std::make_unique<Lifecycle>(
@@ -185,8 +208,8 @@ class Host {
         continue;
       }
       for (const auto& [peer, key] : caller.spec.peers)
-        if (const auto endpoint = parse_endpoint(caller.snapshot->get(key)); peer == name && endpoint)
-          targets.push_back({peer, nullptr, *endpoint});
+        if (const auto endpoint = parse_peer(caller.snapshot->get(key)); peer == name && endpoint)
+          targets.push_back({peer, nullptr, *endpoint, caller.peers_tls});
     }
     return targets;
   }
@@ -230,8 +253,7 @@ class Host {
     const config::ServerKeys& keys = hosted.spec.keys;
     const Endpoint asked = *parse_endpoint(snapshot.get(keys.bind));
     if (Result<> free = io::probe_bind(asked); !free)
-      return std::unexpected(
-          fmt::format("cannot listen on {}: {}", format_endpoint(asked), free.error().context));
+      return std::unexpected(cannot_listen(asked, free.error()));
     auto bound = listen(0, asked, false);
     if (bound) hosted.address = *bound;
     for (unsigned i = 1; bound && i < process_.shards(); ++i)
@@ -261,7 +283,8 @@ class Host {
 
   std::vector<Served> served() const {
     std::vector<Served> all;
-    for (const Hosted& each : hosted_) all.push_back({each.node->name(), each.address, each.socket});
+    for (const Hosted& each : hosted_)
+      all.push_back({each.node->name(), each.address, each.socket, each.tls != nullptr});
     return all;
   }
   void tell_listening() {
@@ -272,9 +295,16 @@ class Host {
     std::vector<Served> served = this->served();
     options_.ready(served);
     if (options_.afterwards && !lifecycle_->ending())
-      (void)watching_.start("afterwards", [this, served](Call call) {
-        return options_.afterwards(call, &process_.machine(0), served);
-      });
+      (void)watching_.start("afterwards", [this, served](Call call) { return run_afterwards(call, served); });
+  }
+
+  // If it throws, the supervisor runs it again.
+  Task<> run_afterwards(Call call, std::vector<Served> served) {
+    co_await options_.afterwards(call, &process_.machine(0), std::move(served));
+    tell_settled();
+  }
+  void tell_settled() noexcept {
+    for (Hosted& each : hosted_) each.node->health().set("afterwards", true);
   }
 
   // Tasks beside the services are restarted like the services' own. One that stays down makes the services
@@ -297,6 +327,7 @@ class Host {
     void unhealthy(const TaskDeclaration& task) noexcept override {
       host_.logger_.error("a task stays down", {{"task", task.name}});
       for (Hosted& each : host_.hosted_) each.node->health().task_stays_down(task.criticality);
+      if (task.name == "afterwards") host_.tell_settled();
     }
 
    private:
@@ -555,7 +586,11 @@ class Host {
     if (const auto problem = check_descriptors(next)) return refuse_reload(*problem);
     snapshot_ = process->snapshot;
     log_.set_level(log_level());
-    for (std::size_t i = 0; i < hosted_.size(); ++i) apply(hosted_[i], merged[i]);
+    for (std::size_t i = 0; i < hosted_.size(); ++i) {
+      // TLS itself is on or off until the next start.
+      if (hosted_[i].tls && loaded->tls[i]) hosted_[i].tls = loaded->tls[i];
+      apply(hosted_[i], merged[i]);
+    }
     note_patience();
   }
 
@@ -571,7 +606,10 @@ class Host {
     hosted.snapshot = merged.snapshot;
     node.apply_limits(*hosted.snapshot);
     for (unsigned i = 0; i < process_.shards(); ++i)
-      if (!process_.post(i, [&node, i, snapshot = hosted.snapshot] { node.apply(i, snapshot); }))
+      if (!process_.post(i, [&node, i, snapshot = hosted.snapshot, tls = hosted.tls] {
+            node.set_tls(i, tls);
+            node.apply(i, snapshot);
+          }))
         logger_.error("a shard's mailbox is full", {{"shard", i}});
     logger_.info("configuration reloaded", {{"service", node.name()},
                                             {"version", hosted.snapshot->version()},
@@ -655,6 +693,13 @@ int run_host(std::vector<HostedService> services, const HostOptions& options) {
     options.complain(loaded.error());
     return exit_bad_config;
   }
+  for (std::size_t i = 0; options.first_start && i < services.size(); ++i) {
+    const Endpoint asked = *parse_endpoint(loaded->services[i]->get(services[i].keys.bind));
+    if (const Result<> free = io::probe_bind(asked); !free) {
+      options.complain(cannot_listen(asked, free.error()));
+      return exit_failed;
+    }
+  }
   RootKeys* root_keys = nullptr;
   if (options.root_keys) {
     std::vector<bool> amnesic;
@@ -676,7 +721,25 @@ int run_host(std::vector<HostedService> services, const HostOptions& options) {
       options.complain(service.error());
       return exit_failed;
     }
-    hosted.push_back({std::move(services[i]), loaded->services[i], std::move(*service), {}, {}, {}});
+    std::shared_ptr<const io::TlsClient> peers_tls;
+    if (std::ranges::any_of(services[i].peers, [&](const auto& peer) {
+          return loaded->services[i]->get(peer.second).starts_with("https://");
+        })) {
+      auto vouched = load_tls_client(*loaded->services[i], services[i].keys, services[i].prefix);
+      if (!vouched) {
+        options.complain(vouched.error());
+        return exit_bad_config;
+      }
+      peers_tls = std::move(*vouched);
+    }
+    hosted.push_back({std::move(services[i]),
+                      loaded->services[i],
+                      std::move(*service),
+                      loaded->tls[i],
+                      std::move(peers_tls),
+                      {},
+                      {},
+                      {}});
   }
   auto host = std::make_unique<Host>(std::move(sections), std::move(hosted), loaded->process, keys, options,
                                      root_keys);

@@ -26,6 +26,7 @@ struct HostedService {
   config::ServerKeys keys;
   MakeService make;
   std::size_t workers = 1;   // per shard
+  bool ready_after = false;  // not ready before HostOptions::afterwards has ended
   bool open_access = false;  // everybody may do what otherwise needs a capability; for demonstrations
   // The addresses of the services that this one calls and that run in other processes, by name: `host:port`,
   // or the path of a Unix socket behind `unix:`; empty: nowhere.
@@ -36,6 +37,7 @@ struct Served {
   std::string_view service;
   std::string address;
   std::string socket = {};  // the path of its Unix socket; empty: none
+  bool tls = false;         // is spoken at `address`
 };
 
 // When a configuration is read: at start, or again at a SIGHUP.
@@ -55,6 +57,9 @@ struct HostOptions {
   // alone has these keys among its own.
   const config::Schema* process_schema = nullptr;
   config::ProcessKeys process_keys = {};
+  // Nothing is there yet: the addresses are tried before anything is made, so that a start that finds one
+  // taken leaves nothing behind.
+  bool first_start = false;
   // Makes the root keys of capabilities for every service; they outlive the host. Called with the accepted
   // configuration before any service is made. Empty: only for services that ask for no capability or are
   // open. `amnesic`: for each service, in order, whether it may leave nothing on disk.

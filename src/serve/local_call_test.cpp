@@ -126,6 +126,15 @@ TEST(LocalCall, meets_the_caps_on_bodies_and_on_requests_in_flight) {
   EXPECT_EQ(job.status, 200);
 }
 
+// As over a connection: the one who is asked says how long a head may be, and answers.
+TEST(LocalCall, a_head_over_the_limits_of_the_service_is_refused_by_it) {
+  SimulatedNode sample({{"limits.max_header_bytes", "1KiB"}});
+  Caller caller(sample);
+  EXPECT_EQ(caller.ask(Method::get, "/now/x", "X-Long: " + std::string(900, 'x')).status, 200);
+  EXPECT_EQ(caller.ask(Method::get, "/now/x", "X-Long: " + std::string(1100, 'x')).status, 431);
+  EXPECT_EQ(sample.connect().ask(get("/now/x", "X-Long: " + std::string(1100, 'x') + "\r\n")).status, 431);
+}
+
 // The first hop has counted them.
 TEST(LocalCall, costs_no_rate_and_no_share) {
   SimulatedNode sample({{"server.max_rps", "1"}});
@@ -140,7 +149,8 @@ TEST(LocalCall, costs_no_rate_and_no_share) {
 TEST(LocalCall, ends_with_its_callers_deadline) {
   SimulatedNode sample;
   Caller caller(sample);
-  EXPECT_EQ(caller.ask(Method::get, "/job/5000", {}, {}, Duration::millis(100)).status, 504);
+  EXPECT_EQ(caller.ask(Method::get, "/job/5000", {}, {}, Duration::millis(100)).status, 0) << "an error";
+  EXPECT_EQ(sample.metric(R"(http_requests_total{route="/job/{ms:Int}",method="GET",status="499"})"), 1);
   EXPECT_EQ(sample.service.state.stops, (std::vector{StopReason::deadline}));
   EXPECT_EQ(sample.metric(R"(inflight_requests{route="/job/{ms:Int}"})"), 0);
 }

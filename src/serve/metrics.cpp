@@ -6,8 +6,8 @@ namespace cairn::serve {
 namespace {
 
 // Every status the answers can have, the broken connection's 499, and a last one that must stay zero.
-constexpr int statuses[] = {200, 201, 202, 204, 206, 304, 400, 401, 403, 404, 405, 408, 409, 410, 412,
-                            413, 414, 415, 416, 421, 429, 431, 499, 500, 501, 502, 503, 504, 505, 507};
+constexpr int statuses[] = {101, 200, 201, 202, 204, 206, 304, 400, 401, 403, 404, 405, 408, 409, 410, 412,
+                            413, 414, 415, 416, 421, 426, 429, 431, 499, 500, 501, 502, 503, 504, 505, 507};
 
 std::vector<std::string> status_values() {
   std::vector<std::string> values;
@@ -49,7 +49,7 @@ bool is_in(std::string_view kind, std::initializer_list<std::string_view> kinds)
 // Listeners and connections belong to their server. `afterwards` ends before a reader of the metrics could
 // see it.
 bool is_never_supervised(std::string_view task) noexcept {
-  return is_in(task, {"supervisor", "listener", "connection", "afterwards"});
+  return is_in(task, {"supervisor", "listener", "connection", "conversation", "afterwards"});
 }
 // The supervisor is not a task itself: it keeps the tasks.
 bool is_never_spawned(std::string_view kind) noexcept { return kind == "supervisor"; }
@@ -138,7 +138,9 @@ Metrics::Metrics(observe::Registry& registry, std::span<const Route> routes,
                                 "Requests and connections turned away before any work.",
                                 {{"reason",
                                   {"connections", "head", "not_ready", "inflight", "rate", "unauthorized",
-                                   "body_cap", "decode", "queue", "draining"}}}});
+                                   "body_cap", "decode", "queue", "draining", "quota", "degraded"}}},
+                                Print::all,
+                                {10, 11}});  // only where tenants share the limits
   busy = registry.counters(
       {"busy_rejections_total", "Answers `429 busy`.", {{"endpoint", patterns}}, Print::touched});
   const auto queue_declarations = declaration.queues;
@@ -152,6 +154,11 @@ Metrics::Metrics(observe::Registry& registry, std::span<const Route> routes,
                                      {{"queue", queues_}},
                                      Print::all,
                                      still(queue_declarations, drops_nothing)});
+  std::vector<std::string> lanes;
+  for (const LaneDeclaration& lane : declaration.lanes) lanes.emplace_back(lane.name);
+  if (!lanes.empty())
+    pool_waiting = registry.observed_gauges(
+        {"pool_waiting", "Jobs of the whole process that wait for a thread of the lane.", {{"lane", lanes}}});
   const auto tasks = [&](const char* name, const char* help, auto never) {
     return registry.counters({name, help, {{"kind", kinds_}}, Print::all, still(kinds_, never)});
   };
@@ -178,6 +185,10 @@ Metrics::Metrics(observe::Registry& registry, std::span<const Route> routes,
   config_reload = registry.counters({"config_reload_total",
                                      "Reloads of the configuration.",
                                      {{"result", {"applied", "unchanged", "rejected"}}}});
+  tls_handshakes = registry.counters({"tls_handshakes_total",
+                                      "Handshakes of TLS, by how they ended.",
+                                      {{"result", {"full", "resumed", "failed", "timed_out", "gave_way"}}},
+                                      Print::touched});
 }
 
 namespace {
@@ -190,12 +201,16 @@ std::size_t index_in(const std::vector<std::string>& names, std::string_view nam
 
 }  // namespace
 
+observe::Gauge Metrics::depth_gauge(std::string_view queue) const noexcept {
+  return queue_depth.at(index_in(queues_, queue));
+}
+
 void Metrics::show_depth(std::string_view queue, observe::Slot slot, std::uint64_t depth) const noexcept {
-  queue_depth.at(index_in(queues_, queue)).set(slot, static_cast<std::int64_t>(depth));
+  depth_gauge(queue).set(slot, static_cast<std::int64_t>(depth));
 }
 
 std::uint64_t Metrics::depth(std::string_view queue) const noexcept {
-  return static_cast<std::uint64_t>(queue_depth.at(index_in(queues_, queue)).value());
+  return static_cast<std::uint64_t>(depth_gauge(queue).value());
 }
 
 void Metrics::count_dropped(std::string_view queue, observe::Slot slot, std::uint64_t items) const noexcept {

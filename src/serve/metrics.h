@@ -24,7 +24,9 @@ enum class Rejected : std::uint8_t {
   body_cap,
   decode,
   queue,
-  draining
+  draining,
+  quota,
+  degraded
 };
 enum class IoOp : std::uint8_t { read, write, commit };
 
@@ -43,12 +45,14 @@ struct Metrics {
   observe::CounterFamily busy;       // endpoint
   observe::GaugeFamily queue_depth;  // queue
   observe::CounterFamily queue_dropped;
+  observe::ObservedFamily pool_waiting;                                                 // lane
   observe::CounterFamily tasks_spawned, tasks_aborted, tasks_canceled, tasks_panicked;  // kind
   observe::GaugeFamily tasks_running;                                                   // task
   observe::CounterFamily io_timeouts;
   observe::CounterFamily backoff_retries;
   observe::CounterFamily bus_lagged;
   observe::CounterFamily config_reload;
+  observe::CounterFamily tls_handshakes;  // result
 
   std::size_t unmatched;  // the route label of a request without a route
   // Routes that differ in their methods only share a label.
@@ -56,6 +60,8 @@ struct Metrics {
   static std::size_t status_index(int status) noexcept;
   std::size_t kind_index(std::string_view kind) const noexcept;
 
+  // The gauge of a declared queue, for those that show its depth often.
+  observe::Gauge depth_gauge(std::string_view queue) const noexcept;
   // Shows the depth of a declared queue.
   void show_depth(std::string_view queue, observe::Slot slot, std::uint64_t depth) const noexcept;
   std::uint64_t depth(std::string_view queue) const noexcept;  // as last shown

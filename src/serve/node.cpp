@@ -36,7 +36,7 @@ std::vector<Metrics::Route> measured(std::span<const RouteSpec> specs, std::size
   return routes;
 }
 
-std::string write_version(std::string_view service, const BuildInfo& build) {
+std::string write_version(std::string_view service, const BuildInfo& build, bool http2) {
   std::string out;
   codec::JsonWriter json(out);
   json.begin_object()
@@ -44,13 +44,15 @@ std::string write_version(std::string_view service, const BuildInfo& build) {
       .field("version", build.version)
       .field("git", build.git)
       .field("build", build.build);
-  json.key("features").begin_array().value("http/1.1").end_array().end_object().finish();
+  json.key("features").begin_array().value("http/1.1");
+  if (http2) json.value("h2");
+  json.end_array().end_object().finish();
   return out;
 }
 
 std::vector<GateDeclaration> all_gates(const Service& service) {
   std::vector<GateDeclaration> gates = service.gates();
-  for (std::string_view shared : {"config", "listener", "tasks"}) gates.push_back({shared});
+  for (std::string_view shared : {"config", "listener", "tasks", "afterwards"}) gates.push_back({shared});
   gates.push_back({"background", false, false});
   return gates;
 }
@@ -178,7 +180,7 @@ Node::Node(Service& service, config::SnapshotPtr snapshot, const config::ServerK
       health_(all_gates(service)),
       admission_(settings_),
       work_(queue_capacity(service.declaration(), *snapshot, keys, "work")),
-      version_json_(write_version(service.declaration().name, build)),
+      version_json_(write_version(service.declaration().name, build, keys.http2.has_value())),
       shared_{service_,      access_, routes_, specs_,   service_.routes().size(),
               admission_,    work_,   health_, metrics_, registry_,
               version_json_, {}} {
@@ -206,6 +208,12 @@ void Node::attach(io::Machine& machine, std::span<const PeerTarget> peers) {
     std::uint64_t seed = 0;
     machine.entropy.fill(std::as_writable_bytes(std::span(&seed, 1)));
     admission_.set_seed(seed);
+    for (std::size_t i = 0; i < service_.declaration().lanes.size(); ++i)
+      metrics_.pool_waiting.bind(
+          [&pool = machine.pool, lane = static_cast<Lane>(i)] {
+            return static_cast<double>(pool.queued(lane));
+          },
+          i);
   }
   bus_.attach(machine.shard, machine.mailbox);
   parts_.push_back(
@@ -213,6 +221,10 @@ void Node::attach(io::Machine& machine, std::span<const PeerTarget> peers) {
   ShardPart& part = *parts_.back();
   part.pipeline.give_way().attach(part.server);
   shared_.ways.push_back(&part.pipeline.give_way());
+}
+
+void Node::set_tls(unsigned shard, std::shared_ptr<const io::TlsServer> tls) noexcept {
+  parts_[shard]->server.set_tls(std::move(tls));
 }
 
 Result<std::string> Node::listen(unsigned shard, const io::Endpoint& endpoint, bool health_only) {
@@ -236,6 +248,7 @@ void Node::start(unsigned shard) {
   metrics_.tasks_spawned.at(metrics_.kind_index("listener"))
       .add(part.machine.shard.index(), part.server.addresses().size());
   health_.set("tasks", true);
+  health_.set("afterwards", true);
   health_.set("background", true);
 }
 
@@ -384,8 +397,9 @@ Task<> Node::log_events(Call call, ShardPart& part) {
   Broadcast<Event>::Receiver receiver = part.bus.events.subscribe();
   observe::LogEvery every(lag_warning_period);
   const unsigned shard = part.machine.shard.index();
+  const observe::Gauge depth = metrics_.depth_gauge("events");
   for (std::uint64_t lost = 0;;) {
-    metrics_.show_depth("events", shard, part.bus.events.waiting());
+    depth.set(shard, static_cast<std::int64_t>(part.bus.events.waiting()));
     auto event = co_await receiver.recv(call);
     // Events that were lost on their way to this shard count as lag, like those that arrived and were missed.
     if (const std::uint64_t more = bus_.lost(shard) - lost; more > 0) {

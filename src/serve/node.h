@@ -32,6 +32,8 @@ class Node {
   Node& operator=(const Node&) = delete;
 
   // --- before the shards run, or on the shard itself
+  // Listeners for work that are opened from now on speak TLS; for handshakes from now on.
+  void set_tls(unsigned shard, std::shared_ptr<const io::TlsServer> tls) noexcept;
   // `peers`: those of the service's declared callees that can be reached from that shard.
   void attach(io::Machine& machine, std::span<const PeerTarget> peers = {});
   // The bound address. A `health_only` listener serves health, readiness, version and metrics.

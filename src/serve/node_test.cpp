@@ -191,12 +191,18 @@ TEST(Node, a_failing_handler_does_not_keep_a_node_from_draining) {
 
 TEST(Node, a_health_listener_serves_health_only) {
   SimulatedNode sample({}, {.shards = 1, .workers = 1, .seed = 1, .health_port = 81});
-  Guest guest(sample.world, sample.away, {"host", 81, {}});
+  Guest guest(sample.world, sample.away, {"host", 81, {}}),
+      fresh(sample.world, sample.away, {"host", 81, {}});
   EXPECT_EQ(guest.ask(get("/metrics")).status, 200);
   EXPECT_EQ(guest.ask(get("/healthz")).status, 200);
-  const Answer answer = guest.ask(get("/now/x"));
-  EXPECT_EQ(answer.status, 429);
-  EXPECT_EQ(answer.field("Connection"), "close");
+  // What it does not serve is not there, whether the connection has just come or has asked before.
+  for (Guest* each : {&guest, &fresh}) {
+    const Answer answer = each->ask(get("/now/x"));
+    EXPECT_EQ(answer.status, 404);
+    EXPECT_EQ(answer.field("Connection"), "close");
+  }
+  Guest lost(sample.world, sample.away, {"host", 81, {}});
+  EXPECT_EQ(lost.ask(get("/nothing")).status, 404);
   EXPECT_EQ(sample.connect().ask(get("/now/x")).status, 200);
 }
 

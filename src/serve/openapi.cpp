@@ -88,19 +88,29 @@ void write_reference(JsonWriter& json, std::string_view to) {
   json.begin_object().field("$ref", to).end_object();
 }
 
-void write_kind(JsonWriter& json, std::string_view kind) {
-  json.key("schema");
-  if (kind.empty())
-    json.begin_object().field("type", "string").end_object();
+void write_kind(JsonWriter& json, const ParameterSpec& spec) {
+  json.key("schema").begin_object();
+  if (spec.kind.empty())
+    json.field("type", "string");
   else
-    write_reference(json, fmt::format("{}{}", schema_place, kind));
+    json.field("$ref", fmt::format("{}{}", schema_place, spec.kind));
+  if (spec.most > 0) json.field("minimum", spec.least).field("maximum", spec.most);
+  json.end_object();
 }
 
 void write_parameter(JsonWriter& json, std::string_view in, const ParameterSpec& spec) {
   json.begin_object().field("name", spec.name).field("in", in);
   if (!spec.about.empty()) json.field("description", spec.about);
   if (spec.required) json.field("required", true);
-  write_kind(json, spec.kind);
+  write_kind(json, spec);
+  json.end_object();
+}
+
+// The name is the key.
+void write_header(JsonWriter& json, const ParameterSpec& spec) {
+  json.key(spec.name).begin_object().field("description", spec.about);
+  if (spec.required) json.field("required", true);
+  write_kind(json, spec);
   json.end_object();
 }
 
@@ -110,6 +120,13 @@ void write_content(JsonWriter& json, const BodySpec& body) {
     json.key("schema");
     write_reference(json, fmt::format("../schemas/{}.json", body.schema));
   }
+  // OpenAPI has no words for the events of a stream.
+  if (!body.events.empty()) json.key("x-events").begin_object();
+  for (const EventSpec& event : body.events) {
+    json.key(event.name);
+    write_reference(json, fmt::format("../schemas/{}.json", event.schema));
+  }
+  if (!body.events.empty()) json.end_object();
   json.end_object();
 }
 
@@ -140,6 +157,7 @@ void write_responses(JsonWriter& json, std::span<const AnswerSpec> answers, bool
     json.key(fmt::format("{}", first.status)).begin_object().field("description", first.about);
     json.key("headers").begin_object().key("X-Corr-ID");
     write_reference(json, "#/components/headers/X-Corr-ID");
+    for (const ParameterSpec& field : first.fields) write_header(json, field);
     json.end_object();
     if (!head && !first.body.type.empty()) {
       json.key("content").begin_object();
@@ -211,7 +229,9 @@ bool names(std::span<const RouteSpec> specs, std::string_view kind) {
   const auto has = [&](const ParameterSpec& one) { return one.kind == kind; };
   return std::ranges::any_of(specs, [&](const RouteSpec& spec) {
     return spec.pattern.find(fmt::format(":{}}}", kind)) != std::string_view::npos ||
-           std::ranges::any_of(spec.query, has) || std::ranges::any_of(spec.fields, has);
+           std::ranges::any_of(spec.query, has) || std::ranges::any_of(spec.fields, has) ||
+           std::ranges::any_of(spec.answers,
+                               [&](const AnswerSpec& one) { return std::ranges::any_of(one.fields, has); });
   });
 }
 

@@ -86,11 +86,15 @@ TEST(Openapi, a_capability_is_asked_for_as_the_table_says) {
 }
 
 TEST(Openapi, what_is_sent_and_answered_is_told) {
-  static constexpr ParameterSpec query[] = {{"limit", "How many", "Int"}, {"of", "Whose", {}, true}};
+  static constexpr ParameterSpec query[] = {{"limit", "How many", "Int", false, 1, 1000},
+                                            {"of", "Whose", {}, true}};
+  static constexpr ParameterSpec told[] = {{"ETag", "Its tag", {}, true}, {"X-Size", "Its size", "Int"}};
+  static constexpr EventSpec events[] = {{"came", "ls"}, {"lagged", "get"}};
   static constexpr ParameterSpec fields[] = {{"Range", "Which"}, {"If-Match", "Tags"}};
   static constexpr BodySpec bodies[] = {{"application/json", "ls"}, {"application/cbor"}};
-  static constexpr AnswerSpec answers[] = {{200, "Both", {"application/json", "ls"}},
+  static constexpr AnswerSpec answers[] = {{200, "Both", {"application/json", "ls"}, told},
                                            {200, "", {"application/cbor"}},
+                                           {201, "As they come", {"text/event-stream", {}, events}},
                                            {204, "None"},
                                            {206, "Some", {"*/*"}}};
   constexpr RouteSpec routes[] = {{.pattern = "/x",
@@ -119,6 +123,14 @@ TEST(Openapi, what_is_sent_and_answered_is_told) {
   EXPECT_THAT(part_of(get, "200"), HasSubstr("\"$ref\": \"../schemas/ls.json\""));
   EXPECT_THAT(part_of(get, "200"), HasSubstr("\"application/cbor\": {}"));
   EXPECT_THAT(part_of(get, "204"), Not(HasSubstr("content")));
+  EXPECT_THAT(get, HasSubstr("\"minimum\": 1,\n              \"maximum\": 1000"));
+  for (const std::string& answer : {part_of(get, "200"), part_of(head, "200")}) {
+    EXPECT_THAT(part_of(answer, "ETag"), HasSubstr("\"required\": true"));
+    EXPECT_THAT(part_of(answer, "X-Size"), HasSubstr("schemas/Int"));
+    EXPECT_THAT(part_of(answer, "X-Size"), Not(HasSubstr("required")));
+  }
+  EXPECT_THAT(part_of(get, "204"), Not(HasSubstr("ETag")));
+  EXPECT_THAT(part_of(get, "lagged"), HasSubstr("../schemas/get.json"));
   EXPECT_THAT(get, Not(HasSubstr("requestBody")));
   // The same without what HEAD has not.
   EXPECT_THAT(head, HasSubstr("\"summary\": \"List (the head alone)\""));

@@ -36,7 +36,9 @@ bool is_ours(const Request& request, const Settings& settings) {
 bool may_change(const Request& request, const Settings& settings) noexcept {
   constexpr http::MethodSet safe = http::Method::get | http::Method::head | http::Method::options;
   const http::Fields& fields = request.fields();
-  if (!fields.has(http::FieldName::origin) || safe.has(request.head().method)) return true;
+  // A page may read no answer of another origin, but it may speak over any WebSocket that is opened to it.
+  const bool reads = safe.has(request.head().method) && request.exchange.upgrade.empty();
+  if (!fields.has(http::FieldName::origin) || reads) return true;
   if (fields.repeated(http::FieldName::origin)) return false;
   const std::string_view origin = fields.get(http::FieldName::origin);
   const std::size_t scheme = origin.find("://");
@@ -61,7 +63,8 @@ Error check_origin(const Request& request, const Settings& settings) {
   if (!is_ours(request, settings))
     return {ErrorCode::misdirected, "this host is not one of server.names", Side::client};
   if (!may_change(request, settings))
-    return {ErrorCode::forbidden, "a page of this origin may not change anything: see cors.origins",
+    return {ErrorCode::forbidden,
+            "a page of this origin may neither change anything nor switch protocols: see cors.origins",
             Side::client};
   return {ErrorCode::ok, ""};
 }

@@ -2,12 +2,13 @@
 //
 // A browser can be made to send requests here that its user did not mean. With DNS rebinding, a name leads to
 // a foreign page first and then to this machine; such a request has a name in `Host` that is not ours. Or a
-// foreign page posts a form; such a request has an `Origin` that is not ours.
+// foreign page posts a form, or opens a WebSocket; such a request has an `Origin` that is not ours.
 //   [OR-1] A listener that is bound to loopback answers only loopback names and server.names. Any other
 //         listener answers every name, unless server.names is set. A Unix socket takes every name: no browser
 //         reaches it.
 //   [OR-2] A request that may change something, and that says that it comes from a page, is answered only if
-//         the page is of the same host and port, or is in cors.origins.
+//         the page is of the same host and port, or is in cors.origins. A request that asks for a WebSocket
+//         counts as such: browsers put no bound to what a page says and reads over one.
 #pragma once
 
 #include <string_view>

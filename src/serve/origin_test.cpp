@@ -88,5 +88,16 @@ TEST(Origin, a_foreign_page_changes_nothing) {
   EXPECT_EQ(sample.service.state.started, 4);
 }
 
+// OR-2
+TEST(Origin, a_foreign_page_opens_no_websocket) {
+  SimulatedNode sample({{"cors.origins", "https://app.example"}});
+  const std::string asks = "Connection: Upgrade\r\nUpgrade: websocket\r\n";
+  for (const char* own : {"Origin: http://h\r\n", "Origin: https://app.example\r\n", ""})
+    EXPECT_EQ(sample.connect().ask(get("/now/x", asks + own)).status, 200) << own;
+  for (const char* foreign : {"Origin: https://evil.example\r\n", "Origin: null\r\n",
+                              "Origin: http://h:81\r\n", "Origin: http://h\r\nOrigin: http://h\r\n"})
+    EXPECT_EQ(sample.connect().ask(get("/now/x", asks + foreign)).status, 403) << foreign;
+}
+
 }  // namespace
 }  // namespace cairn::serve

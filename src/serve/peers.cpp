@@ -15,7 +15,7 @@ Peer::Handle Peer::call() {
   } else if (is_inside()) {
     call = std::make_unique<http::LocalCall>(machine_, *target_.inside);
   } else {
-    call = std::make_unique<http::RemoteCall>(*client_, target_.endpoint);
+    call = std::make_unique<http::RemoteCall>(*client_, target_.endpoint, retries_);
   }
   return Handle(call.release(), GiveBack{this});
 }
@@ -28,8 +28,15 @@ void Peer::give_back(http::PeerCall* call) noexcept {
 }
 
 Peers::Peers(io::Machine& machine, std::span<const PeerTarget> targets) {
-  if (std::ranges::any_of(targets, [](const PeerTarget& target) { return target.inside == nullptr; }))
-    client_ = std::make_unique<http::Client>(machine, http::ClientOptions{});
+  const auto outside = [](const PeerTarget& target) { return target.inside == nullptr; };
+  if (std::ranges::any_of(targets, outside)) {
+    http::ClientOptions options;
+    // A peer is asked again soon, and opening another connection costs as much as a request itself.
+    options.idle_per_host_max = options.connections_max;
+    for (const PeerTarget& target : targets)
+      if (target.tls) options.tls = target.tls;  // all have the same authorities
+    client_ = std::make_unique<http::Client>(machine, std::move(options));
+  }
   for (const PeerTarget& target : targets)
     peers_.push_back(std::make_unique<Peer>(machine, target, client_.get()));
 }

@@ -21,6 +21,8 @@ struct PeerTarget {
   std::string name;
   http::Answerer* inside = nullptr;  // if it is in the same process, on the same shard; outlives the caller
   io::Endpoint endpoint = {};        // where it is otherwise
+  // Who vouches for it, if it speaks TLS.
+  std::shared_ptr<const io::TlsClient> tls = {};
 };
 
 class Peer {
@@ -37,6 +39,8 @@ class Peer {
 
   std::string_view name() const noexcept { return target_.name; }
   bool is_inside() const noexcept { return target_.inside != nullptr; }
+  // How often a request to another process is sent again; before the first call().
+  void set_retries(const http::RetryPolicy& retries) noexcept { retries_ = retries; }
   // Serves one request after the other. The unread rest of an answer is dropped with the handle.
   Handle call();
 
@@ -47,6 +51,7 @@ class Peer {
   io::Machine& machine_;
   PeerTarget target_;
   http::Client* client_;
+  http::RetryPolicy retries_ = {};
   std::vector<std::unique_ptr<http::PeerCall>> spare_;
 };
 

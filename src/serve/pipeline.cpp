@@ -24,6 +24,7 @@ constexpr std::string_view json_type = "application/json";
 constexpr std::uint32_t counted_inflight = 1;
 constexpr std::uint32_t counted_route = 2;
 constexpr std::uint32_t counted_answer = 4;  // nothing to undo: its head was its answer, and was counted
+constexpr std::uint32_t counted_tenant = 8;
 
 bool is_corr_char(char c) noexcept { return is_letter_or_digit(c) || c == '_' || c == '-'; }
 
@@ -141,19 +142,27 @@ Pipeline::Pipeline(Shared& shared, io::Machine& machine, Bus& bus, Peers& peers,
       settings_(settings),
       log_(log),
       service_(shared.service.make_shard({machine, log, shared.health, bus, settings_, tasks,
-                                          machine.shard.index(), shared.metrics, peers})),
+                                          machine.shard.index(), shared.metrics, peers, shared.admission,
+                                          shared.work, shared.access.keys, shared.registry.slots()})),
       authorizer_(shared.access.keys ? std::make_unique<Authorizer>(shared.access.keys) : nullptr),
       slot_(machine.shard.index()),
       connection_kind_(shared.metrics.kind_index("connection")),
       workers_(workers),
       turns_(machine.shard, shared.work, order_,
-             [this](std::size_t depth) { shared_.metrics.show_depth("work", slot_, depth); }) {}
+             [gauge = shared.metrics.depth_gauge("work"), slot = slot_](std::size_t depth) {
+               gauge.set(slot, static_cast<std::int64_t>(depth));
+             }),
+      turnstile_(service_->turnstile() != nullptr ? *service_->turnstile() : turns_),
+      tenancy_(service_->tenancy()) {
+  CHECK((tenancy_ == nullptr) == (&turnstile_ == &turns_));
+}
 
 Pipeline::~Pipeline() = default;
 
 void Pipeline::start(Supervisor& supervisor) {
-  for (std::size_t i = 0; i < workers_; ++i)
-    CHECK(supervisor.start("worker", [this](Call call) { return turns_.work(call.shield()); }).has_value());
+  for (std::size_t i = 0; i < turnstile_.workers(workers_); ++i)
+    CHECK(
+        supervisor.start("worker", [this](Call call) { return turnstile_.work(call.shield()); }).has_value());
 }
 
 void Pipeline::apply(const config::Snapshot& snapshot, const Settings& settings) {
@@ -162,6 +171,7 @@ void Pipeline::apply(const config::Snapshot& snapshot, const Settings& settings)
 }
 
 void Pipeline::take_keys(KeySnapshotPtr keys) {
+  service_->take_keys(keys);
   if (authorizer_) authorizer_->take_keys(std::move(keys));
 }
 
@@ -211,6 +221,12 @@ void Pipeline::left(const io::PeerAddress& peer, Admission admission) {
   if (admission == Admission::welcome) shared_.admission.disconnect(peer);
 }
 
+bool Pipeline::admit_stream(const io::PeerAddress& peer) {
+  if (try_connect(peer)) return true;
+  shared_.metrics.rejected.at(Rejected::connections).add(slot_);
+  return false;
+}
+
 void Pipeline::timed_out(Slow what) {
   shared_.metrics.io_timeouts.at(what == Slow::read ? IoOp::read : IoOp::write).add(slot_);
 }
@@ -244,6 +260,15 @@ void Pipeline::take_context(Request& request) noexcept {
   if (const Principal* principal = request.principal()) request.context.tenant = principal->tenant;
   request.context.span = parent ? observe::child_of(*parent, random.next())
                                 : observe::start_trace(random.next(), random.next(), random.next(), false);
+}
+
+Result<> Pipeline::take_hop(Request& request) {
+  if (request.exchange.inside || !request.fields().has(http::FieldName::forwarded) ||
+      !settings_.trusts(request.peer()))
+    return {};
+  TRY(request.hop, http::parse_forwarded(request.fields()));
+  if (request.hop.client) request.exchange.peer = *request.hop.client;
+  return {};
 }
 
 Error Pipeline::match_route(Request& request) {
@@ -311,6 +336,12 @@ http::Answerer::Next Pipeline::begin(http::Exchange& exchange) {
     (this->*find_built_in(request)->answer)(request);
     return Next::answered;
   }
+  if (request.exchange.health_only && !(matched && is_health(request))) {
+    request.response.close = true;
+    answer_error(request,
+                 {ErrorCode::not_found, "this listener serves health and metrics only", Side::client});
+    return Next::answered;
+  }
   if (request.exchange.attends) {
     request.response.close = true;
     reject(request, Rejected::draining, {ErrorCode::draining, "shutting down"});
@@ -329,15 +360,42 @@ http::Answerer::Next Pipeline::begin(http::Exchange& exchange) {
     reject(request, Rejected::head, wrong);
     return Next::answered;
   }
+  // Behind the check of the origin: a page that reaches a trusted address must not name itself another peer.
+  if (const Result<> told = take_hop(request); !told) {
+    reject(request, Rejected::head, told.error());
+    return Next::answered;
+  }
   if (!shared_.serving.load(std::memory_order_acquire)) {
     reject(request, Rejected::not_ready, {ErrorCode::not_ready, "still starting"});
     return Next::answered;
   }
+  const RouteSpec* spec = matched ? &shared_.specs[request.route.id] : nullptr;
+  if (tenancy_ == nullptr ? !admit_address(request, first_hop) : !admit_tenant(request, spec))
+    return Next::answered;
+  if (!matched) {
+    answer_unmatched(request, unmatched);
+    return Next::answered;
+  }
+  if (Error error = admit_request(request, *spec); error.code != ErrorCode::ok) return Next::answered;
+  if (const BuiltInRoute* route = find_built_in(request); route != nullptr && route->answer != nullptr) {
+    (this->*route->answer)(request);
+    return Next::answered;
+  }
+  if (spec->handlers.run == Run::open) return begin_open(request);
+  request.deadline =
+      request_deadline(request.fields(), request.started(), machine_.shard.wall(), settings_.request_timeout);
+  shared_.metrics.inflight.at(route_of(request)).add(slot_, 1);
+  request.counted |= counted_route;
+  return try_now(*spec, request) ? Next::answered : Next::handle;
+}
+
+// False: the request was refused and answered; so with admit_tenant().
+bool Pipeline::admit_address(Request& request, bool first_hop) {
   const bool has_share = first_hop && !settings_.trusts(request.peer());
   const Shares::Asker asker = shared_.admission.ask(request.peer(), has_share, request.started());
   if (!shared_.admission.try_enter(asker)) {
     reject(request, Rejected::inflight, {ErrorCode::busy, "too many requests in flight", Side::client});
-    return Next::answered;
+    return false;
   }
   request.counted |= counted_inflight;
   request.share = asker.slot;
@@ -347,24 +405,19 @@ http::Answerer::Next Pipeline::begin(http::Exchange& exchange) {
   if (!rate) {
     reject(request, Rejected::rate, {ErrorCode::quota, "request rate over its limit", Side::client},
            whole_seconds(rate.retry_after));
-    return Next::answered;
+    return false;
   }
-  if (!matched) {
-    answer_unmatched(request, unmatched);
-    return Next::answered;
+  return true;
+}
+
+bool Pipeline::admit_tenant(Request& request, const RouteSpec* spec) {
+  const Tenancy::Verdict verdict = tenancy_->admit(request, spec);
+  if (verdict) {
+    request.counted |= counted_inflight | counted_tenant;
+    return true;
   }
-  const RouteSpec& spec = shared_.specs[request.route.id];
-  if (Error error = admit_request(request, spec); error.code != ErrorCode::ok) return Next::answered;
-  if (const BuiltInRoute* route = find_built_in(request); route != nullptr && route->answer != nullptr) {
-    (this->*route->answer)(request);
-    return Next::answered;
-  }
-  if (spec.handlers.run == Run::open) return begin_open(request);
-  request.deadline =
-      request_deadline(request.fields(), request.started(), machine_.shard.wall(), settings_.request_timeout);
-  shared_.metrics.inflight.at(route_of(request)).add(slot_, 1);
-  request.counted |= counted_route;
-  return try_now(spec, request) ? Next::answered : Next::handle;
+  reject(request, verdict.why, verdict.error, verdict.retry_after);
+  return false;
 }
 
 // False: the request has to run as a task.
@@ -399,6 +452,7 @@ Task<Result<>> Pipeline::answer_later(Call call, Request& request) {
 Task<> Pipeline::answer_open(Call call, Request& request) {
   const Result<> outcome = co_await answer_later(call, request);
   if (!outcome) answer_outcome(request, outcome.error());
+  if (tenancy_ != nullptr) tenancy_->answering(request);
   count_open_stream(request);
 }
 
@@ -462,11 +516,17 @@ Task<> Pipeline::handle(Call call, http::Exchange& exchange) {
     co_return;
   }
   if (run == Run::staged && !co_await stage(call, request)) co_return;
-  const Result<Turn> turn = co_await turns_.ask(call);
-  if (!turn)
+  Result<Turn> turn =
+      co_await (tenancy_ == nullptr ? turns_.ask(call) : turnstile_.ask(call, tenancy_->seek(request)));
+  if (!turn) {
     answer_undone(request, turn.error());
-  else if (const Result<> outcome = co_await answer_later(call, request); !outcome)
-    answer_outcome(request, outcome.error());
+  } else {
+    request.turn = &*turn;
+    if (const Result<> outcome = co_await answer_later(call, request); !outcome)
+      answer_outcome(request, outcome.error());
+    request.turn = nullptr;
+  }
+  if (tenancy_ != nullptr) tenancy_->answering(request);
 }
 
 // Answers a request that did not get its turn.
@@ -478,7 +538,11 @@ void Pipeline::answer_undone(Request& request, const Error& why) {
       reject(request, Rejected::queue, {ErrorCode::busy, "work queue is full"});
       return;
     case ErrorCode::closed:
+    case ErrorCode::draining:
       reject(request, Rejected::draining, {ErrorCode::draining, "shutting down"});
+      return;
+    case ErrorCode::degraded:
+      reject(request, Rejected::queue, why);
       return;
     case ErrorCode::timeout:
       tell_refused(request, why);
@@ -565,13 +629,19 @@ void Pipeline::refuse(http::Exchange& exchange, Error error) {
 }
 
 void Pipeline::leave_flight(Request& request) noexcept {
-  if ((request.counted & counted_inflight) != 0) shared_.admission.leave(request.share);
+  if ((request.counted & counted_inflight) != 0) {
+    if (tenancy_ == nullptr)
+      shared_.admission.leave(request.share);
+    else
+      tenancy_->leave(request);
+  }
   request.counted &= ~counted_inflight;
 }
 
 void Pipeline::finished(http::Exchange& exchange, bool complete) {
   Request& request = request_of(exchange);
   leave_flight(request);
+  if ((request.counted & counted_tenant) != 0) tenancy_->finished(request, complete);
   if ((request.counted & counted_route) != 0) shared_.metrics.inflight.at(route_of(request)).add(slot_, -1);
   // 499: the connection broke before the answer was sent; no client saw that status.
   if ((request.counted & counted_answer) == 0)

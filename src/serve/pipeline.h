@@ -85,10 +85,11 @@ class Pipeline final : public http::Gate, public http::Answerer {
   ServiceShard& service() noexcept { return *service_; }
   GiveWay& give_way() noexcept { return give_way_; }
   // No more work will come: a worker ends when the queue is empty.
-  void close() noexcept { turns_.close(); }
-  std::size_t depth() const noexcept { return turns_.depth(); }
+  void close() noexcept { turnstile_.close(); }
+  std::size_t depth() const noexcept { return turnstile_.depth(); }
 
   // --- of every request
+  http::HeadLimits head_limits() const noexcept override { return settings_.server.head; }
   Next begin(http::Exchange& exchange) override;
   Task<> handle(Call call, http::Exchange& exchange) override;
   void refuse(http::Exchange& exchange, Error error) override;
@@ -103,7 +104,10 @@ class Pipeline final : public http::Gate, public http::Answerer {
     return {ErrorCode::forbidden, "this user may not connect; uds.allow_uids says who may", Side::client};
   }
   void left(const io::PeerAddress& peer, Admission admission) override;
+  bool admit_stream(const io::PeerAddress& peer) override;
+  void stream_left(const io::PeerAddress& peer) override { shared_.admission.disconnect(peer); }
   void timed_out(Slow what) override;
+  void shook_hands(Hands how) override { shared_.metrics.tls_handshakes.at(how).add(slot_); }
   void broke(const char* what) noexcept override;
   void doors_closed() override { door_ = DrainGuard(); }
 
@@ -120,12 +124,16 @@ class Pipeline final : public http::Gate, public http::Answerer {
   bool try_connect(const io::PeerAddress& peer) {
     return shared_.admission.try_connect(peer, !settings_.trusts(peer));
   }
+  bool admit_address(Request& request, bool first_hop);
+  bool admit_tenant(Request& request, const RouteSpec* spec);
   void leave_flight(Request& request) noexcept;
   void count_answer(const Request& request, int status) noexcept;
   void count_open_stream(Request& request) noexcept;
   void take_corr_id(Request& request) noexcept;
   void take_context(Request& request) noexcept;
   Error match_route(Request& request);
+  // Takes over what a trusted peer says of the client that it speaks for. An error: it cannot be read.
+  Result<> take_hop(Request& request);
   bool is_health(const Request& request) const noexcept;
   bool try_now(const RouteSpec& spec, Request& request);
   void answer_unmatched(Request& request, const Error& error);
@@ -161,7 +169,9 @@ class Pipeline final : public http::Gate, public http::Answerer {
   std::size_t connection_kind_;
   std::size_t workers_;
   FifoOrder order_;
-  Turns turns_;
+  Turns turns_;           // where the service has no turnstile of its own
+  Turnstile& turnstile_;  // the one in use
+  Tenancy* tenancy_;      // none: addresses share the limits
   // The renderings of the metrics in the present window.
   Instant rendering_since_{};
   unsigned renderings_ = 0;

@@ -10,8 +10,10 @@
 #include <string_view>
 
 #include "http/exchange.h"
+#include "http/forwarded.h"
 #include "http/route.h"
 #include "runtime/call.h"
+#include "runtime/turn.h"
 #include "serve/principal.h"
 
 namespace cairn::serve {
@@ -27,7 +29,11 @@ class Request final : public http::Attachment {
 
   const http::RequestHead& head() const noexcept { return exchange.request(); }
   const http::Fields& fields() const noexcept { return head().fields; }
+  // Who asks: for a request that a trusted peer passes on, the client that it speaks for.
   const io::PeerAddress& peer() const noexcept { return exchange.peer; }
+  // The host that the client asked, and whether it did so over TLS, at the first hop.
+  std::string_view host() const noexcept { return hop.host.empty() ? head().host() : hop.host; }
+  bool encrypted() const noexcept { return hop.encrypted.value_or(exchange.encrypted); }
   Instant started() const noexcept { return exchange.started; }
 
   http::Exchange& exchange;
@@ -42,6 +48,7 @@ class Request final : public http::Attachment {
   std::string_view corr() const noexcept { return {corr_text.data(), corr_size}; }
   std::array<char, 64> corr_text;
   std::uint8_t corr_size = 0;
+  http::Forwarded hop;    // as a trusted peer tells of its client; else empty
   std::string path_text;  // room for a path that had escapes
 
   // The bearer that asks. nullptr: the route needs no capability, or the bearer is not known.
@@ -56,11 +63,18 @@ class Request final : public http::Attachment {
   std::uint32_t counted = 0;
   std::uint32_t share = 0;
   bool contested = false;  // another address asked too when this request began
+  // Its turn while its handler runs. The handler may give it back and go on without.
+  Turn* turn = nullptr;
+  // Of Tenancy: the tenant, and what its turn cost.
+  std::shared_ptr<void> tenant;
+  std::uint32_t cost = 0;
 
   void clear() noexcept override {
     route.outcome = http::RouteMatch::Outcome::not_found;
     context = {};
+    hop = {};
     state.reset();
+    tenant.reset();
     corr_size = 0;
     is_known = false;
     counted = 0;

@@ -175,22 +175,30 @@ struct Summary {
   }
   std::string_view text;
 };
-// A parameter of the query, or a field of the head.
+// A parameter of the query, or a field of a head. An answer always has a field that is required.
 struct ParameterSpec {
   std::string_view name;
   std::string_view about;
   std::string_view kind = {};  // as in patterns (http/route.h); empty: any text
   bool required = false;
+  std::uint64_t least = 0, most = 0;  // of a number; a most of 0: any
+};
+// A kind of event in a stream, and the schema of its data.
+struct EventSpec {
+  std::string_view name;
+  std::string_view schema;
 };
 struct BodySpec {
   std::string_view type = {};    // empty: no body
   std::string_view schema = {};  // of JSON: the name of a file in docs/schemas
+  std::span<const EventSpec> events = {};
 };
 // One way to succeed. A status with several types has a line for each.
 struct AnswerSpec {
   int status;
   std::string_view about;
   BodySpec body = {};
+  std::span<const ParameterSpec> fields = {};  // of its head
 };
 
 struct RouteSpec {

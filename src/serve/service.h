@@ -12,6 +12,8 @@
 #include "observe/metric.h"
 #include "runtime/supervisor.h"
 #include "runtime/topology.h"
+#include "serve/admission.h"
+#include "serve/authorizer.h"
 #include "serve/body.h"
 #include "serve/bus.h"
 #include "serve/health.h"
@@ -20,6 +22,7 @@
 #include "serve/request.h"
 #include "serve/route.h"
 #include "serve/settings.h"
+#include "serve/tenancy.h"
 
 namespace cairn::serve {
 
@@ -59,6 +62,12 @@ class ServiceShard {
   virtual void refused(const Request& request, std::string_view op, const Error& error) {
     (void)request, (void)op, (void)error;
   }
+  // Where its requests wait for their turns, and how they are admitted, if it has ways of its own: both or
+  // neither. Asked once, before any request.
+  virtual Turnstile* turnstile() { return nullptr; }
+  virtual Tenancy* tenancy() { return nullptr; }
+  // New root keys, at the latest moment before any later request.
+  virtual void take_keys(const KeySnapshotPtr&) {}
   // A new configuration; called between steps.
   virtual void apply(const config::Snapshot&) {}
   // On shard 0: ids of capability keys that this service's own state revokes. The host asks when the service
@@ -79,6 +88,10 @@ struct ShardContext {
   observe::Slot slot;  // of this shard in the service's metrics
   const Metrics& metrics;
   Peers& peers;  // the services that its declaration says it calls
+  Admission& admission;
+  Permits& work;           // places in the queue `work`
+  KeySnapshotPtr keys;     // none: open access, or no keys
+  std::size_t shards = 1;  // of the process
 };
 
 class Service {

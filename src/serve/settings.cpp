@@ -1,5 +1,7 @@
 #include "serve/settings.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <string>
@@ -30,6 +32,16 @@ Settings read_settings(const config::Snapshot& snapshot, const config::ServerKey
   timeouts.head = timeouts.read = snapshot.get(keys.read_timeout);
   timeouts.write = snapshot.get(keys.write_timeout);
   timeouts.idle = snapshot.get(keys.idle_timeout);
+  // Handshakes never take all of the connections' places.
+  settings.server.handshakes_max = static_cast<std::size_t>(
+      std::clamp<std::uint64_t>(settings.max_conns / 2, 1, http::ServerOptions().handshakes_max));
+  if (const Duration hsts = snapshot.get(keys.tls_hsts); hsts > Duration{})
+    settings.server.strict_transport =
+        fmt::format("Strict-Transport-Security: max-age={}\r\n", hsts.to_millis() / 1000);
+  if (keys.http2) {
+    settings.server.max_streams = static_cast<unsigned>(snapshot.get(keys.http2->max_streams));
+    settings.server.max_running = static_cast<unsigned>(snapshot.get(keys.http2->max_running));
+  }
   settings.server.head.head_bytes = static_cast<std::uint32_t>(snapshot.get(keys.max_header_bytes).count);
   for (const std::string& uid : snapshot.get(keys.uds_allow_uids))
     settings.allow_uids.push_back(static_cast<std::uint32_t>(std::stoul(uid)));

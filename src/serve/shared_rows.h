@@ -40,6 +40,8 @@ consteval auto shared_tasks(const SharedRows& of) {
        scope},
       {"connection", "connection", "one per connection", Criticality::essential,
        "reads heads, admits, takes bodies in, answers in its turn, sends", scope},
+      {"conversation", "connection", "one per WebSocket", Criticality::essential,
+       "listens while its connection sends", "connection"},
       {"worker", "worker", of.workers, Criticality::essential,
        "is a turn: as many requests that wait for something run at once", "supervisor"},
       {"event-log", "observer", "one per shard", Criticality::degrading,
