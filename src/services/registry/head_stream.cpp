@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "http/query.h"
+#include "http/websocket/handshake.h"
 #include "services/registry/render.h"
 #include "services/registry/shard.h"
 
@@ -11,7 +13,30 @@ namespace {
 constexpr std::uint64_t resume_max = 1024;
 constexpr std::size_t heads_at_once = 64;
 
+// The version that the client has seen last. A browser's page can send no field with a WebSocket, so the
+// query may say it as well.
+Result<std::optional<std::uint64_t>> read_last_seen(const serve::Request& request) {
+  std::string room(request.head().query().size(), '\0');
+  TRY(const http::Query query, http::parse_query(request.head().query(), room));
+  TRY_VOID(query.allow_only({"last_event_id"}));
+  const auto asked = query.find("last_event_id");
+  if (!asked) return http::read_last_event_id(request.fields());
+  if (request.fields().has(http::FieldName::last_event_id))
+    return fail(ErrorCode::malformed, "Last-Event-ID and last_event_id at once", Side::client);
+  TRY(const std::uint64_t last, http::parse_event_id(*asked));
+  return std::optional(last);
+}
+
 }  // namespace
+
+void append_message(std::string& out, std::string_view event, std::string_view id, std::string_view data) {
+  std::string message = R"({"event":)";
+  codec::append_json_string(message, event);
+  message += R"(,"id":)";
+  codec::append_json_string(message, id);
+  message.append(R"(,"data":)").append(data).append("}");
+  http::websocket::append_text(out, message);
+}
 
 HeadStream::HeadStream(Port& port, EventText& text, std::function<void(std::uint64_t)> lagged,
                        std::optional<std::uint64_t> last)
@@ -90,7 +115,7 @@ void HeadStream::tell(std::string& out, const Head& head) {
     json.finish();
     text_.version = head.version;
     text_.text.clear();
-    http::append_event(text_.text, "head", std::to_string(head.version), data);
+    text_.append(text_.text, "head", std::to_string(head.version), data);
   }
   out += text_.text;
 }
@@ -102,7 +127,7 @@ void HeadStream::tell_lag(std::string& out, std::uint64_t missed) {
   json.begin_object().field("missed", missed).key("head");
   write(json, head);
   json.end_object().finish();
-  http::append_event(out, "lagged", std::to_string(head.version), data);
+  text_.append(out, "lagged", std::to_string(head.version), data);
   next_ = head.version + 1;
 }
 
@@ -113,16 +138,26 @@ void HeadStream::tell_rollback(std::string& out, std::uint64_t last) {
   json.begin_object().field("last", last).key("head");
   write(json, head);
   json.end_object().finish();
-  http::append_event(out, "rollback", std::to_string(head.version), data);
+  text_.append(out, "rollback", std::to_string(head.version), data);
   next_ = head.version + 1;
 }
 
+// NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): belongs to the socket
+Task<Result<HeadTalk::More>> HeadTalk::next(Call call, std::string& out) {
+  CO_TRY(const auto more, co_await heads_->next(call, out));
+  co_return more == http::EventFeed::More::yes ? More::yes : More::no;
+}
+
 Result<> RegistryShard::stream(serve::Request& request) {
-  TRY(const auto last, http::read_last_event_id(request.fields()));
+  TRY(const auto last, read_last_seen(request));
   const auto lagged = [this](std::uint64_t missed) {
     context_.metrics.count_lag("committed", "connection", slot_, missed);
   };
-  http::answer_events(request.response, std::make_unique<HeadStream>(*port_, event_, lagged, last));
+  const bool messages = http::websocket::is_asked_for(request.exchange);
+  auto heads = std::make_unique<HeadStream>(*port_, messages ? message_ : event_, lagged, last);
+  if (messages)
+    return http::websocket::answer(request.exchange, std::make_unique<HeadTalk>(std::move(heads)));
+  http::answer_events(request.response, std::move(heads));
   return {};
 }
 

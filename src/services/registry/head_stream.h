@@ -7,14 +7,20 @@
 #include <string>
 
 #include "http/sse.h"
+#include "http/websocket/socket.h"
 #include "services/registry/port.h"
 
 namespace cairn::registry {
 
-// The newest head as an event.
+// Appends `{"event":…,"id":…,"data":…}` as one message of a WebSocket: what an event of the stream is there.
+// `data` is JSON.
+void append_message(std::string& out, std::string_view event, std::string_view id, std::string_view data);
+
+// The newest head as an event, in the form in which a stream tells its events.
 struct EventText {
+  void (*append)(std::string& out, std::string_view event, std::string_view id, std::string_view data);
   std::uint64_t version = 0;
-  std::string text;
+  std::string text = {};
 };
 
 class HeadStream final : public http::EventFeed {
@@ -42,6 +48,17 @@ class HeadStream final : public http::EventFeed {
   std::optional<std::uint64_t> rolled_back_;           // a seen version that is gone, to be told
   std::optional<Broadcast<Head>::Receiver> receiver_;  // once the stream has caught up from the ledger
   std::uint64_t next_;
+};
+
+// The same as messages of a WebSocket. What the client says there is ignored.
+class HeadTalk final : public http::websocket::Talk {
+ public:
+  explicit HeadTalk(std::unique_ptr<HeadStream> heads) noexcept : heads_(std::move(heads)) {}
+  // Cancel: clean.
+  Task<Result<More>> next(Call call, std::string& out) override;
+
+ private:
+  std::unique_ptr<HeadStream> heads_;
 };
 
 }  // namespace cairn::registry

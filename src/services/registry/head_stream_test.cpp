@@ -1,10 +1,12 @@
 #include "services/registry/head_stream.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "codec/base64.h"
 #include "codec/json_reader.h"
 #include "http/sse_parser.h"
+#include "http/websocket/client_frames.h"
 #include "services/registry/publisher.h"
 #include "services/registry/simulated_registry.h"
 
@@ -70,7 +72,7 @@ struct Subscriber {
   io::Machine machine;
   Scope scope;
   std::unique_ptr<Port> port;
-  EventText text;
+  EventText text{.append = &http::append_event};
   std::unique_ptr<HeadStream> feed;
   std::vector<Told> told;
   std::uint64_t counted = 0;
@@ -138,6 +140,37 @@ TEST(HeadStream, a_head_says_what_it_follows_and_what_the_tree_is_with_it) {
       EXPECT_EQ(one.root, codec::encode_base64(ledger.tree().root_at(one.version + 1)));
     }
   });
+}
+
+TEST(HeadStream, as_a_message_an_event_is_exactly_this_frame) {
+  std::string out;
+  append_message(out, "head", "7", R"({"version":7})");
+  EXPECT_EQ(out, std::string("\x81\x2e") + R"({"event":"head","id":"7","data":{"version":7}})");
+}
+
+TEST(HeadStream, over_a_websocket_the_same_is_told) {
+  SimulatedRegistry place;
+  ASSERT_TRUE(place.open());
+  Subscriber far(place);
+  far.text.append = &append_message;
+  far.feed = std::make_unique<HeadStream>(*far.port, far.text, [](std::uint64_t) {}, 7);
+  HeadTalk talk(std::move(far.feed));
+  std::string out;
+  bool done = false;
+  struct Ask {
+    static Task<> run(Call call, HeadTalk* talk, std::string* out, bool* done) {
+      (void)co_await talk->next(call, *out);
+      (void)co_await talk->next(call, *out);
+      *done = true;
+    }
+  };
+  far.scope.spawn("talk", Ask::run(far.scope.call(), &talk, &out, &done));
+  ASSERT_TRUE(place.advance(place.with_regions({1})));
+  ASSERT_TRUE(place.world.run_until([&] { return done; }));
+  const auto frames = http::websocket::read_server_frames(out);
+  ASSERT_TRUE(frames && frames->size() == 2);
+  EXPECT_THAT((*frames)[0].payload, testing::StartsWith(R"({"event":"rollback","id":"0","data":{"last":7,)"));
+  EXPECT_THAT((*frames)[1].payload, testing::StartsWith(R"({"event":"head","id":"1","data":{"version":1,)"));
 }
 
 TEST(HeadStream, whoever_has_seen_more_than_there_is_is_told_of_the_rollback) {

@@ -15,27 +15,42 @@ constexpr serve::ParameterSpec conditions[] = {{"If-Match", "Tags; 412 where it 
 constexpr serve::ParameterSpec head_query[] = {
     {"after", "With `wait`: the version that the client has", "Int"},
     {"wait", "With `after`: how long to wait for a newer version, such as 30s; 60s at most"}};
+constexpr serve::ParameterSpec tag_field[] = {{"ETag", "The tag of this version, in quotes", {}, true}};
 constexpr serve::AnswerSpec head_answers[] = {
-    {200, "The newest version; the present one where the wait is over", {json, "registry-head"}},
-    {304, "The client has it"}};
+    {200, "The newest version; the present one where the wait is over", {json, "registry-head"}, tag_field},
+    {304, "The client has it", {}, tag_field}};
 
-constexpr serve::AnswerSpec version_answers[] = {
-    {200, "The version; as CBOR, the payload whose hash was approved", {json, "http-registry-version"}},
-    {200, "", {cbor}},
-    {304, "The client has it"}};
+constexpr serve::AnswerSpec version_answers[] = {{200,
+                                                  "The version; as CBOR, the payload whose hash was approved",
+                                                  {json, "http-registry-version"},
+                                                  tag_field},
+                                                 {200, "", {cbor}},
+                                                 {304, "The client has it", {}, tag_field}};
 
-constexpr serve::ParameterSpec log_query[] = {{"from", "The first version; 0 without", "Int"},
-                                              {"limit", "How many at most: 1 to 1000; 100 without", "Int"}};
+constexpr serve::ParameterSpec log_query[] = {
+    {"from", "The first version; 0 without", "Int"},
+    {"limit", "How many at most; 100 without", "Int", false, 1, 1000}};
 constexpr serve::AnswerSpec log_answers[] = {
     {200, "The heads of these versions; `next` where there are more", {json, "http-registry-log"}}};
 
 constexpr serve::ParameterSpec stream_fields[] = {
-    {"Last-Event-ID", "The version that the client has seen: the stream goes on after it", "Int"}};
-constexpr serve::AnswerSpec stream_answers[] = {{200,
-                                                 "`event: head` for each version, `event: lagged` where some "
-                                                 "were missed, `event: rollback` where the client "
-                                                 "has seen more than there is",
-                                                 {"text/event-stream"}}};
+    {"Last-Event-ID", "The version that the client has seen: the stream goes on after it", "Int"},
+    {"Upgrade",
+     "`websocket`, with the other fields of its handshake (RFC 6455): messages instead of events"}};
+constexpr serve::ParameterSpec stream_query[] = {
+    {"last_event_id", "As `Last-Event-ID`, for clients that cannot send that field", "Int"}};
+constexpr serve::EventSpec stream_events[] = {
+    {"head", "http-event-head"}, {"lagged", "http-event-lagged"}, {"rollback", "http-event-rollback"}};
+constexpr serve::AnswerSpec stream_answers[] = {
+    {101,
+     "Asked for with `Upgrade: websocket`: each event as one text "
+     "message, `{\"event\":…,\"id\":…,\"data\":…}`; messages of "
+     "the client are ignored"},
+    {200,
+     "`event: head` for each version, `event: lagged` where some "
+     "were missed, `event: rollback` where the client "
+     "has seen more than there is",
+     {"text/event-stream", {}, stream_events}}};
 
 constexpr serve::AnswerSpec checkpoint_answers[] = {
     {200, "A signed note: origin, size and root of the tree", {"text/plain; charset=utf-8"}}};
@@ -54,13 +69,15 @@ constexpr serve::AnswerSpec tile_answers[] = {
     {200, "The hashes of a tile, or a bundle of entries", {"application/octet-stream"}}};
 
 constexpr serve::BodySpec proposal_bodies[] = {{json, "http-proposal-draft"}, {cbor}};
+constexpr serve::ParameterSpec proposed_fields[] = {{"Location", "The proposal", {}, true}};
 constexpr serve::AnswerSpec proposed_answers[] = {
     {202,
-     "It waits for approvals of `payload_b3`, the hash of `payload`; `Location` names it",
-     {json, "registry-propose"}}};
+     "It waits for approvals of `payload_b3`, the hash of `payload`",
+     {json, "registry-propose"},
+     proposed_fields}};
 constexpr serve::ParameterSpec proposals_query[] = {
     {"after", "The proposal after which the list goes on: `next` of the page before", "Id"},
-    {"limit", "How many at most: 1 to 1000; 100 without", "Int"}};
+    {"limit", "How many at most; 100 without", "Int", false, 1, 1000}};
 constexpr serve::AnswerSpec proposals_answers[] = {
     {200, "The proposals that wait, oldest first; `next` where there are more", {json, "http-proposals"}}};
 constexpr serve::AnswerSpec proposal_answers[] = {
@@ -70,15 +87,16 @@ constexpr serve::BodySpec approval_bodies[] = {{json, "http-approval"}, {cbor}};
 constexpr serve::AnswerSpec approved_answers[] = {
     {200, "How many have approved, and how many are needed", {json, "http-approved"}}};
 constexpr serve::BodySpec commit_bodies[] = {{json, "http-commit"}, {cbor}};
+constexpr serve::ParameterSpec committed_fields[] = {{"Location", "The version", {}, true}};
 constexpr serve::AnswerSpec committed_answers[] = {
-    {201, "The new head; it is durable", {json, "registry-head"}},
-    {200, "It was committed before", {json, "registry-head"}}};
+    {201, "The new head; it is durable", {json, "registry-head"}, committed_fields},
+    {200, "It was committed before", {json, "registry-head"}, committed_fields}};
 constexpr serve::BodySpec supersede_bodies[] = {{json, "http-supersede"}, {cbor}};
 
 constexpr serve::ParameterSpec audit_query[] = {
     {"after", "The event after which the list goes on: `next` of the page before; the newest ones without",
      "Int"},
-    {"limit", "How many at most: 1 to 1000; 100 without", "Int"}};
+    {"limit", "How many at most; 100 without", "Int", false, 1, 1000}};
 constexpr serve::AnswerSpec audit_answers[] = {
     {200, "What was asked and what became of it; `next` where there is more", {json, "http-audit"}}};
 
@@ -125,6 +143,7 @@ std::span<const serve::RouteSpec> RegistryShard::routes() {
        .handlers = serve::open<&Self::stream>(),
        .op = "registry.read",
        .asked = Asked::of_reads,
+       .query = stream_query,
        .fields = stream_fields,
        .answers = stream_answers},
       {.pattern = "/registry/checkpoint",

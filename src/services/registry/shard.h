@@ -109,7 +109,8 @@ class RegistryShard final : public serve::ServiceShard {
     std::string etag, json;
   };
   std::shared_ptr<const Rendered> head_;
-  EventText event_;
+  EventText event_{.append = &http::append_event};
+  EventText message_{.append = &append_message};
   PublisherState publisher_;
   format::GoodKeys good_keys_;
   Instant looked_for_room_{};

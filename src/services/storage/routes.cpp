@@ -14,14 +14,19 @@ constexpr serve::ParameterSpec object_fields[] = {
     {"If-Range", "The tag that the ranges are of; with another one the whole object is answered"},
     {"If-Match", "Tags; 412 where the object has none of them"},
     {"If-None-Match", "Tags; 304 where the object has one of them"}};
+constexpr serve::ParameterSpec tag = {"ETag", "The object's address, in quotes", {}, true};
+constexpr serve::ParameterSpec tag_field[] = {tag};
+constexpr serve::ParameterSpec ranges_fields[] = {
+    tag, {"Content-Range", "The bytes, where one range was asked for: bytes FIRST-LAST/SIZE"}};
 constexpr serve::AnswerSpec object_answers[] = {
-    {200, "The object, with the media type of its first writer; `ETag` is its address in quotes", {"*/*"}},
-    {206, "The ranges that were asked for", {"*/*"}},
+    {200, "The object, with the media type of its first writer", {"*/*"}, tag_field},
+    {206, "The ranges that were asked for", {"*/*"}, ranges_fields},
     {206, "", {"multipart/byteranges"}},
-    {304, "The client has it"}};
+    {304, "The client has it", {}, tag_field}};
+constexpr serve::ParameterSpec stored_fields[] = {{"Location", "Where the object is", {}, true}, tag};
 constexpr serve::AnswerSpec stored_answers[] = {
-    {201, "It is stored, and survives a loss of power; `Location` and `ETag` name it", {json, "http-stored"}},
-    {200, "It was there already", {json, "http-stored"}}};
+    {201, "It is stored, and survives a loss of power", {json, "http-stored"}, stored_fields},
+    {200, "It was there already", {json, "http-stored"}, stored_fields}};
 
 constexpr serve::ParameterSpec proof_query[] = {
     {"range", "The bytes to prove, FIRST-LAST inclusive, or FIRST-; all of them without"}};
@@ -29,28 +34,33 @@ constexpr serve::AnswerSpec proof_answers[] = {{200,
                                                 "The object's size as 8 bytes, little end first, then the "
                                                 "parents of 64 bytes in pre-order that cover the "
                                                 "range",
-                                                {"application/vnd.cairn.outboard"}}};
+                                                {"application/vnd.cairn.outboard"},
+                                                tag_field}};
 
 constexpr serve::ParameterSpec list_query[] = {
     {"prefix", "The beginning of the addresses, with or without `b3:`"},
     {"after", "The address after which the list goes on: `next` of the page before"},
-    {"limit", "How many at most: 1 to 1000, which is also what is taken without", "Int"}};
+    {"limit", "How many at most; 1000 without", "Int", false, 1, 1000}};
 constexpr serve::AnswerSpec list_answers[] = {
     {200,
      "The objects in the order of their addresses; `next` where there are more",
      {json, "http-objects"}}};
 
 constexpr serve::BodySpec upload_bodies[] = {{json, "http-upload-begin"}};
-constexpr serve::AnswerSpec upload_answers[] = {
-    {201, "It has begun; `Location` names it", {json, "http-upload"}}};
+constexpr serve::ParameterSpec begun_fields[] = {{"Location", "The upload", {}, true}};
+constexpr serve::AnswerSpec upload_answers[] = {{201, "It has begun", {json, "http-upload"}, begun_fields}};
 constexpr serve::ParameterSpec part_fields[] = {
     {"Upload-Offset", "Where the part belongs: a multiple of 1 MiB", "Int", true}};
+constexpr serve::ParameterSpec stored_part_fields[] = {{"Upload-Offset", "The part's end", "Int", true}};
 constexpr serve::AnswerSpec part_answers[] = {
-    {204, "The part is durable; `Upload-Offset` is its end. What is missing, HEAD tells"}};
+    {204, "The part is durable; what is missing, HEAD tells", {}, stored_part_fields}};
+constexpr serve::ParameterSpec upload_status_fields[] = {
+    {"Upload-Offset", "Up to where nothing is missing", "Int", true},
+    {"Upload-Length", "The size that was said, if one was", "Int"},
+    {"Upload-Missing", "FIRST-LAST,…: the first gaps, if there are any"},
+    {"Location", "The object, once it is committed"}};
 constexpr serve::AnswerSpec upload_status_answers[] = {
-    {200,
-     "`Upload-Offset`: up to where nothing is missing; `Upload-Length`: the size that was said; "
-     "`Upload-Missing`: FIRST-LAST,…, the first gaps of many; `Location`: the object, once it is committed"}};
+    {200, "How far the upload is", {}, upload_status_fields}};
 constexpr serve::BodySpec commit_bodies[] = {{json, "http-upload-commit"}};
 
 constexpr serve::AnswerSpec removed_answers[] = {{204, "It is removed"}};
