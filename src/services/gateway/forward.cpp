@@ -1,0 +1,109 @@
+// How a request is passed on: to the upstream, and its answer back, block by block.
+#include "codec/decode_guard.h"
+#include "http/peer_call.h"
+#include "runtime/backoff.h"
+#include "runtime/wait.h"
+#include "services/gateway/passing.h"
+#include "services/gateway/request_source.h"
+#include "services/gateway/shard.h"
+
+namespace cairn::gateway {
+namespace {
+
+// Only if no byte of an answer has come.
+bool may_try_again(const serve::Request& request, const Error& why) noexcept {
+  constexpr http::MethodSet idempotent =
+      http::Method::get | http::Method::head | http::Method::put | http::Method::del | http::Method::options;
+  return idempotent.has(request.head().method) && why.code == ErrorCode::connection_lost;
+}
+
+// The service behind does not see whether HTTP/1.1 has brought the request, which alone needs the key.
+bool has_its_key(const serve::Request& request) noexcept {
+  const http::Fields& fields = request.fields();
+  return request.exchange.upgrade.empty() || !fields.has(http::FieldName::upgrade) ||
+         fields.has(http::FieldName::sec_websocket_key);
+}
+
+}  // namespace
+
+bool GatewayShard::may_last(const serve::Request& request) noexcept {
+  return request.head().path().ends_with("/stream") ||
+         request.head().query().find("wait=") != std::string_view::npos;
+}
+
+Task<Result<>> GatewayShard::ask(Call call, serve::Request* request, Way* way, http::PeerCall* passed,
+                                 RequestSource* body, Asking asking) {
+  Shard& shard = context_.machine.shard;
+  Backoff backoff({});
+  for (;;) {
+    CO_TRY(Way::Try one, way->try_begin(shard.now()));
+    passed->start(asking.method, asking.target, request->peer());
+    pass_fields(*request, *passed, !way->peer()->is_inside(), asking.choosing);
+    if (!asking.range.empty()) passed->add_field(name_of(http::FieldName::range), asking.range);
+    if (!asking.upgrade.empty()) passed->ask_to_switch(asking.upgrade);
+    if (body != nullptr) passed->set_body(*body, body->length());
+    const Result<> answered = co_await passed->ask(call);
+    if (body != nullptr && body->failure()) co_return fail(*body->failure());
+    if (answered) {
+      one.end(Breaker::Verdict::good, shard.now());
+      co_return Result<>{};
+    }
+    const Error& why = answered.error();
+    one.end(judge(call, *request, why), shard.now());
+    const bool begun = body != nullptr && body->is_begun();
+    if (begun || !may_try_again(*request, why)) co_return fail(told_of(why));
+    const auto wait = backoff.next(shard.random());
+    if (!wait || shard.now() + *wait >= call.deadline()) co_return fail(told_of(why));
+    CO_TRY_VOID(co_await sleep_for(call, *wait));
+    way->count_retry();
+  }
+}
+
+// NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the request outlives its handler
+Task<Result<>> GatewayShard::pass_object(Call call, serve::Request& request) {
+  Way& way = ways_[static_cast<std::size_t>(Upstream::storage)];
+  const auto address = parse_address(request.route.at[0].text);
+  const bool is_read = address && request.head().method == http::Method::get;
+  if (!verify_ || !is_read || way.peer() == nullptr || way.peer()->is_inside() ||
+      has_token(request.head().query()))
+    return forward(call, request, Upstream::storage);
+  return forward_verified(call, &request, &way, *address);
+}
+
+// NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the request outlives its handler
+Task<Result<>> GatewayShard::forward(Call call, serve::Request& request, Upstream upstream) {
+  Way& way = ways_[static_cast<std::size_t>(upstream)];
+  if (way.peer() == nullptr)
+    co_return fail(ErrorCode::not_implemented, "the gateway is not told where this service is");
+  if (has_token(request.head().query()))
+    co_return fail(ErrorCode::malformed, "a capability belongs into Authorization, not into a URL",
+                   Side::client);
+  RequestSource body(request, context_.machine.slab, context_.settings.decode);
+  serve::Peer::Handle passed = way.peer()->call();
+  request.exchange.taking_body = !request.body.done();
+  const bool has_body = request.head().body != http::BodyKind::none;
+  CO_TRY_VOID(co_await ask(call, &request, &way, passed.get(), has_body ? &body : nullptr,
+                           {.method = request.head().method,
+                            .target = request.head().origin_form(),
+                            .upgrade = request.exchange.upgrade}));
+  request.exchange.taking_body = false;
+  if (passed->conversation() != nullptr && !has_its_key(request))
+    co_return fail(ErrorCode::malformed, "no Sec-WebSocket-Key", Side::client);
+  if (!pass_head(*passed, request.response))
+    co_return fail(ErrorCode::upstream, "the answer's head cannot be passed on");
+  answer_with(request.response, std::move(passed));
+  co_return Result<>{};
+}
+
+// A timeout is the upstream's fault only if it had the whole of the request's time, and the whole request.
+Breaker::Verdict GatewayShard::judge(const Call& call, const serve::Request& request,
+                                     const Error& why) const noexcept {
+  using Verdict = Breaker::Verdict;
+  if (call.stopped()) return Verdict::none;
+  if (why.code != ErrorCode::timeout)
+    return why.side == Side::upstream && why.code != ErrorCode::cancelled ? Verdict::failed : Verdict::none;
+  const bool shortened = request.deadline < request.started() + context_.settings.request_timeout;
+  return shortened || may_last(request) || !request.body.done() ? Verdict::none : Verdict::failed;
+}
+
+}  // namespace cairn::gateway

@@ -1,0 +1,536 @@
+// Requests on their way through the gateway: to a service of the same process, and to one that speaks
+// HTTP/1.1 well or badly.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "crypto/key_ring.h"
+#include "crypto/macaroon.h"
+#include "crypto/sample_object.h"
+#include "services/gateway/simulated_gateway.h"
+
+namespace cairn::gateway {
+namespace {
+
+using io::sim::Answer;
+using io::sim::Guest;
+using testing::HasSubstr;
+using testing::Not;
+using Reply = ScriptedUpstream::Reply;
+
+constexpr char ok[] = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+
+// A gateway before a scripted upstream.
+struct Outside {
+  explicit Outside(ScriptedUpstream::Script script, SettingTexts settings = {}, std::uint64_t seed = 1)
+      : gateway({.inside = false, .settings = std::move(settings), .seed = seed}),
+        upstream(gateway.world, gateway.behind, SimulatedGateway::behind_port, std::move(script)) {}
+  // The world's tasks use the upstream.
+  ~Outside() {
+    gateway.drain(Duration::millis(1));
+    gateway.world.run_until([this] { return gateway.ended; });
+    gateway.world.crash(gateway.behind);
+  }
+  Outside(const Outside&) = delete;
+  Outside& operator=(const Outside&) = delete;
+  SimulatedGateway gateway;
+  ScriptedUpstream upstream;
+};
+
+// --- in the same process
+
+TEST(Forward, an_object_passes_with_its_fields) {
+  SimulatedGateway gateway;
+  const Answer answer = gateway.ask(get("/o/object"));
+  EXPECT_EQ(answer.status, 200);
+  EXPECT_EQ(answer.body, gateway.plain.state.object);
+  EXPECT_EQ(answer.field("ETag"), "\"one\"");
+  EXPECT_EQ(answer.field("Content-Type"), "text/x-object");
+  EXPECT_EQ(answer.field("Content-Length"), "1024");
+}
+
+TEST(Forward, head_and_304_and_405_stay_what_they_are) {
+  SimulatedGateway gateway;
+  Guest guest = gateway.connect();
+  guest.send("HEAD /o/object HTTP/1.1\r\nHost: h\r\n\r\n");
+  const Answer head = guest.answer(true);
+  EXPECT_EQ(head.status, 200);
+  EXPECT_EQ(head.field("Content-Length"), "1024");
+  EXPECT_EQ(head.field("Content-Type"), "text/x-object");
+  const Answer same = guest.ask(get("/o/object", "If-None-Match: \"one\"\r\n"));
+  EXPECT_EQ(same.status, 304);
+  EXPECT_EQ(same.field("ETag"), "\"one\"");
+  const Answer wrong = guest.ask("DELETE /o/object HTTP/1.1\r\nHost: h\r\n\r\n");
+  EXPECT_EQ(wrong.status, 405);
+  EXPECT_EQ(wrong.field("Allow"), "GET, HEAD");
+  EXPECT_THAT(wrong.body, HasSubstr("method_not_allowed"));
+  EXPECT_EQ(guest.ask(get("/o/object")).status, 200);
+}
+
+TEST(Forward, the_service_learns_who_asks_and_under_which_name) {
+  SimulatedGateway gateway;
+  const Answer answer = gateway.ask(get("/o/object",
+                                        "X-Corr-ID: somebody-1\r\nX-Forwarded-For: 1.2.3.4\r\n"
+                                        "Forwarded: for=1.2.3.4\r\nX-Real-IP: 1.2.3.4\r\n"
+                                        "Connection: X-Secret, keep-alive\r\nX-Secret: 1\r\nX-Own: 2\r\n"));
+  EXPECT_EQ(answer.field("X-Corr-ID"), "somebody-1");
+  EXPECT_EQ(answer.head.find("X-Corr-ID"), answer.head.rfind("X-Corr-ID"));
+  const std::string& seen = gateway.plain.state.fields;
+  EXPECT_THAT(seen, HasSubstr("X-Corr-ID: somebody-1\n"));
+  EXPECT_THAT(seen, HasSubstr("raceparent: 00-"));
+  EXPECT_THAT(seen, HasSubstr("Host: h\n"));
+  EXPECT_THAT(seen, HasSubstr("X-Own: 2\n"));
+  EXPECT_THAT(seen, Not(HasSubstr("1.2.3.4")));
+  EXPECT_THAT(seen, Not(HasSubstr("X-Secret")));
+  EXPECT_NE(gateway.plain.state.peer, io::PeerAddress());
+}
+
+TEST(Forward, a_body_passes_both_ways_in_every_size) {
+  SimulatedGateway gateway;
+  Guest guest = gateway.connect();
+  for (const std::size_t size : {0u, 1u, 65535u, 65536u, 300000u}) {
+    const std::string text(size, 'b');
+    const Answer answer = guest.ask(post("/o", text));
+    EXPECT_EQ(answer.status, 201);
+    EXPECT_EQ(answer.field("Location"), "/o/echo");
+    EXPECT_EQ(answer.body, text);
+  }
+  guest.send("POST /o HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\nExpect: 100-continue\r\n\r\n");
+  EXPECT_EQ(guest.answer(true).status, 100);
+  guest.send("3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n");
+  EXPECT_EQ(guest.answer().body, "abcde");
+}
+
+TEST(Forward, an_answer_that_is_cut_short_never_ends_cleanly) {
+  SimulatedGateway gateway;
+  Guest guest = gateway.connect();
+  guest.send(get("/o/cut"));
+  ASSERT_TRUE(guest.until_ended());
+  const Answer answer = guest.answer();
+  EXPECT_FALSE(answer.whole);
+}
+
+TEST(Forward, a_client_that_leaves_ends_the_work_behind_the_gateway) {
+  SimulatedGateway gateway;
+  Guest guest = gateway.connect();
+  guest.send(get("/o/wait"));
+  ASSERT_TRUE(guest.until([&] { return gateway.plain.state.asked == 1; }));
+  guest.close();
+  EXPECT_TRUE(
+      gateway.world.run_until([&] { return gateway.plain.state.stopped == 1; }, Duration::seconds(1)));
+}
+
+TEST(Forward, a_long_poll_and_a_stream_may_last) {
+  SimulatedGateway gateway(
+      {.settings = {{"timeouts.request", "1s"}}, .plain_settings = {{"timeouts.request", "1s"}}});
+  Guest guest = gateway.connect();
+  EXPECT_EQ(guest.ask(get("/registry/head?wait=30s")).body, "waited");
+  EXPECT_EQ(guest.ask(get("/registry/head")).status, 504);
+  Guest listener = gateway.connect();
+  listener.send(get("/registry/stream"));
+  EXPECT_TRUE(listener.until([&] { return listener.got().find("id: 5") != std::string::npos; }));
+  listener.close();
+}
+
+TEST(Forward, what_is_not_built_says_so) {
+  SimulatedGateway gateway;
+  for (const char* path : {"/resolve/a", "/names", "/search/x", "/edge/x"}) {
+    const Answer answer = gateway.ask(get(path));
+    EXPECT_EQ(answer.status, 501) << path;
+    EXPECT_THAT(answer.body, HasSubstr("not_implemented"));
+  }
+  EXPECT_EQ(gateway.ask(get("/elsewhere")).status, 404);
+}
+
+TEST(Forward, a_bomb_is_refused_by_the_gateway) {
+  SimulatedGateway gateway({.settings = {{"limits.decoded_bytes", "1KiB"}}});
+  // 64 KiB of zeroes, by zlib.
+  const std::string bomb = std::string("\x78\xda\xed\xc1\x01\x01\0\0\0\x80\x90\xfe\xaf\xee\x08\x0a", 16) +
+                           std::string(63, '\0') + std::string("\x6a\0\x0f\0\x01", 5);
+  const Answer answer = gateway.ask(post("/o", bomb, "Content-Encoding: deflate\r\n"));
+  EXPECT_EQ(answer.status, 413) << answer.body;
+  EXPECT_EQ(gateway.metric(R"(rejected_total{reason="decode"})"), 1);
+}
+
+TEST(Forward, a_capability_in_a_url_is_400_and_goes_nowhere) {
+  SimulatedGateway gateway;
+  crypto::RootKey key = crypto::make_root_key(std::array<std::byte, 40>{}, {1'767'225'600'000});
+  const std::string token = crypto::format_token(crypto::mint(key, "sample", make_ulid({1}, 1, 1)));
+  for (const std::string& query :
+       {"x=" + token, std::string("a=b&token=1"), std::string("ACCESS_TOKEN=x"), std::string("cap")})
+    EXPECT_EQ(gateway.ask(get("/o/object?" + query)).status, 400) << query;
+  EXPECT_EQ(gateway.plain.state.asked, 0);
+  EXPECT_EQ(gateway.ask(get("/o/object?range=0-&x=" + std::string(100, 'a'))).status, 200);
+}
+
+// --- in another process
+
+TEST(ForwardOutside, tells_who_asks_and_nothing_that_a_client_could_forge) {
+  Outside world(at_head({.bytes = ok}));
+  const Answer answer = world.gateway.ask(
+      get("/o/a%20b?c=d",
+          "Forwarded: for=1.2.3.4\r\nX-Forwarded-Host: evil\r\nProxy-Authorization: x\r\n"
+          "Origin: http://h\r\nVia: 1.1 a\r\nX-Deadline-Ms: 999999\r\nRange: bytes=0-1\r\n"));
+  EXPECT_EQ(answer.status, 200);
+  EXPECT_EQ(answer.body, "ok");
+  const std::string seen = world.upstream.last();
+  EXPECT_THAT(seen, testing::StartsWith("GET /o/a%20b?c=d HTTP/1.1\r\nHost: behind:82\r\n"));
+  EXPECT_THAT(seen, HasSubstr("Range: bytes=0-1\r\n"));
+  EXPECT_THAT(seen, HasSubstr(";host=\"h\";proto=http\r\n"));
+  EXPECT_THAT(seen, HasSubstr("X-Forwarded-Proto: http\r\n"));
+  EXPECT_THAT(seen, HasSubstr("X-Forwarded-Host: h\r\n"));
+  for (const char* forged : {"1.2.3.4", "evil", "Proxy-", "Origin", "Via", "Deadline-Ms: 999999"})
+    EXPECT_THAT(seen, Not(HasSubstr(forged)));
+  EXPECT_THAT(seen, HasSubstr("X-Deadline-Ms: 5000\r\n"));
+}
+
+TEST(ForwardOutside, hop_by_hop_fields_of_an_answer_end_here) {
+  Outside world(at_head({.bytes = "HTTP/1.1 206 Partial\r\nConnection: X-Hop, keep-alive\r\nX-Hop: 1\r\n"
+                                  "Keep-Alive: timeout=5\r\nContent-Range: bytes 0-1/4\r\nRetry-After: 7\r\n"
+                                  "Proxy-Authenticate: x\r\nContent-Length: 2\r\n\r\nok"}));
+  const Answer answer = world.gateway.ask(get("/o/a"));
+  EXPECT_EQ(answer.status, 206);
+  EXPECT_EQ(answer.field("Content-Range"), "bytes 0-1/4");
+  EXPECT_EQ(answer.field("Retry-After"), "7");
+  EXPECT_EQ(answer.field("X-Hop"), std::nullopt);
+  EXPECT_EQ(answer.field("Keep-Alive"), std::nullopt);
+  EXPECT_EQ(answer.field("Proxy-Authenticate"), std::nullopt);
+}
+
+TEST(ForwardOutside, a_connection_is_kept_and_used_again) {
+  Outside world(at_head({.bytes = ok}));
+  Guest guest = world.gateway.connect();
+  for (int i = 0; i < 5; ++i) EXPECT_EQ(guest.ask(get("/o/a")).body, "ok");
+  EXPECT_EQ(world.upstream.connections, 1u);
+}
+
+TEST(ForwardOutside, an_answer_that_comes_before_the_body_has_ended_is_passed_on_at_once) {
+  Outside world(
+      at_head({.bytes = "HTTP/1.1 401 No\r\nContent-Length: 2\r\nWWW-Authenticate: Bearer\r\n\r\nno"}));
+  Guest guest = world.gateway.connect();
+  guest.send("POST /o HTTP/1.1\r\nHost: h\r\nContent-Length: 1000000\r\n\r\nsome");
+  const Answer answer = guest.answer(false, Duration::seconds(1));
+  EXPECT_EQ(answer.status, 401);
+  EXPECT_EQ(answer.body, "no");
+}
+
+TEST(ForwardOutside, a_body_that_is_shorter_than_said_or_cut_is_no_whole_answer) {
+  Outside world(
+      at_head({.bytes = "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf", .then = Reply::Then::close}));
+  Guest guest = world.gateway.connect();
+  guest.send(get("/o/a"));
+  ASSERT_TRUE(guest.until_ended());
+  EXPECT_FALSE(guest.answer().whole);
+  world.upstream.set_script(
+      at_head({.bytes = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nhalf\r\n",
+               .then = Reply::Then::reset}));
+  Guest other = world.gateway.connect();
+  other.send(get("/o/a"));
+  ASSERT_TRUE(other.until_ended());
+  EXPECT_FALSE(other.answer().whole);
+}
+
+TEST(ForwardOutside, a_head_that_is_broken_or_too_large_is_a_clean_502) {
+  for (const std::string& head :
+       {std::string("HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\nok"),
+        std::string("HTTP/1.1 200 OK\nContent-Length: 2\n\nok"), std::string("nonsense\r\n\r\n"),
+        "HTTP/1.1 200 OK\r\nX-Long: " + std::string(70000, 'a') + "\r\nContent-Length: 2\r\n\r\nok"}) {
+    Outside world(at_head({.bytes = head}));
+    const Answer answer = world.gateway.ask(get("/o/a"));
+    EXPECT_EQ(answer.status, 502) << head.substr(0, 60);
+    EXPECT_TRUE(answer.whole);
+    EXPECT_EQ(world.upstream.asked.size(), 1u) << "it is not asked again";
+  }
+}
+
+TEST(ForwardOutside, a_large_legal_head_passes) {
+  Outside world(at_head({.bytes = "HTTP/1.1 200 OK\r\nX-Long: " + std::string(28000, 'a') +
+                                  "\r\nContent-Length: 2\r\n\r\nok"}));
+  const Answer answer = world.gateway.ask(get("/o/a"));
+  EXPECT_EQ(answer.status, 200);
+  EXPECT_EQ(answer.field("X-Long")->size(), 28000u);
+}
+
+TEST(ForwardOutside, a_client_that_leaves_ends_the_request) {
+  Outside world(at_head({.bytes = ok, .after = Duration::seconds(4)}));
+  Guest guest = world.gateway.connect();
+  guest.send(get("/o/a"));
+  ASSERT_TRUE(guest.until([&] { return !world.upstream.asked.empty(); }));
+  guest.close();
+  // The gateway closes its connection: nobody else gets this answer.
+  world.gateway.world.run_for(Duration::seconds(6));
+  EXPECT_EQ(world.gateway.ask(get("/o/a")).body, "ok");
+  EXPECT_EQ(world.upstream.connections, 2u);
+}
+
+// --- tries, and the breaker
+
+TEST(Retries, a_lost_connection_is_tried_three_times_and_then_it_is_502) {
+  Outside world(at_head({.then = Reply::Then::close}));
+  const Answer answer = world.gateway.ask(get("/o/a"));
+  EXPECT_EQ(answer.status, 502);
+  EXPECT_EQ(world.upstream.asked.size(), 3u);
+  EXPECT_EQ(world.gateway.metric(R"(gateway_retries_total{target="storage"})"), 2);
+}
+
+TEST(Retries, an_answer_of_any_status_is_never_asked_for_again) {
+  for (const char* status : {"500 No", "502 No", "503 No", "504 No"}) {
+    Outside world(at_head({.bytes = fmt::format("HTTP/1.1 {}\r\nContent-Length: 0\r\n\r\n", status)}));
+    EXPECT_EQ(world.gateway.ask(get("/o/a")).status, std::atoi(status));
+    EXPECT_EQ(world.upstream.asked.size(), 1u);
+  }
+}
+
+TEST(Retries, nothing_is_sent_again_once_a_byte_of_an_answer_has_come) {
+  Outside world(at_head({.bytes = "HTTP/1.1 20", .then = Reply::Then::close}));
+  EXPECT_EQ(world.gateway.ask(get("/o/a")).status, 502);
+  EXPECT_EQ(world.upstream.asked.size(), 1u);
+}
+
+TEST(Retries, a_post_is_sent_once_and_so_is_a_body_that_was_begun) {
+  Outside world(at_head({.then = Reply::Then::close}));
+  EXPECT_EQ(world.gateway.ask(post("/o", "")).status, 502);
+  EXPECT_EQ(world.upstream.asked.size(), 1u);
+  EXPECT_EQ(world.gateway.ask("PUT /o/a HTTP/1.1\r\nHost: h\r\nContent-Length: 4\r\n\r\nbody").status, 502);
+  EXPECT_LE(world.upstream.asked.size(), 2u);
+}
+
+TEST(BreakerBefore, a_dead_upstream_opens_it_and_the_answer_comes_at_once) {
+  Outside world(at_head({.bytes = ok}));
+  world.upstream.stop_listening();
+  Guest guest = world.gateway.connect();
+  EXPECT_EQ(guest.ask(get("/o/a")).status, 502);
+  EXPECT_EQ(guest.ask(get("/o/a")).status, 503);  // the fifth failure was among its tries
+  EXPECT_EQ(world.gateway.breaker("open"), 1);
+  EXPECT_EQ(world.gateway.breaker("closed"), 0);
+  const Instant before = world.gateway.world.now();
+  const Answer refused = guest.ask(get("/o/a"));
+  EXPECT_EQ(refused.status, 503);
+  EXPECT_THAT(refused.body, HasSubstr("breaker_open"));
+  EXPECT_TRUE(refused.field("Retry-After").has_value());
+  EXPECT_LT(world.gateway.world.now() - before, Duration::millis(20));
+}
+
+TEST(BreakerBefore, it_closes_again_when_the_upstream_answers) {
+  Outside world(at_head({.then = Reply::Then::close}));
+  Guest guest = world.gateway.connect();
+  while (guest.ask(get("/o/a")).status != 503) {
+  }
+  world.upstream.set_script(at_head({.bytes = ok}));
+  guest.run_for(Duration::seconds(1));
+  for (int i = 0; i < 4; ++i) EXPECT_EQ(guest.ask(get("/o/a")).status, 200);
+  EXPECT_EQ(world.gateway.breaker("closed"), 1);
+}
+
+TEST(BreakerBefore, timeouts_of_the_whole_time_count_and_shortened_ones_do_not) {
+  Outside world(at_head({.bytes = ok, .after = Duration::seconds(60)}), {{"timeouts.request", "1s"}});
+  Guest guest = world.gateway.connect();
+  for (int i = 0; i < 8; ++i) EXPECT_EQ(guest.ask(get("/o/a", "X-Deadline-Ms: 100\r\n")).status, 504);
+  EXPECT_EQ(world.gateway.breaker("closed"), 1);
+  for (int i = 0; i < 5; ++i) EXPECT_EQ(guest.ask(get("/o/a")).status, 504);
+  EXPECT_EQ(guest.ask(get("/o/a")).status, 503);
+  EXPECT_EQ(world.gateway.breaker("open"), 1);
+}
+
+TEST(BreakerBefore, answers_with_errors_and_clients_that_leave_do_not_count) {
+  Outside world(at_head({.bytes = "HTTP/1.1 503 No\r\nContent-Length: 0\r\n\r\n"}));
+  for (int i = 0; i < 30; ++i) EXPECT_EQ(world.gateway.ask(get("/o/a")).status, 503);
+  world.upstream.set_script(at_head({.bytes = ok, .after = Duration::seconds(2)}));
+  for (int i = 0; i < 10; ++i) {
+    Guest guest = world.gateway.connect();
+    guest.send(get("/o/a"));
+    guest.run_for(Duration::millis(50));
+    guest.close();
+    world.gateway.world.run_for(Duration::millis(50));
+  }
+  EXPECT_EQ(world.gateway.breaker("closed"), 1);
+}
+
+// --- objects of an upstream that is not believed
+
+// A storage that serves one object and its proofs, and may be made to lie.
+struct Store {
+  std::shared_ptr<const crypto::SampleObject> sample;
+  std::string object;
+  std::size_t lie_at = ~std::size_t{0};  // this byte is another one
+  bool lie_in_proof = false;
+  std::string address() const { return format_address(crypto::hash_object(as_bytes(object))); }
+  std::string bytes() const {
+    std::string bytes = object;
+    if (lie_at < bytes.size()) bytes[lie_at] = static_cast<char>(bytes[lie_at] ^ 1);
+    return bytes;
+  }
+  static std::pair<std::size_t, std::size_t> range_of(const std::string& text, std::size_t at,
+                                                      std::size_t size) {
+    const std::size_t first = std::stoul(text.substr(at)), dash = text.find('-', at);
+    const bool open = dash + 1 >= text.size() || !isdigit(text[dash + 1]);
+    return {first, open ? size - 1 : std::min(size - 1, std::stoul(text.substr(dash + 1)))};
+  }
+  std::string proof(std::pair<std::size_t, std::size_t> range) const {
+    std::string text(as_text(sample->prove(range.first, range.second)));
+    if (lie_in_proof) text.back() = static_cast<char>(text.back() ^ 1);
+    return text;
+  }
+  Reply operator()(const std::string& head) const {
+    if (const std::size_t at = head.find("/proof?range="); at != std::string::npos) {
+      const auto range = range_of(head, at + 13, object.size());
+      if (range.first >= object.size()) return {.bytes = "HTTP/1.1 416 No\r\nContent-Length: 0\r\n\r\n"};
+      const std::string text = proof(range);
+      return {.bytes = fmt::format("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{}", text.size(), text)};
+    }
+    if (const std::size_t at = head.find("Range: bytes="); at != std::string::npos) {
+      const auto [first, last] = range_of(head, at + 13, object.size());
+      return {.bytes = fmt::format("HTTP/1.1 206 Part\r\nContent-Range: bytes {}-{}/{}\r\nETag: \"x\"\r\n"
+                                   "Content-Length: {}\r\n\r\n{}",
+                                   first, last, object.size(), last + 1 - first,
+                                   bytes().substr(first, last + 1 - first))};
+    }
+    return {.bytes = fmt::format("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{}", object.size(), bytes())};
+  }
+};
+ScriptedUpstream::Script serving(const Store& store) {
+  return [store](const std::string& got) -> std::optional<Reply> {
+    if (got.find("\r\n\r\n") == std::string::npos) return std::nullopt;
+    return store(got);
+  };
+}
+Store object_of(std::size_t size) {
+  Store store;
+  store.sample = std::make_shared<crypto::SampleObject>(size, 7);
+  store.object = as_text(store.sample->bytes);
+  return store;
+}
+double mismatches(Outside& world) {
+  return world.gateway.metric(R"(gateway_mismatches_total{target="storage"})");
+}
+
+TEST(Verify, whole_objects_of_every_size_pass) {
+  for (const std::size_t size : {0u, 1u, 1024u, 65535u, 65536u, 65537u, 131072u, 300000u}) {
+    const Store store = object_of(size);
+    Outside world(serving(store));
+    const Answer answer = world.gateway.ask(get("/o/" + store.address()));
+    EXPECT_EQ(answer.status, 200);
+    EXPECT_TRUE(answer.whole && answer.body == store.object) << size;
+    EXPECT_EQ(mismatches(world), 0);
+  }
+}
+
+// GV-1
+TEST(Verify, a_wrong_byte_anywhere_never_has_a_right_end) {
+  for (const std::size_t size : {1u, 1024u, 65536u, 65537u, 300000u})
+    for (const std::size_t at : {std::size_t{0}, size / 2, size - 1}) {
+      Store store = object_of(size);
+      store.lie_at = at;
+      Outside world(serving(store));
+      Guest guest = world.gateway.connect();
+      guest.send(get("/o/" + store.address()));
+      ASSERT_TRUE(guest.until_ended());
+      EXPECT_FALSE(guest.answer().whole) << size << " " << at;
+      EXPECT_EQ(mismatches(world), 1);
+      EXPECT_EQ(world.gateway.breaker("closed"), 1);  // one is not in the row of failures
+    }
+}
+
+TEST(Verify, an_empty_body_is_only_the_empty_object) {
+  Outside world(at_head({.bytes = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"}));
+  EXPECT_EQ(world.gateway.ask(get("/o/" + object_of(5).address())).status, 502);
+  EXPECT_EQ(world.gateway.ask(get("/o/" + object_of(0).address())).status, 200);
+}
+
+TEST(Verify, a_range_is_fetched_in_groups_and_trimmed) {
+  const Store store = object_of(300000);
+  Outside world(serving(store));
+  for (const auto& [asked, first, last] : {std::tuple("0-0", 0u, 0u),
+                                           {"65535-65536", 65535u, 65536u},
+                                           {"70000-140000", 70000u, 140000u},
+                                           {"299999-", 299999u, 299999u},
+                                           {"10-", 10u, 299999u},
+                                           {"200000-900000", 200000u, 299999u}}) {
+    const Answer answer =
+        world.gateway.ask(get("/o/" + store.address(), fmt::format("Range: bytes={}\r\n", asked)));
+    EXPECT_EQ(answer.status, 206) << asked;
+    EXPECT_EQ(answer.field("Content-Range"), fmt::format("bytes {}-{}/300000", first, last));
+    EXPECT_TRUE(answer.whole && answer.body == store.object.substr(first, last + 1 - first)) << asked;
+  }
+  EXPECT_THAT(world.upstream.last(), HasSubstr("Range: bytes=196608-299999\r\n"));
+}
+
+TEST(Verify, a_range_with_a_wrong_byte_in_its_groups_is_cut_off) {
+  for (const std::size_t at : {65536u, 70000u, 131071u}) {
+    Store store = object_of(300000);
+    store.lie_at = at;
+    Outside world(serving(store));
+    Guest guest = world.gateway.connect();
+    guest.send(get("/o/" + store.address(), "Range: bytes=80000-80010\r\n"));
+    ASSERT_TRUE(guest.until_ended());
+    EXPECT_FALSE(guest.answer().whole);
+    EXPECT_EQ(mismatches(world), 1);
+    EXPECT_EQ(world.gateway.ask(get("/o/" + store.address(), "Range: bytes=0-10\r\n")).status, 206);
+  }
+}
+
+TEST(Verify, a_wrong_proof_or_another_range_is_502) {
+  Store store = object_of(300000);
+  store.lie_in_proof = true;
+  Outside world(serving(store));
+  EXPECT_EQ(world.gateway.ask(get("/o/" + store.address(), "Range: bytes=0-10\r\n")).status, 502);
+  EXPECT_EQ(mismatches(world), 1);
+  store.lie_in_proof = false;
+  world.upstream.set_script([store](const std::string& got) -> std::optional<Reply> {
+    if (got.find("/proof") != std::string::npos) return store(got);
+    return Reply{.bytes =
+                     "HTTP/1.1 206 Part\r\nContent-Range: bytes 0-1/300000\r\nContent-Length: 2\r\n\r\nok"};
+  });
+  EXPECT_EQ(world.gateway.ask(get("/o/" + store.address(), "Range: bytes=0-10\r\n")).status, 502);
+}
+
+TEST(Verify, several_ranges_and_the_last_bytes_are_answered_with_the_whole) {
+  const Store store = object_of(100000);
+  Outside world(serving(store));
+  for (const char* range : {"0-1,5-6", "-10", "nonsense"}) {
+    const Answer answer =
+        world.gateway.ask(get("/o/" + store.address(), fmt::format("Range: bytes={}\r\n", range)));
+    EXPECT_EQ(answer.status, 200);
+    EXPECT_TRUE(answer.body == store.object);
+  }
+}
+
+TEST(Verify, no_other_spelling_of_the_path_and_no_other_status_goes_unverified) {
+  Store store = object_of(10);
+  store.lie_at = 5;
+  Outside world(serving(store));
+  Guest guest = world.gateway.connect();
+  guest.send(get("/%6f/" + store.address()));
+  ASSERT_TRUE(guest.until_ended());
+  EXPECT_FALSE(guest.answer().whole);
+  world.upstream.set_script(at_head({.bytes = "HTTP/1.1 203 Other\r\nContent-Length: 2\r\n\r\nno"}));
+  EXPECT_EQ(world.gateway.ask(get("/o/" + store.address())).status, 502);
+}
+
+TEST(Verify, a_range_beyond_the_end_is_416) {
+  const Store store = object_of(100);
+  Outside world([store](const std::string& got) -> std::optional<Reply> {
+    if (got.find("Range: bytes=100-") != std::string::npos)
+      return Reply{.bytes = "HTTP/1.1 416 No\r\nContent-Range: bytes */100\r\nContent-Length: 0\r\n\r\n"};
+    return store(got);
+  });
+  const Answer answer = world.gateway.ask(get("/o/" + store.address(), "Range: bytes=100-\r\n"));
+  EXPECT_EQ(answer.status, 416);
+  EXPECT_EQ(answer.field("Content-Range"), "bytes */100");
+}
+
+TEST(Verify, what_is_no_object_passes_as_it_is) {
+  Outside world(at_head({.bytes = "HTTP/1.1 404 No\r\nContent-Length: 2\r\n\r\nno"}));
+  const Answer answer = world.gateway.ask(get("/o/" + object_of(5).address(), "Range: bytes=0-1\r\n"));
+  EXPECT_EQ(answer.status, 404);
+  EXPECT_EQ(answer.body, "no");
+}
+
+TEST(Verify, it_can_be_turned_off) {
+  Store store = object_of(10);
+  store.lie_at = 5;
+  Outside world(serving(store), {{"proxy.verify", "false"}});
+  EXPECT_EQ(world.gateway.ask(get("/o/" + store.address())).body, store.bytes());
+}
+
+}  // namespace
+}  // namespace cairn::gateway

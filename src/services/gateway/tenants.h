@@ -1,0 +1,148 @@
+// Tenants: who the gateway's limits are divided among. A tenant is what a token is bound to, else the network
+// of the client's address: /24, or /56 of IPv6.
+//   [TE-1] At most `addresses_max` tenants that are addresses are known; for a new one the one that has been
+//         idle longest is forgotten. A tenant that is used, waits or holds a slot is never forgotten. When
+//         none can be, newcomers share one tenant, `others`. With tokens it is the same.
+//   [TE-2] Weights and quotas of a tenant are the newest configured ones, whatever it was when it came.
+//   [TE-3] Once half of the process's places for requests in flight, or of its rate, is used, a tenant has no
+//         more of them than its weight's share among the tenants that ask (within a second). A tenant below
+//         its share may go an eighth beyond the whole.
+//
+// Atomics of a tenant and of the sums: each is a number that publishes no other memory, so the order is
+// relaxed. Shards that ask at the same moment may each let one request too many pass.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <list>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "io/stream.h"
+#include "runtime/declaration.h"
+#include "runtime/deficit_round_robin.h"
+#include "runtime/guarded.h"
+#include "runtime/permits.h"
+#include "runtime/rate.h"
+#include "services/gateway/quota.h"
+
+namespace cairn::gateway {
+
+inline constexpr LockDeclaration tenants_lock{"tenants", 12, "the tenants by name"};
+
+// What the configuration says of tenants.
+struct TenantRules {
+  std::uint32_t default_weight = 1;
+  QuotaLimits default_quota = {};
+  struct Named {
+    std::string name;
+    std::uint32_t weight = 0;  // 0: the default
+    std::optional<QuotaLimits> quota = {};
+  };
+  std::vector<Named> named = {};  // by name
+  const Named* find(std::string_view name) const noexcept;
+  std::uint32_t weight_of(std::string_view name) const noexcept;
+  const QuotaLimits& quota_of(std::string_view name) const noexcept;
+};
+
+struct Tenant {
+  Tenant(std::string called, bool by_address, std::uint32_t weight, const QuotaLimits& limits)
+      : name(std::move(called)), is_address(by_address), turns(weight), quota(limits) {}
+
+  const std::string name;
+  const bool is_address;
+  DrrTenant turns;
+  Quota quota;
+  std::size_t label = 0;                    // of its metrics
+  std::atomic<std::uint64_t> inside{0};     // requests in flight
+  std::atomic<std::int64_t> paid_until{0};  // of its share of the rate, as RateLimiter counts
+  std::atomic<std::int64_t> asked_in{-1};   // the last second in which it asked
+};
+using TenantPtr = std::shared_ptr<Tenant>;
+
+class Tenants {
+ public:
+  static constexpr std::size_t addresses_max = 65'536, named_max = 65'536;
+
+  explicit Tenants(TenantRules rules);
+  Tenants(const Tenants&) = delete;
+  Tenants& operator=(const Tenants&) = delete;
+
+  TenantPtr find(std::string_view name, bool is_address);
+  // `apply` is called for each tenant with its new weight; quotas are changed here.
+  template <class F>
+  void set_rules(TenantRules rules, F apply);
+  template <class F>
+  void for_each(F visit) {
+    table_.with([&](Table& table) {
+      for (const auto& [name, known] : table.known) visit(*known.tenant);
+    });
+  }
+  // Those that are counted under this label. Only the last one is more than one tenant.
+  template <class F>
+  void for_each_of(std::size_t label, F visit) {
+    table_.with([&](Table& table) {
+      if (label + 1 < labels_.size()) {
+        if (const auto at = table.known.find(labels_[label]); at != table.known.end())
+          visit(*at->second.tenant);
+        return;
+      }
+      for (const auto& [name, known] : table.known)
+        if (known.tenant->label == label) visit(*known.tenant);
+    });
+  }
+  std::size_t size() {
+    return table_.with([](Table& table) { return table.known.size(); });
+  }
+  // The names that have metrics of their own; any other is counted as the last, `other`.
+  const std::vector<std::string>& labels() const noexcept { return labels_; }
+
+  // --- TE-3
+  // This tenant asks now: the weights of those that ask, its own among them.
+  std::uint64_t asking(Tenant& tenant, Instant now) noexcept;
+  bool try_enter(Tenant& tenant, std::uint64_t asking, Permits& inflight) noexcept;
+  void leave(Tenant& tenant, Permits& inflight) noexcept;
+  RateVerdict try_take(Tenant& tenant, std::uint64_t asking, RateLimiter& rate, Instant now) noexcept;
+
+ private:
+  struct Known {
+    TenantPtr tenant;
+    std::list<std::string_view>::iterator age;
+  };
+  struct Table {
+    TenantRules rules;
+    std::unordered_map<std::string_view, Known> known;  // by the name in the tenant
+    std::array<std::list<std::string_view>, 2> ages;    // those with a token, addresses; the idlest first
+    TenantPtr others;
+  };
+  TenantPtr make(const Table& table, std::string_view name, bool is_address) const;
+  static bool forget_one(Table& table, std::list<std::string_view>& ages);
+
+  std::vector<std::string> labels_;
+  Guarded<Table, tenants_lock.rank> table_;
+  // The weights of those that asked in the present second, and in the one before.
+  alignas(64) std::atomic<std::int64_t> second_{-1};
+  std::atomic<std::uint64_t> now_{0}, before_{0};
+};
+
+template <class F>
+void Tenants::set_rules(TenantRules rules, F apply) {
+  table_.with([&](Table& table) {
+    table.rules = std::move(rules);
+    for (const auto& [name, known] : table.known) {
+      known.tenant->quota.set_limits(table.rules.quota_of(name));
+      apply(*known.tenant, table.rules.weight_of(name));
+    }
+  });
+}
+
+// `203.0.113.0/24`, `2001:db8:0:100::/56`, or `local` for a Unix peer.
+std::string format_tenant_address(const io::PeerAddress& peer);
+// The bytes of that network: equal for peers of one tenant.
+std::array<std::uint64_t, 2> tenant_network(const io::PeerAddress& peer) noexcept;
+
+}  // namespace cairn::gateway

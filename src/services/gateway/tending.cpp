@@ -1,0 +1,95 @@
+// What the first shard does beside requests: samples the load, keeps the quotas, shows what is shed.
+#include "runtime/wait.h"
+#include "services/gateway/shard.h"
+
+namespace cairn::gateway {
+namespace {
+
+constexpr Duration probe_period = Duration::seconds(1), save_period = Duration::seconds(10);
+
+}  // namespace
+
+Task<> GatewayShard::probe(Call call) {
+  Shard& shard = context_.machine.shard;
+  for (Instant due = shard.now() + probe_period;; due = std::max(due, shard.now()) + probe_period) {
+    if (!co_await sleep_until(call, due)) co_return;
+    sample();
+    Sample taken;
+    Fairness& fairness = shared_.fairness;
+    taken.at = shard.wall();
+    taken.waiting = fairness.scheduler->waiting();
+    taken.out = fairness.scheduler->out();
+    taken.slots = fairness.scheduler->slots();
+    taken.lag = shard.precise_now() - due;
+    taken.level = fairness.pressure.level();
+    fairness.tenants.for_each([&](const Tenant& tenant) {
+      taken.least_deficit = std::min(taken.least_deficit, tenant.turns.deficit());
+    });
+    context_.metrics.show_depth("metrics_tick", context_.slot, history_->ticks.depth());
+    if (!co_await history_->ticks.send(call.within(probe_period), taken) && call.stopped()) co_return;
+  }
+}
+
+void GatewayShard::sample() {
+  Fairness& fairness = shared_.fairness;
+  Pressure::Load load;
+  load.queue = static_cast<double>(context_.work.taken()) / static_cast<double>(context_.work.limit());
+  load.memory = static_cast<double>(context_.machine.slab.bytes_in_use() * context_.shards) /
+                static_cast<double>(fairness.options.memory_bytes);
+  load.upstreams = shut_ways();
+  const Pressure::Level before = fairness.pressure.level();
+  fairness.pressure.sample(load, context_.machine.shard.now());
+  if (const Pressure::Level level = fairness.pressure.level(); level != before)
+    context_.log.warn("the pressure has changed",
+                      {{"level", static_cast<int>(level)}, {"before", static_cast<int>(before)}});
+  show_gates();
+}
+
+// The part of the ways to upstreams that their breakers have shut, on this shard.
+double GatewayShard::shut_ways() const noexcept {
+  std::size_t known = 0, shut = 0;
+  for (const Way& way : ways_) {
+    known += way.is_known() ? 1 : 0;
+    shut += way.is_shut() ? 1 : 0;
+  }
+  return known == 0 ? 0 : static_cast<double>(shut) / static_cast<double>(known);
+}
+
+void GatewayShard::show_gates() {
+  const Fairness& fairness = shared_.fairness;
+  const Pressure::Level level = fairness.pressure.level();
+  serve::Health& health = context_.health;
+  health.set("accepts-changes", level < Pressure::Level::changes);
+  health.set("accepts-expensive-reads", level < Pressure::Level::expensive_reads);
+  health.set("accepts-requests", level < Pressure::Level::all);
+}
+
+Task<> GatewayShard::keep_quotas(Call call) {
+  for (;;) {
+    if (!co_await sleep_for(call, save_period)) co_return;
+    co_await save_quotas(call);
+  }
+}
+
+// Nothing is written while no quota counts bytes.
+Task<> GatewayShard::save_quotas(Call call) {
+  Shard& shard = context_.machine.shard;
+  const QuotaRecord record = record_quotas(shared_.fairness.tenants, day_of(shard.wall()));
+  if (record == saved_) co_return;
+  const auto saved = co_await replace_quota_file(call.within(save_period), &context_.machine.disk,
+                                                 shared_.fairness.options.quota_path, encode_quota(record));
+  if (saved)
+    saved_ = record;
+  else
+    context_.log.warn("what tenants have used could not be kept", {{"why", saved.error().context}});
+}
+
+Task<> GatewayShard::load_quotas(Call call) {
+  auto record = co_await read_quota_file(call, &context_.machine.disk, shared_.fairness.options.quota_path);
+  if (record)
+    restore_quotas(shared_.fairness.tenants, *record);
+  else if (record.error().code != ErrorCode::not_found)
+    context_.log.warn("what tenants have used is forgotten", {{"why", record.error().context}});
+}
+
+}  // namespace cairn::gateway

@@ -1,0 +1,16 @@
+// The services that the gateway forwards to.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string_view>
+
+namespace cairn::gateway {
+
+enum class Upstream : std::uint8_t { storage, registry };
+inline constexpr std::array<std::string_view, 2> upstream_names{"storage", "registry"};
+constexpr std::string_view name_of(Upstream upstream) noexcept {
+  return upstream_names[static_cast<std::size_t>(upstream)];
+}
+
+}  // namespace cairn::gateway

@@ -1,0 +1,61 @@
+// Verified bodies: an object's bytes on their way from an upstream that is not believed.
+//   [GV-1] No byte of an object leaves before it is proved, except those of a whole object before its last
+//          group. That group leaves only when the whole fits the address, so that a client never sees a right
+//          end behind a wrong byte.
+//   [GV-2] What the upstream sends piece by piece is gathered in one block of a group.
+#pragma once
+
+#include <cstdint>
+
+#include "crypto/object_hasher.h"
+#include "crypto/proof.h"
+#include "http/range.h"
+#include "runtime/task.h"
+#include "services/gateway/way.h"
+
+namespace cairn::gateway {
+
+// The whole object of `size` bytes, not empty. An error: the bytes are not those of the address, or the
+// upstream's own.
+class WholeSource final : public io::BodySource, public PooledFrame {
+ public:
+  // The way and the slab outlive it.
+  WholeSource(serve::Peer::Handle call, Way& way, Slab& slab, const Address& address, std::uint64_t size);
+  Task<Result<io::Piece>> next(Call call) override;
+
+ private:
+  Task<Result<io::Piece>> finish(Call call);
+  void keep(Buffer slice);
+
+  serve::Peer::Handle call_;
+  Way& way_;
+  Slab& slab_;
+  Address address_;
+  std::uint64_t left_;   // bytes that the upstream has not given yet
+  std::uint64_t ahead_;  // of these, before the last group
+  Buffer slice_;         // of the upstream, not yet passed on
+  Buffer last_;          // the last group, as far as it has come
+  crypto::ObjectHasher hasher_;
+};
+
+// Some bytes of an object, cut out of its groups, each of which `proof` verifies.
+class RangeSource final : public io::BodySource, public PooledFrame {
+ public:
+  RangeSource(serve::Peer::Handle call, Way& way, Slab& slab, crypto::ProofReader proof,
+              http::ByteRange range);
+  Task<Result<io::Piece>> next(Call call) override;
+
+ private:
+  Task<Result<>> gather(Call call, std::size_t wanted);
+
+  serve::Peer::Handle call_;
+  Way& way_;
+  Slab& slab_;
+  crypto::ProofReader proof_;
+  http::ByteRange range_;
+  std::uint64_t at_;  // where the next group begins
+  Buffer slice_;
+  Buffer group_;
+};
+
+}  // namespace cairn::gateway

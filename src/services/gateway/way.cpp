@@ -1,0 +1,52 @@
+#include "services/gateway/way.h"
+
+namespace cairn::gateway {
+namespace {
+
+std::size_t index(Breaker::State state) noexcept { return static_cast<std::size_t>(state); }
+
+}  // namespace
+
+void Way::open(serve::Peer* peer, Upstream upstream, const Metrics& metrics, observe::Slot slot) noexcept {
+  peer_ = peer;
+  target_ = static_cast<std::size_t>(upstream);
+  metrics_ = &metrics;
+  slot_ = slot;
+  if (peer_ == nullptr) return;
+  // The gateway tries again by its own rules.
+  peer_->set_retries({.backoff = {.tries = 1}, .total = Instant::never() - Instant{}});
+  metrics_->breaker.at(target_, index(shown_)).set(slot_, 1);
+}
+
+Result<Way::Try> Way::try_begin(Instant now) noexcept {
+  if (peer_->is_inside()) return Try(*this, std::nullopt);
+  auto guarded = breaker_.try_begin(now);
+  show();
+  if (!guarded) return fail(ErrorCode::breaker_open, "the service behind the gateway does not answer");
+  return Try(*this, std::move(guarded));
+}
+
+void Way::Try::end(Breaker::Verdict verdict, Instant now) noexcept {
+  if (!guarded_) return;
+  if (verdict == Breaker::Verdict::failed) way_.metrics_->failures.at(way_.target_).add(way_.slot_);
+  guarded_->end(verdict, now);
+  way_.show();
+}
+
+void Way::count_retry() const noexcept { metrics_->retries.at(target_).add(slot_); }
+
+void Way::count_mismatch(Instant now) noexcept {
+  metrics_->mismatches.at(target_).add(slot_);
+  if (auto counted = breaker_.try_begin(now)) counted->end(Breaker::Verdict::wrong, now);
+  show();
+}
+
+void Way::show() noexcept {
+  const Breaker::State state = breaker_.state();
+  if (state == shown_) return;
+  metrics_->breaker.at(target_, index(shown_)).set(slot_, 0);
+  metrics_->breaker.at(target_, index(state)).set(slot_, 1);
+  shown_ = state;
+}
+
+}  // namespace cairn::gateway

@@ -1,0 +1,52 @@
+// Way: how a shard reaches one upstream: the peer, and the breaker before it. A peer of the same process
+// needs no breaker: its call reaches it, or the process is gone.
+#pragma once
+
+#include <optional>
+
+#include "runtime/breaker.h"
+#include "serve/peers.h"
+#include "services/gateway/metrics.h"
+#include "services/gateway/upstream.h"
+
+namespace cairn::gateway {
+
+class Way {
+ public:
+  // One try of a request, which ends with this object.
+  class Try {
+   public:
+    Try(Way& way, std::optional<Breaker::Try> guarded) noexcept : way_(way), guarded_(std::move(guarded)) {}
+    void end(Breaker::Verdict verdict, Instant now) noexcept;
+
+   private:
+    Way& way_;
+    std::optional<Breaker::Try> guarded_;  // none: the peer is inside
+  };
+
+  // `peer`: nullptr, if the configuration names none.
+  void open(serve::Peer* peer, Upstream upstream, const Metrics& metrics, observe::Slot slot) noexcept;
+  void set_policy(const BreakerPolicy& policy) noexcept { breaker_.set_policy(policy); }
+
+  serve::Peer* peer() noexcept { return peer_; }
+  bool is_known() const noexcept { return peer_ != nullptr; }
+  // Its breaker lets nothing through.
+  bool is_shut() const noexcept { return breaker_.state() == Breaker::State::open; }
+  // `breaker_open`: the upstream must be left alone for now.
+  Result<Try> try_begin(Instant now) noexcept;
+  void count_retry() const noexcept;
+  // An answer was not what its address says.
+  void count_mismatch(Instant now) noexcept;
+
+ private:
+  void show() noexcept;
+
+  serve::Peer* peer_ = nullptr;
+  std::size_t target_ = 0;
+  const Metrics* metrics_ = nullptr;
+  observe::Slot slot_{};
+  Breaker breaker_;
+  Breaker::State shown_ = Breaker::State::closed;
+};
+
+}  // namespace cairn::gateway
