@@ -40,9 +40,14 @@ std::vector<std::string_view> split(std::string_view text) {
 }
 
 Outcome<std::string> expiry_caveat(std::string_view text) {
-  if (const auto span = parse_duration(text))
-    return crypto::expires_caveat({io::wall_clock().ms + span->to_millis()});
-  if (const auto time = parse_rfc3339(text)) return crypto::expires_caveat(*time);
+  const auto now = io::wall_clock();
+  if (const auto span = parse_duration(text)) return crypto::expires_caveat({now.ms + span->to_millis()});
+  if (const auto time = parse_rfc3339(text)) {
+    if (*time > now) return crypto::expires_caveat(*time);
+    Failure over(ErrorCode::invalid, fmt::format("--expires {}: this time is over", text));
+    over.hint = "such a capability would allow nothing; a span begins now: --expires 1h";
+    return fail(std::move(over));
+  }
   return fail(Failure(ErrorCode::invalid,
                       fmt::format("--expires {}: neither a span (1h) nor a time in RFC 3339", text)));
 }

@@ -17,16 +17,24 @@ constexpr Flag daemon_data{"data", 0, "DIR",
                            "The data directory: its daemon is asked, and nobody else; it has the admin "
                            "capability (./cairn-data, and then others may be asked too).",
                            Completes::directory};
+constexpr Flag daemon_authorities{"ca", 0, "FILE",
+                                  "Who vouches for a server at https:// (PEM). Else CAIRN_CA, the data "
+                                  "directory's own authority for its daemon, the system's.",
+                                  Completes::file};
 constexpr Flag storage_daemon[] = {
     {"url", 0, "URL",
-     "The server: http://HOST:PORT or unix:PATH. Else CAIRN_URL, the data directory's daemon; "
+     "The server: http://HOST:PORT, https://HOST:PORT or unix:PATH. Else CAIRN_URL, the data directory's "
+     "daemon; "
      "without --data also port 7400, port 7410."},
+    daemon_authorities,
     daemon_data,
 };
 constexpr Flag registry_daemon[] = {
     {"url", 0, "URL",
-     "The registry: http://HOST:PORT or unix:PATH. Else CAIRN_URL, the data directory's registry; "
+     "The registry: http://HOST:PORT, https://HOST:PORT or unix:PATH. Else CAIRN_URL, the data directory's "
+     "registry; "
      "without --data also port 7430."},
+    daemon_authorities,
     daemon_data,
 };
 

@@ -149,13 +149,16 @@ constexpr Argument docs_arguments[] = {{"DIR", "Where the pages go.", Count::one
 // --- services
 constexpr Flag port_base_flag{"port-base", 0, "N", "Gateway at N, storage at N+10, index N+20 … (7400)."};
 constexpr Flag amnesia_flag{"amnesia", 0, "", "Keep everything in memory; write nothing to disk."};
-constexpr Flag up_flags[] = {data_flag, port_base_flag, amnesia_flag, config_flag, set_flag};
+constexpr Flag tls_flag{"tls", 0, "", "Speak TLS, with a certificate of the data directory's own authority."};
+constexpr Flag up_flags[] = {data_flag, port_base_flag, tls_flag, amnesia_flag, config_flag, set_flag};
 constexpr Flag serve_flags[] = {data_flag, bind_flag, config_flag, set_flag};
 constexpr Example up_examples[] = {"cairn up", "cairn up --data /srv/cairn --port-base 8400"};
 constexpr Flag registry_flags[] = {data_flag, bind_flag, config_flag, set_flag, amnesia_flag};
 constexpr Example registry_examples[] = {"cairn registry init --data /srv/cairn --m 2 --signers a,b,c",
                                          "cairn registry --data /srv/cairn --bind 127.0.0.1:7430",
                                          "cairn registry head"};
+constexpr Example gateway_examples[] = {"cairn gateway --bind 127.0.0.1:7400",
+                                        "cairn gateway --set peers.storage=unix:/srv/cairn/storage.sock"};
 constexpr Example storage_examples[] = {"cairn storage --data /srv/cairn --bind 127.0.0.1:7410"};
 
 constexpr Command verbs[] = {
@@ -171,6 +174,13 @@ constexpr Command verbs[] = {
      .flags = serve_flags,
      .examples = storage_examples,
      .run = storage_verb},
+    {.name = "gateway",
+     .summary = "Start the gateway alone: one origin before the services that `peers.*` names.",
+     .text = "It forwards to storage at 127.0.0.1:7410 and to the registry at 127.0.0.1:7430, unless it is "
+             "told otherwise.",
+     .flags = registry_flags,
+     .examples = gateway_examples,
+     .run = gateway_verb},
     {.name = "registry",
      .summary = "The registry: start it alone, or ask it (see the verbs below it).",
      .text = "Without a verb, serves the registry of the data directory. With one, speaks to a registry.",

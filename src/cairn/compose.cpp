@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "cairn/capability.h"
 #include "cairn/data_directory.h"
 #include "cairn/genesis.h"
 #include "cairn/key_file.h"
@@ -14,12 +15,14 @@
 #include "cairn/services.h"
 #include "cairn/session.h"
 #include "cairn/terminal.h"
+#include "cairn/tls_file.h"
 #include "cairn/verbs.h"
 #include "crypto/blake3.h"
 #include "io/process.h"
 #include "io/small_file.h"
 #include "serve/host.h"
 #include "serve/sizes.h"
+#include "services/gateway/service.h"
 #include "services/registry/service.h"
 #include "services/storage/service.h"
 #include "store/memory_kv.h"
@@ -30,12 +33,14 @@ extern char** environ;
 namespace cairn::cli {
 namespace {
 
-constexpr int default_port_base = 7400, storage_offset = 10, registry_offset = 30;
+constexpr int default_port_base = 7400, gateway_offset = 0, storage_offset = 10, registry_offset = 30;
 constexpr ServiceEntry all_services[] = {
     {"storage", &storage::declaration, [](config::Schema& schema) { (void)storage::declare_keys(schema); },
      &storage::routes},
     {"registry", &registry::declaration, [](config::Schema& schema) { (void)registry::declare_keys(schema); },
      &registry::routes},
+    {"gateway", &gateway::declaration, [](config::Schema& schema) { (void)gateway::declare_keys(schema); },
+     &gateway::routes},
 };
 // The signer of a registry that was made without naming one.
 constexpr std::string_view operator_name = "operator";
@@ -52,19 +57,21 @@ class Composition {
         data_(data_directory(invocation)) {}
 
   int serve() {
+    if (invocation_.has("tls"))
+      if (auto ready = prepare_tls(); !ready) return complain_failure(invocation_, ready.error());
     std::vector<serve::HostedService> hosted;
-    for (const std::string& name : names_)
-      hosted.push_back(name == "storage" ? host_storage() : host_registry());
+    for (const std::string& name : names_) hosted.push_back(host(name));
     return serve::run_host(std::move(hosted), host_options());
   }
 
   int configure(const UpConfiguration& use) {
-    const serve::HostedService storage = host_storage(), registry = host_registry();
+    std::vector<serve::HostedService> hosted;
+    for (const std::string& name : names_) hosted.push_back(host(name));
     (void)config::declare_process_keys(process_schema_, serve::pool_sizes());
     auto given = sources(serve::Reading::first);
     if (!given) return use.unreadable(given.error());
-    const std::vector<config::Section> sections{
-        {{}, &process_schema_}, {storage.prefix, storage.schema}, {registry.prefix, registry.schema}};
+    std::vector<config::Section> sections{{{}, &process_schema_}};
+    for (const serve::HostedService& each : hosted) sections.push_back({each.prefix, each.schema});
     auto snapshots = config::load(sections, *given);
     if (!snapshots) return use.refused(snapshots.error());
     std::vector<UpConfiguration::Part> parts;
@@ -82,12 +89,41 @@ class Composition {
   }
 
  private:
+  serve::HostedService host(std::string_view name) {
+    if (name == "storage") return host_storage();
+    return name == "registry" ? host_registry() : host_gateway();
+  }
+
+  serve::HostedService host_gateway() {
+    gateway::Defaults where;
+    where.alone = !up_;
+    if (up_) {
+      where.bind = fmt::format("127.0.0.1:{}", port_base_ + gateway_offset);
+      where.uds_path = socket_path("cairn.sock");
+      where.storage = where.registry = "";
+    }
+    const gateway::Keys keys = gateway::declare_keys(gateway_schema_, where);
+    serve::HostedService hosted;
+    hosted.prefix = up_ ? "gateway" : "";
+    hosted.schema = &gateway_schema_;
+    hosted.keys = keys.server;
+    hosted.workers = gateway::workers_per_shard;
+    hosted.peers = {{"storage", keys.storage}, {"registry", keys.registry}};
+    hosted.make =
+        [this, keys](
+            const config::Snapshot& snapshot) -> std::expected<std::unique_ptr<serve::Service>, std::string> {
+      return gateway::make_service(
+          keys, gateway::read_options(snapshot, keys, data_ + "/gateway", io::core_count()));
+    };
+    return hosted;
+  }
+
   serve::HostedService host_storage() {
     storage::Defaults where;
     where.alone = !up_;
     if (up_) {
       where.bind = fmt::format("127.0.0.1:{}", port_base_ + storage_offset);
-      where.uds_path = socket_path("cairn.sock");
+      where.uds_path = socket_path("storage.sock");
     }
     storage::Keys keys = storage::declare_keys(storage_schema_, where);
     serve::HostedService hosted;
@@ -120,6 +156,7 @@ class Composition {
     hosted.schema = &registry_schema_;
     hosted.keys = keys.server;
     hosted.workers = registry::workers_per_shard;
+    hosted.ready_after = true;  // the first version after genesis is this process's own
     hosted.make =
         [this, keys](
             const config::Snapshot& snapshot) -> std::expected<std::unique_ptr<serve::Service>, std::string> {
@@ -195,12 +232,18 @@ class Composition {
       if (equals != std::string_view::npos)
         sources.environment.emplace_back(entry.substr(0, equals), entry.substr(equals + 1));
     }
-    sources.other_variables = {"CAIRN_URL", "CAIRN_CAP", "CAIRN_CHAOS"};
+    sources.other_variables = {"CAIRN_URL", "CAIRN_CAP", "CAIRN_CA", "CAIRN_CHAOS"};
     if (const auto bind = invocation_.find("bind"))
       sources.settings.push_back({"server.bind", std::string(*bind), "--bind"});
     for (const std::string& name : names_)
       if (amnesia_)
         sources.settings.push_back({(up_ ? name + "." : "") + "amnesia.enabled", "true", "--amnesia"});
+    if (tls_files_)
+      for (const std::string_view name : front_services())
+        for (const auto& [key, value] :
+             {std::pair("tls.enabled", std::string("true")), std::pair("tls.cert", tls_files_->certificate),
+              std::pair("tls.key", tls_files_->key)})
+          sources.settings.push_back({fmt::format("{}.{}", name, key), value, "--tls"});
     for (const std::string& text : invocation_.all("set")) {
       auto setting = config::parse_setting(text);
       if (!setting) return std::unexpected(fmt::format("--set {}: must be KEY=VALUE", text));
@@ -209,27 +252,44 @@ class Composition {
     return sources;
   }
 
+  // The services of `up` that speak TLS with --tls.
+  static std::vector<std::string_view> front_services() { return {"gateway"}; }
+
+  client::Outcome<> prepare_tls() {
+    if (amnesia_)
+      return fail(client::Failure(
+          ErrorCode::invalid,
+          "--tls keeps a certificate on disk; with --amnesia name one: --set gateway.tls.cert=…"));
+    TRY(tls_files_, find_local_tls_files(data_));
+    return {};
+  }
+
   serve::HostOptions host_options() {
     if (up_) process_keys_ = config::declare_process_keys(process_schema_, serve::pool_sizes());
     serve::HostOptions options;
     options.sources = [this](serve::Reading reading) { return sources(reading); };
+    std::error_code unknown;
+    options.first_start = !std::filesystem::exists(data_, unknown);
     options.build = {CAIRN_VERSION, CAIRN_GIT, "release"};
     if (up_) {
       options.process_schema = &process_schema_;
       options.process_keys = process_keys_;
     }
-    options.root_keys =
-        [this](const std::vector<bool>& amnesic) -> std::expected<serve::RootKeys*, std::string> {
-      std::vector<std::string> writers;
-      for (std::size_t i = 0; i < names_.size(); ++i)
-        if (!amnesic[i]) writers.push_back(names_[i]);
-      // If one service may leave nothing on disk, the keys, which all services share, are not on disk either.
-      amnesia_ = writers.size() < names_.size();
-      auto prepared = amnesia_ ? prepare_amnesia(data_, writers) : prepare_data_directory(data_, writers);
-      if (!prepared) return std::unexpected(prepared.error());
-      prepared_ = std::move(*prepared);
-      return prepared_.keys.get();
-    };
+    // The gateway alone has no keys, and asks for no capability.
+    if (names_.front() != "gateway")
+      options.root_keys =
+          [this](const std::vector<bool>& amnesic) -> std::expected<serve::RootKeys*, std::string> {
+        std::vector<std::string> writers;
+        for (std::size_t i = 0; i < names_.size(); ++i)
+          if (!amnesic[i]) writers.push_back(names_[i]);
+        // If one service may leave nothing on disk, the keys, which all services share, are not on disk
+        // either.
+        amnesia_ = writers.size() < names_.size();
+        auto prepared = amnesia_ ? prepare_amnesia(data_, writers) : prepare_data_directory(data_, writers);
+        if (!prepared) return std::unexpected(prepared.error());
+        prepared_ = std::move(*prepared);
+        return prepared_.keys.get();
+      };
     options.revoked = [this](const crypto::KeyRing& left) -> Result<> {
       if (amnesia_) return {};
       return renew_admin_capability(data_, left);
@@ -267,11 +327,15 @@ class Composition {
         if (one.service != held.service) continue;
         // In the order in which the verbs try them.
         if (!one.socket.empty()) addresses.push_back("unix:" + one.socket);
-        if (!one.address.empty()) addresses.push_back(one.address);
+        if (!one.address.empty()) addresses.push_back((one.tls ? "https://" : "") + one.address);
       }
       if (auto told = held.lock.announce(addresses); !told)
         terminal_.warn(fmt::format("{}: {}", lock_path(data_, held.service), told.error().context));
     }
+  }
+
+  static std::string url_of(const serve::Served& one) {
+    return (one.tls ? "https://" : "http://") + one.address;
   }
 
   void tell(std::span<const serve::Served> served) {
@@ -279,12 +343,18 @@ class Composition {
       if (auto noted = note_stores(data_, stores_); !noted) terminal_.warn(noted.error());
     for (const serve::Served& one : served)
       announce(terminal_.json() ? fmt::format("{{\"service\":{},\"url\":{}}}\n", json_string(one.service),
-                                              json_string("http://" + one.address))
-                                : fmt::format("{:<10} http://{}\n", one.service, one.address));
+                                              json_string(url_of(one)))
+                                : fmt::format("{:<10} {}\n", one.service, url_of(one)));
+    if (names_.front() == "gateway") return;
     if (amnesia_)
       return announce(terminal_.json() ? fmt::format("{{\"admin\":{}}}\n", json_string(prepared_.admin))
                                        : fmt::format("CAIRN_CAP={}\n", prepared_.admin));
     terminal_.say(fmt::format("{} {}", prepared_.made ? "made" : "data", data_));
+    if (const auto door = std::ranges::find_if(served, &serve::Served::tls);
+        tls_files_ && door != served.end())
+      terminal_.say(
+          fmt::format("trust: curl --cacert {} {}/healthz; browsers: import that file as an authority",
+                      tls_files_->authority, url_of(*door)));
     if (up_) terminal_.say("next: cairn put README.md");
   }
 
@@ -293,7 +363,10 @@ class Composition {
     NodeRegistration wanted;
     for (const serve::Served& one : served) {
       if (one.service == "storage") wanted.addr = one.address;
-      if (one.service == "registry") wanted.registry = one.address;
+      if (one.service != "registry") continue;
+      wanted.registry = one.socket.empty() ? url_of(one) : "unix:" + one.socket;
+      if (!one.tls) continue;
+      if (auto trust = load_trust(invocation_, data_, true)) wanted.tls = std::move(*trust);
     }
     if (!operator_key_) {  // a registry that is on disk
       auto key = load_key(data_, operator_name);
@@ -317,8 +390,9 @@ class Composition {
   std::vector<std::string> stores_;  // directories of storage, if they are on a disk
   std::string data_;
   int port_base_ = default_port_base;
-  config::Schema storage_schema_, registry_schema_, process_schema_;
+  config::Schema storage_schema_, registry_schema_, gateway_schema_, process_schema_;
   config::ProcessKeys process_keys_;
+  std::optional<TlsFiles> tls_files_;  // with --tls
   store::RocksKvMaker rocks_kv_;
   store::MemoryKvMaker memory_kv_;
   Prepared prepared_;
@@ -331,14 +405,14 @@ std::span<const ServiceEntry> services() noexcept { return all_services; }
 
 int with_up_configuration(const Invocation& invocation, std::optional<std::string> file,
                           const UpConfiguration& use) {
-  Composition composition(invocation, {"registry", "storage"});
+  Composition composition(invocation, {"registry", "storage", "gateway"});
   if (file) composition.set_file(std::move(*file));
   return composition.configure(use);
 }
 
 int serve_up(const Invocation& invocation) {
   crypto::warm_up();
-  Composition composition(invocation, {"registry", "storage"});
+  Composition composition(invocation, {"registry", "storage", "gateway"});
   if (!composition.take_port_base())
     return complain_usage(invocation, "--port-base must be a port below 65496");
   return composition.serve();

@@ -6,6 +6,7 @@
 #include "cairn/key_file.h"
 #include "cairn/session.h"
 #include "cairn/terminal.h"
+#include "cairn/tls_file.h"
 #include "cairn/verbs.h"
 #include "codec/base64.h"
 #include "codec/json_writer.h"
@@ -64,6 +65,30 @@ int key_show_verb(const Invocation& invocation) {
     return complain_failure(invocation, key.error(),
                             "cairn key ls lists them; --data DIR names the directory");
   print_key(Terminal(invocation), data, *key);
+  return code_of(Exit::ok);
+}
+
+int key_tls_verb(const Invocation& invocation) {
+  const std::string data = data_directory(invocation);
+  const auto made = make_tls_files(data, invocation.arguments);
+  if (!made) return complain_failure(invocation, made.error(), "NAME is a host name or an address");
+  const Terminal terminal(invocation);
+  if (terminal.json()) {
+    std::string line;
+    codec::JsonWriter json(line);
+    json.begin_object().field("certificate", made->certificate).field("key", made->key);
+    json.field("authority", made->authority).end_object().finish();
+    terminal.line(line);
+  } else if (terminal.quiet()) {
+    terminal.line(made->certificate);
+  } else {
+    terminal.line(fmt::format("certificate {}\nkey         {}\nauthority   {}", made->certificate, made->key,
+                              made->authority));
+    terminal.say(
+        fmt::format("serve: --set tls.enabled=true --set tls.cert={} --set tls.key={}\n"
+                    "trust: curl --cacert {}; cairn --ca {}; browsers: import it as an authority",
+                    made->certificate, made->key, made->authority, made->authority));
+  }
   return code_of(Exit::ok);
 }
 

@@ -1,6 +1,7 @@
 #include "cairn/local_daemon.h"
 
 #include <arpa/inet.h>
+#include <fmt/format.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -71,7 +72,7 @@ bool is_trusted(const std::string& data, const struct stat& about) {
 }
 
 std::optional<Endpoint> find_socket(const std::string& data, std::string_view service) {
-  const std::string path = data + (service == "registry" ? "/registry.sock" : "/cairn.sock");
+  const std::string path = fmt::format("{}/{}.sock", data, service == "gateway" ? "cairn" : service);
   struct stat about{};
   if (stat(path.c_str(), &about) != 0 || !S_ISSOCK(about.st_mode) || !is_trusted(data, about))
     return std::nullopt;
@@ -84,7 +85,7 @@ std::vector<Endpoint> read_announced(const std::string& data, std::string_view s
   if (lstat(path.c_str(), &about) != 0 || !is_trusted(data, about)) return {};
   std::vector<Endpoint> endpoints;
   for (const std::string& text : io::LockFile::read_announced(path))
-    if (auto endpoint = parse_endpoint(text)) endpoints.push_back(std::move(*endpoint));
+    if (auto endpoint = parse_peer(text)) endpoints.push_back(std::move(*endpoint));
   return endpoints;
 }
 

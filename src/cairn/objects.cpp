@@ -32,7 +32,7 @@ int ask_about_objects(const Invocation& invocation, Work work) {
       return complain_usage(invocation, fmt::format("`{}` is not an address", printable(name)),
                             fmt::format("`b3:` and 64 hex digits, or at least 6 of them{}",
                                         paths ? "; behind it /PATH, in a directory" : ""));
-  return run_session(invocation, work);
+  return run_session(invocation, work, Server::of_objects);
 }
 
 Task<Outcome<Found>> find_object(Call call, Session* session, std::string name) {

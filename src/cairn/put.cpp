@@ -240,7 +240,7 @@ int put_verb(const Invocation& invocation) {
         return complain_usage(invocation,
                               fmt::format("--{} is of a directory, and {} is none", flag, printable(path)));
     }
-  return run_session(invocation, put_all);
+  return run_session(invocation, put_all, Server::of_objects);
 }
 
 }  // namespace cairn::cli

@@ -77,10 +77,11 @@ Task<client::Outcome<>> register_once(Call call, client::RegistryClient* registr
 
 Task<client::Outcome<>> register_node(Call call, io::Machine* machine, NodeRegistration wanted) {
   client::TransportOptions options;
-  const auto endpoint = parse_endpoint(wanted.registry);
+  const auto endpoint = parse_peer(wanted.registry);
   if (!endpoint) co_return fail(client::Failure(ErrorCode::invalid, "the registry has no address"));
   options.endpoint = *endpoint;
   options.token = wanted.token;
+  options.tls = wanted.tls;
   client::Transport transport(*machine, std::move(options));
   client::RegistryClient registry(transport);
   client::Outcome<> outcome;

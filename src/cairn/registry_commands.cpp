@@ -209,6 +209,10 @@ constinit const Command registry_commands[registry_command_count] = {
      .asks = Asks::registry},
 };
 
+constexpr Argument tls_arguments[] = {
+    {"NAME", "A host name (`*.example.com`) or an address that the server is reached by.", Count::some}};
+constexpr Example tls_examples[] = {"cairn key tls localhost 127.0.0.1", "cairn key tls cairn.home.arpa"};
+
 constinit const Command key_commands[key_command_count] = {
     {.name = "new",
      .summary = "Make an Ed25519 key: keys/NAME.key and keys/NAME.pub (PEM).",
@@ -221,6 +225,15 @@ constinit const Command key_commands[key_command_count] = {
      .arguments = key_argument,
      .flags = key_flags,
      .run = key_show_verb},
+    {.name = "tls",
+     .summary = "Make a certificate for TLS: keys/tls/NAME.pem and NAME.key.",
+     .text =
+         "The first time it also makes the authority that vouches for it, keys/tls/ca.pem, for clients to "
+         "trust. For trying out, and for a network of one's own.",
+     .arguments = tls_arguments,
+     .flags = key_flags,
+     .examples = tls_examples,
+     .run = key_tls_verb},
 };
 
 }  // namespace cairn::cli

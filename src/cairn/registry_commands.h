@@ -5,7 +5,7 @@
 
 namespace cairn::cli {
 
-inline constexpr std::size_t registry_command_count = 11, key_command_count = 3;
+inline constexpr std::size_t registry_command_count = 11, key_command_count = 4;
 extern const Command registry_commands[registry_command_count];
 extern const Command key_commands[key_command_count];
 

@@ -101,6 +101,11 @@ Exit tell(const Terminal& terminal, const Invocation& invocation, std::string_vi
     terminal.line(fmt::format("ok  {} versions from {} on, checkpoint of {}, {}", report.versions,
                               report.first, report.checkpoint_size,
                               report.approvals_checked ? "every approval checked" : "approvals NOT checked"));
+  if (const std::uint64_t end = report.first + report.versions; end > report.checkpoint_size)
+    terminal.say(
+        fmt::format("no checkpoint covers the versions from {} on yet: they are checked, but the log's "
+                    "signed root will vouch for them only with the next one",
+                    std::max(report.first, report.checkpoint_size)));
   if (report.first > 0)
     terminal.say(fmt::format("versions before {} are pruned: the signed root vouches for them, nothing else",
                              report.first));

@@ -8,6 +8,7 @@
 
 #include "cairn/data_directory.h"
 #include "cairn/local_daemon.h"
+#include "cairn/tls_file.h"
 #include "crypto/blake3.h"
 #include "crypto/secret_bytes.h"
 #include "io/process.h"
@@ -52,8 +53,10 @@ Search where_to_look(const Invocation& invocation, const std::string& data) {
     return search;
   }
   const Asks asks = invocation.command->asks;
-  for (const std::string_view service : {"storage", "registry"}) {
-    if (asks != Asks::every && (asks == Asks::registry) != (service == "registry")) continue;
+  // The gateway stands before the others.
+  for (const std::string_view service : {"gateway", "storage", "registry"}) {
+    const bool asked = service == "gateway" || (asks == Asks::registry) == (service == "registry");
+    if (asks != Asks::every && !asked) continue;
     for (Endpoint& endpoint : find_daemon(data, service)) {
       std::string named = endpoint.path.empty() ? format_endpoint(endpoint) : endpoint.path;
       search.candidates.push_back({std::move(endpoint), std::move(named), service});
@@ -62,8 +65,8 @@ Search where_to_look(const Invocation& invocation, const std::string& data) {
   search.own = invocation.has("data");
   if (search.own) return search;
   std::vector<std::uint16_t> ports{7400, 7410};
-  if (asks == Asks::registry) ports = {7430};
-  if (asks == Asks::every) ports.push_back(7430);
+  if (asks == Asks::registry) ports = {7400, 7430};
+  if (asks == Asks::every) ports = {7410, 7430, 7400};
   for (const std::uint16_t port : ports)
     search.candidates.push_back({{.host = "127.0.0.1", .port = port}, fmt::format("127.0.0.1:{}", port)});
   return search;
@@ -113,15 +116,24 @@ Task<Exit> use(Call call, Run* run, client::Transport* transport, client::Server
   co_return co_await run->work(call, &session);
 }
 
-// Whether the service is known not to have the registry's routes. All have those of status and health.
-bool is_another(const Invocation& invocation, std::string_view service) {
-  return invocation.command->asks == Asks::registry &&
+// Whether the service is known not to have the routes of the verb. All have those of status and health.
+bool is_another(const Run& run, std::string_view service) {
+  if (run.server == Server::of_objects) return service == "registry";
+  return run.invocation.command->asks == Asks::registry &&
          (service == "storage" || service == "index" || service == "edge");
 }
 
 Task<std::optional<Exit>> try_candidate(Call call, Run* run, Candidate candidate, client::Failure* why) {
   client::TransportOptions options;
   options.endpoint = candidate.endpoint;
+  if (candidate.endpoint.tls) {
+    auto trust = load_trust(run->invocation, run->data, !candidate.service.empty());
+    if (!trust) {
+      *why = std::move(trust.error());
+      co_return std::nullopt;
+    }
+    options.tls = std::move(*trust);
+  }
   Bearer bearer = find_bearer(candidate, run->data);
   options.token = std::move(bearer.token);
   options.anonymous_hint = std::move(bearer.hint);
@@ -130,7 +142,7 @@ Task<std::optional<Exit>> try_candidate(Call call, Run* run, Candidate candidate
   {
     client::StorageClient storage(transport);
     auto version = co_await storage.version(call.within(probe_patience));
-    if (version && is_another(run->invocation, version->service))
+    if (version && is_another(*run, version->service))
       *why = client::Failure(ErrorCode::connection_lost,
                              fmt::format("there is {} at {}", printable(version->service), candidate.named));
     else if (version)
@@ -153,7 +165,11 @@ Task<Exit> work_alone(Call call, Run* run, std::optional<client::Failure> unreac
   co_return co_await run->work(call, &session);
 }
 
-std::string hint_of_search(const Run& run) {
+std::string hint_of_search(const Run& run, const client::Failure& why) {
+  // The one integrity error before any answer: nobody that is trusted vouches for the server's certificate.
+  if (why.code() == ErrorCode::integrity)
+    return "say who vouches for the server: --ca FILE; of cairn up --tls it is keys/tls/ca.pem in its data "
+           "directory";
   const bool registry = run.invocation.command->asks == Asks::registry;
   if (run.search.told)
     return registry ? "is the address right, and is it up? start it: cairn registry --data DIR"
@@ -205,7 +221,7 @@ Task<Exit> search_and_work(Call call, Run* run) {
   if (run->search.candidates.empty()) what = own + " is listening";
   client::Failure failure(ErrorCode::connection_lost, what);
   failure.asked = std::move(asked);
-  failure.hint = hint_of_search(*run);
+  failure.hint = hint_of_search(*run, why);
   if (run->server == Server::useful) co_return co_await work_alone(call, run, std::move(failure));
   run->terminal.complain("unreachable", what, failure.asked, failure.hint);
   co_return Exit::unreachable;
@@ -222,20 +238,11 @@ std::string data_directory(const Invocation& invocation) {
   return std::string(invocation.get("data", "./cairn-data"));
 }
 
-std::optional<Endpoint> parse_url(std::string_view text) {
-  if (text.starts_with("unix:")) return parse_endpoint(text);
-  if (text.starts_with("http://")) {
-    text.remove_prefix(7);
-    while (text.ends_with('/')) text.remove_suffix(1);
-    if (text.find('/') != std::string_view::npos) return std::nullopt;
-    if (auto endpoint = parse_endpoint(text)) return endpoint;
-    return parse_endpoint(std::string(text) + ":80");
-  }
-  return parse_endpoint(text);
-}
+std::optional<Endpoint> parse_url(std::string_view text) { return parse_peer(text); }
 
 std::string format_url(const Endpoint& endpoint) {
-  return endpoint.path.empty() ? "http://" + format_endpoint(endpoint) : format_endpoint(endpoint);
+  if (!endpoint.path.empty()) return format_endpoint(endpoint);
+  return (endpoint.tls ? "https://" : "http://") + format_endpoint(endpoint);
 }
 
 std::string read_token_file(const std::string& path) {
@@ -252,7 +259,7 @@ int run_session(const Invocation& invocation, Work work, Server server) {
   Search search = server == Server::none ? Search{} : where_to_look(invocation, data);
   if (search.wrong) {
     terminal.complain("usage", fmt::format("`{}` is not the URL of a server", printable(*search.wrong)), {},
-                      "http://HOST:PORT or unix:PATH");
+                      "http://HOST:PORT, https://HOST:PORT or unix:PATH");
     return code_of(Exit::usage);
   }
   crypto::warm_up();

@@ -29,14 +29,15 @@ struct Session {
 
 // A plain function, or a lambda that only calls a coroutine.
 using Work = std::function<Task<Exit>(Call call, Session* session)>;
-enum class Server : std::uint8_t { needed, useful, none };
+enum class Server : std::uint8_t { needed, of_objects, useful, none };
 
 // Finds the server that the verb asks, and runs `work` until it ends or a signal stops it (exit code 130; a
-// second signal leaves at once). `none`: the verb asks no server. Returns the process's exit code.
+// second signal leaves at once). `of_objects`: needed, and a registry is none. `none`: the verb asks no
+// server. Returns the process's exit code.
 int run_session(const Invocation& invocation, Work work, Server server = Server::needed);
 
 std::string data_directory(const Invocation& invocation);
-// `http://HOST:PORT`, `HOST:PORT`, `unix:PATH`. Nothing for any other text.
+// `http://HOST:PORT`, `https://HOST:PORT`, `HOST:PORT`, `unix:PATH`. Nothing for any other text.
 std::optional<Endpoint> parse_url(std::string_view text);
 std::string format_url(const Endpoint& endpoint);
 

@@ -25,6 +25,7 @@ int cap_revoke_verb(const Invocation& invocation);
 int key_new_verb(const Invocation& invocation);
 int key_ls_verb(const Invocation& invocation);
 int key_show_verb(const Invocation& invocation);
+int key_tls_verb(const Invocation& invocation);
 // The registry.
 int registry_init_verb(const Invocation& invocation);
 int registry_head_verb(const Invocation& invocation);
@@ -53,6 +54,7 @@ int docs_verb(const Invocation& invocation);
 // Services.
 int up_verb(const Invocation& invocation);
 int storage_verb(const Invocation& invocation);
+int gateway_verb(const Invocation& invocation);
 int registry_verb(const Invocation& invocation);
 
 // Reports a usage error, and returns the exit code.

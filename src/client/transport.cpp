@@ -70,7 +70,8 @@ Transport::Transport(io::Machine& machine, TransportOptions options)
       options_(std::move(options)),
       client_(machine, {.connections_max = options_.connections_max,
                         .idle_per_host_max = options_.connections_max,
-                        .waiting_max = 1024}) {}
+                        .waiting_max = 1024,
+                        .tls = options_.tls}) {}
 
 std::string Transport::describe(const Ask& ask) const {
   return fmt::format("{} {} of {}", http::name_of(ask.method), ask.target,

@@ -30,6 +30,8 @@ struct TransportOptions {
   Duration stall = Duration::seconds(60);
   BackoffPolicy backoff{};
   std::size_t connections_max = 32;
+  // Who vouches for the server, if the endpoint says `tls`.
+  std::shared_ptr<const io::TlsClient> tls = {};
 };
 
 struct Ask {
