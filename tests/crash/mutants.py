@@ -75,10 +75,10 @@ def main():
         mutants = [m for m in mutants if m["id"] in arguments.only]
     start = time.monotonic()
 
-    clean = try_suite(suite, 0), try_tests(tests, 0)
-    print(f"   0  {'(no mutant)':60} suite: {clean[0] or 'no finding'}  tests: {clean[1] or 'pass'}", flush=True)
     rows = []
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        # The longest: nothing is found.
+        clean = pool.submit(try_suite, suite, 0), pool.submit(try_tests, tests, 0)
         jobs = []
         for mutant in mutants:
             wanted = mutant.get("suite", False)
@@ -90,6 +90,8 @@ def main():
             tell = [found or ("survives" if job else "not asked") for job, found in zip(both, killed)]
             rows.append({"id": mutant["id"], "name": mutant["name"], "suite": killed[0], "tests": killed[1]})
             print(f"{mutant['id']:4}  {mutant['name']:60} suite: {tell[0]:52.52} tests: {tell[1]}", flush=True)
+        clean = tuple(job.result() for job in clean)
+        print(f"   0  {'(no mutant)':60} suite: {clean[0] or 'no finding'}  tests: {clean[1] or 'pass'}", flush=True)
 
     killed = sum(row["suite"] is not None or row["tests"] is not None for row in rows)
     by_suite = sum(row["suite"] is not None for row in rows)

@@ -15,8 +15,10 @@ std::vector<ModelSpec> all_models() {
   add_pool_models(models);
   add_errand_models(models);
   add_turn_models(models);
+  add_fair_models(models);
 #ifdef CAIRN_MODEL_HTTP
   add_call_models(models);
+  add_tls_models(models);
 #endif
   add_registry_models(models);
   add_grid_models(models);

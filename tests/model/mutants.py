@@ -50,7 +50,7 @@ def verdict(status, output):
 
 def try_explorer(build, mutant):
     # A finding in the expected model is enough; otherwise every model is explored.
-    for arguments in ([mutant["model"]], []):
+    for arguments in ([mutant["model"]], []) if "model" in mutant else ():
         killed = verdict(*run(build / "explorer_mutants", ["--quick", *arguments], mutant["id"], LIMIT_SECONDS))
         if killed:
             return killed
@@ -78,18 +78,22 @@ def main():
         mutants = [m for m in mutants if m["id"] in arguments.only]
     start = time.monotonic()
 
-    clean = verdict(*run(build / "explorer_mutants", ["--quick"], 0, 120))
-    units = try_units(build, 0)
-    print(f"   0  {'(no mutant)':58} {'no finding' if clean is None else clean}, unit tests {units or 'pass'}")
     rows = []
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        # The longest: nothing is found.
+        clean = pool.submit(lambda: verdict(*run(build / "explorer_mutants", ["--quick"], 0, 120)))
+        units = pool.submit(try_units, build, 0)
         jobs = [(m, pool.submit(try_explorer, build, m), pool.submit(try_units, build, m["id"])) for m in mutants]
         for mutant, explored, tested in jobs:
             killed, unit = explored.result(), tested.result()
+            if mutant.get("units") and unit:
+                killed = killed or ("unit tests", unit)
             rows.append({"id": mutant["id"], "name": mutant["name"], "killed_by": killed and killed[0],
                          "model": killed and killed[1], "unit_tests": unit})
             told = f"{killed[0]} ({killed[1]})" if killed else "SURVIVES"
             print(f"{mutant['id']:4}  {mutant['name']:58} {told:64.64} units: {unit or 'survives'}", flush=True)
+        clean, units = clean.result(), units.result()
+        print(f"   0  {'(no mutant)':58} {'no finding' if clean is None else clean}, unit tests {units or 'pass'}")
 
     killed = sum(row["killed_by"] is not None for row in rows)
     survivors = sum(row["unit_tests"] is None for row in rows)

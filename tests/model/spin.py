@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""spin.py [--only NAME…]: checks registry_head.pml with Spin.
+"""spin.py [--only NAME…]: checks registry_head.pml and fair_turns.pml with Spin.
 
-Explores the whole state space for the safety promises, in two shapes, and checks the two liveness promises under
-weak fairness. Then runs each variant that is wrong on purpose: it must be refuted, by an oracle that fits it.
+Explores the whole state space for the safety promises, in two shapes, and checks the liveness promises under weak
+fairness. Then runs each variant that is wrong on purpose: it must be refuted, by an oracle that fits it.
 Fails when a promise does not hold, a search was not exhausted, or a wrong variant passes.
 """
 import argparse
@@ -13,7 +13,8 @@ import subprocess
 import sys
 import tempfile
 
-MODEL = pathlib.Path(__file__).with_name("registry_head.pml")
+HEAD = pathlib.Path(__file__).with_name("registry_head.pml")
+TURNS = pathlib.Path(__file__).with_name("fair_turns.pml")
 LIMIT_SECONDS = 300
 DEPTH = 100_000
 
@@ -21,12 +22,19 @@ TWO = {"CLIENTS": 2, "LAST": 3, "CRASHES": 2, "TIMEOUTS": 1}
 THREE = {"CLIENTS": 3, "LAST": 2, "CRASHES": 1, "TIMEOUTS": 0}
 SMALL = {"CLIENTS": 2, "LAST": 2, "CRASHES": 2, "TIMEOUTS": 1}
 
+FAIR = {"EACH": 2, "SLOTS": 3, "SCHED": 1}
+FAIR_ROOMY = {"EACH": 2, "SLOTS": 4, "SCHED": 3}
+
 # Name, shape, formula (None: safety).
 RIGHT = [
     ("safety of two clients", TWO, None),
     ("safety of three clients", THREE, None),
     ("progress under fairness", SMALL, "progress"),
     ("answered under fairness", SMALL, "answered"),
+]
+FAIR_RIGHT = [
+    ("fair turns: safety", FAIR, None),
+    ("fair turns: roomy", FAIR_ROOMY, None),
 ]
 
 # What pan says of each oracle.
@@ -50,6 +58,23 @@ WRONG = [
 ]
 
 
+TURNS_TAKEN = "visits["
+QUANTUM = "used["
+CREDIT = "deficit["
+BOUND = "held["
+ANSWERED = "clients_done"
+FAIR_WRONG = [
+    ("KEEP_CREDIT", None, (CREDIT,)),
+    ("SHARE_PLUS_ONE", None, (BOUND,)),
+    ("NO_TURNS", None, (TURNS_TAKEN,)),
+    ("SAME_QUANTUM", None, (QUANTUM,)),
+    ("DROP_UNTOLD", None, (ANSWERED,)),
+    ("DROP_KEEPS_SLOT", None, (ANSWERED,)),
+    ("DRAIN_FORGETS", None, (ANSWERED,)),
+    ("AHEAD", None, ("out<=",)),
+]
+
+
 class Failure(Exception):
     pass
 
@@ -65,11 +90,11 @@ def run(arguments, directory):
     return done.returncode, done.stdout + done.stderr
 
 
-def verify(shape, formula, variant=None):
+def verify(model, shape, formula, variant=None):
     """pan's report, and its CPU seconds without those of the compiler."""
     with tempfile.TemporaryDirectory(prefix="cairn-spin-") as directory:
         definitions = [f"-D{name}={value}" for name, value in shape.items()] + ([f"-D{variant}"] if variant else [])
-        status, said = run(["spin", "-a", "-Pclang-19 -E -x c", *definitions, str(MODEL)], directory)
+        status, said = run(["spin", "-a", "-Pclang-19 -E -x c", *definitions, str(model)], directory)
         if status != 0 or not pathlib.Path(directory, "pan.c").exists():
             raise Failure(f"spin: {said}")
         # A wrong variant is refuted after few states: the optimizer would cost more than it saves.
@@ -104,9 +129,9 @@ def unreached(said):
     return [line for line in re.findall(r"^\t\S+\.pml:(.*)", processes, re.MULTILINE) if '"-end-"' not in line]
 
 
-def check_right(shape, formula):
+def check_right(model, shape, formula):
     """(fine, what was seen)"""
-    said, seconds = verify(shape, formula)
+    said, seconds = verify(model, shape, formula)
     if errors(said) != 0:
         return False, f"REFUTED: {complaint(said)}"
     if "max search depth too small" in said or "Search not completed" in said or "out of memory" in said:
@@ -119,8 +144,8 @@ def check_right(shape, formula):
     return True, f"{states(said):>9} states {seconds:6.1f} s"
 
 
-def check_wrong(name, formula, oracles):
-    said, seconds = verify(SMALL, formula, name)
+def check_wrong(model, shape, name, formula, oracles):
+    said, seconds = verify(model, shape, formula, name)
     if errors(said) == 0:
         return False, "NOT REFUTED"
     oracle = complaint(said)
@@ -133,8 +158,11 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--only", nargs="*")
     only = parser.parse_args().only
-    jobs = [(name, check_right, (shape, formula)) for name, shape, formula in RIGHT]
-    jobs += [(name, check_wrong, (name, formula, oracles)) for name, formula, oracles in WRONG]
+    jobs = [(name, check_right, (HEAD, shape, formula)) for name, shape, formula in RIGHT]
+    jobs += [(name, check_wrong, (HEAD, SMALL, name, formula, oracles)) for name, formula, oracles in WRONG]
+    jobs += [(name, check_right, (TURNS, shape, formula)) for name, shape, formula in FAIR_RIGHT]
+    jobs += [(name, check_wrong, (TURNS, FAIR, name, formula, oracles))
+             for name, formula, oracles in FAIR_WRONG]
     jobs = [job for job in jobs if not only or job[0] in only]
     failed = 0
     for name, check, arguments in jobs:
@@ -144,7 +172,7 @@ def main():
             fine, seen = False, str(error)
         failed += not fine
         print(f"{name:26} {'ok  ' if fine else 'FAIL'} {seen}", flush=True)
-    print(f"{len(jobs)} runs of the registry's head, {failed} failed, {cpu_seconds():.0f} s of CPU")
+    print(f"{len(jobs)} runs of two models, {failed} failed, {cpu_seconds():.0f} s of CPU")
     return 0 if jobs and failed == 0 else 1
 
 
