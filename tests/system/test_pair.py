@@ -98,13 +98,14 @@ class Together(unittest.TestCase):
     def test_the_doors_of_all_close_at_once_and_what_runs_is_answered(self):
         with Pair("shards=2") as pair, wire.Connection(pair.above) as running, wire.Connection(pair.below) as idle:
             answers = []
-            thread = threading.Thread(target=lambda: answers.append(running.ask("GET", "/job/1000")))
+            thread = threading.Thread(target=lambda: answers.append(running.ask("GET", "/job/3000")))
             thread.start()
             inflight = 'inflight_requests{route="/job/{ms:Int}"} 1'
             wire.poll(lambda: inflight in pair.ask(pair.above, "GET", "/metrics").body.decode(), "it runs")
             pair.process.send_signal(signal.SIGTERM)
             wire.poll(lambda: idle.ask("GET", "/readyz").status == 503, "the end has begun")
-            self.assertEqual(idle.ask("POST", "/echo", b"too late").status, 503)
+            # Each shard hears of the end by its own mail, so work may still be admitted for a moment: it is answered, too.
+            wire.poll(lambda: idle.ask("POST", "/echo", b"too late").status == 503, "nothing more is admitted")
             with self.assertRaises(ConnectionRefusedError):
                 wire.poll(lambda: wire.Connection(pair.below).close(), "nobody listens")
             thread.join()
