@@ -63,7 +63,7 @@ def main():
         description=__doc__.splitlines()[0], epilog=about, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--build", default="build/release", help="the build that symbols, docs and flags come from")
-    parser.add_argument("--all", action="store_true", help="tidy looks at every file, not only at coroutines")
+    parser.add_argument("--all", action="store_true", help="tidy looks at what has not changed too, and notes the commit")
     parser.add_argument("names", nargs="*", metavar="NAME", help="checks to run; all without")
     options = parser.parse_args()
     unknown = [name for name in options.names if name not in CHECKS]

@@ -19,6 +19,7 @@ import generated  # noqa: E402  pylint: disable=wrong-import-position
 import openapi  # noqa: E402  pylint: disable=wrong-import-position
 import sources  # noqa: E402  pylint: disable=wrong-import-position
 import symbols  # noqa: E402  pylint: disable=wrong-import-position
+import tidied  # noqa: E402  pylint: disable=wrong-import-position
 from tree import Tree, flags_of, without  # noqa: E402  pylint: disable=wrong-import-position
 
 LAYERS = "# order\nbase\nruntime\nio\nserve\nservices\ncairn\n"
@@ -40,9 +41,13 @@ class Fixture(unittest.TestCase):
         path.write_text(text)
         return path
 
-    def problems(self, check):
+    def git(self, *arguments):
+        git = ["git", "-C", str(self.root), "-c", "user.name=a", "-c", "user.email=a@b"]
+        return subprocess.run([*git, *arguments], capture_output=True, text=True, check=True).stdout.strip()
+
+    def problems(self, check, whole=False):
         """What a fresh look at the tree finds, as text."""
-        return [str(problem) for problem in check(Tree(self.root, "build"))]
+        return [str(problem) for problem in check(Tree(self.root, "build", whole))]
 
     def refused(self, check, *words):
         found = self.problems(check)
@@ -468,8 +473,8 @@ class Openapi(Fixture):
         self.refused(openapi.openapi, "docs/schemas/http-it.json:1: it is no schema")
 
 
-class Compiled(Fixture):
-    """These fixtures use the real headers of the runtime."""
+class CompiledFixture(Fixture):
+    """A tree with flags and clang-tidy's settings, which may use the real headers of the runtime."""
 
     def setUp(self):
         super().setUp()
@@ -483,6 +488,8 @@ class Compiled(Fixture):
         ]
         self.write("build/compile_commands.json", json.dumps(entries))
 
+
+class Compiled(CompiledFixture):
     def test_a_header_must_include_what_it_uses(self):
         self.write("src/base/a.h", "#pragma once\nconstexpr int size = 3;\nstruct Text { std::string value; };\n")
         self.refused(compiled.headers, "src/base/a.h:3:", "src/base/a.h must include what it uses")
@@ -550,6 +557,94 @@ cairn::Task<> b(Other& other) { (void)other; co_return; }
         self.refused(compiled.must_fail, "its RIGHT form is refused")
         self.write(name, "int* a = 1.5;\n")
         self.refused(compiled.must_fail, "lacks")
+
+
+class Tidied(CompiledFixture):
+    """A source that is not tidy, in a commit that says of itself that it is: whoever trusts the record accepts it."""
+
+    def setUp(self):
+        super().setUp()
+        self.source = "#if 0\nco_await\n#endif\n%s\nunsigned long f(int* p) { return sizeof(sizeof(p)); }\n"
+        self.write("src/serve/a.cpp", self.source % '#include "serve/b.h"')
+        self.write("src/serve/b.h", '#pragma once\n#include "serve/c.h"\n')
+        self.write("src/serve/c.h", "#pragma once\n")
+        self.write("CMakeLists.txt", "add_compile_options(-Wall)\nlayer(serve)\n")
+        self.write(".gitignore", "/build/\n")
+        self.commands("src/serve/a.cpp")
+        (self.root / "tests" / "check").mkdir()
+        self.git("init", "-q")
+        self.commit()
+        # What a whole look would write if it found nothing.
+        tree = Tree(self.root, "build", True)
+        self.rules = compiled.tidy_rules(tree)
+        self.assertEqual(tidied.note(tree, self.rules), "")
+        self.commit()
+
+    def commit(self):
+        self.git("add", "-A")
+        self.git("commit", "-q", "--allow-empty", "-m", "x")
+
+    def looked_at(self):
+        self.refused(compiled.tidy, "src/serve/a.cpp:5:", "sizeof")
+
+    def test_what_cannot_have_changed_is_not_looked_at(self):
+        self.accepted(compiled.tidy)
+        self.write("src/serve/d.h", "#pragma once\n")
+        self.write("CMakeLists.txt", "add_compile_options(-Wall)\nlayer(serve cairn_base)\n")
+        self.accepted(compiled.tidy)
+
+    def test_a_change_of_the_file_or_of_what_it_includes_is_looked_at(self):
+        self.write("src/serve/a.cpp", self.source % '#include "serve/b.h"\n')
+        self.refused(compiled.tidy, "src/serve/a.cpp:6:", "sizeof")
+        self.git("checkout", "-q", "--", "src")
+        self.accepted(compiled.tidy)
+        self.write("src/serve/c.h", "#pragma once\n// more\n")
+        self.looked_at()
+        self.commit()
+        self.looked_at()
+
+    def test_a_file_that_git_does_not_know_yet_is_looked_at(self):
+        self.write("src/serve/n.cpp", self.source % "")
+        self.commands("src/serve/a.cpp", "src/serve/n.cpp")
+        self.refused(compiled.tidy, "src/serve/n.cpp:5:", "sizeof")
+
+    def test_other_rules_or_flags_are_a_look_at_everything(self):
+        self.write("CMakeLists.txt", "add_compile_options(-Wall -DNEW)\nlayer(serve)\n")
+        self.looked_at()
+        self.git("checkout", "-q", "--", ".")
+        self.accepted(compiled.tidy)
+        self.write(".clang-tidy", (ROOT / ".clang-tidy").read_text() + "# more\n")
+        self.looked_at()
+
+    def test_a_record_that_is_no_proof_is_a_look_at_everything(self):
+        self.accepted(compiled.tidy)
+        head = self.git("rev-parse", "HEAD")
+        self.git("checkout", "-q", "--orphan", "other")
+        self.git("commit", "-q", "-m", "no ancestor of the first branch")
+        stranger = self.git("rev-parse", "HEAD")
+        self.looked_at()
+        self.git("checkout", "-q", head)
+        for record in (f"{stranger} {self.rules}\n", f"{'1' * 40} {self.rules}\n", f"{head} {'1' * 16}\n", f"{head}\n", ""):
+            self.write(tidied.RECORD, record)
+            self.looked_at()
+        (self.root / tidied.RECORD).unlink()
+        self.looked_at()
+        self.write(tidied.RECORD, f"{head} {self.rules}\n")
+        self.accepted(compiled.tidy)
+        shutil.rmtree(self.root / ".git")
+        self.looked_at()
+
+    def test_a_whole_look_notes_the_commit_when_everything_is_tidy(self):
+        record = self.root / tidied.RECORD
+        before = record.read_text()
+        self.assertIn("sizeof", "".join(self.problems(compiled.tidy, whole=True)))
+        self.assertEqual(record.read_text(), before)
+        self.write("src/serve/a.cpp", "#if 0\nco_await\n#endif\n")
+        self.assertIn("not committed", "".join(self.problems(compiled.tidy, whole=True)))
+        self.assertEqual(record.read_text(), before)
+        self.commit()
+        self.assertEqual(self.problems(compiled.tidy, whole=True), [])
+        self.assertEqual(record.read_text().split()[0], self.git("rev-parse", "HEAD"))
 
 
 class Reading(unittest.TestCase):

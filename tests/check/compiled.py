@@ -11,6 +11,7 @@ import re
 import subprocess
 import tempfile
 
+import tidied
 from tree import Problem
 
 COMPILER = "clang++-19"
@@ -171,16 +172,20 @@ def run_tidy(tree, path, *flags):
     return run(tree, ["clang-tidy-19", "--quiet", config, str(path), "--", *tree.flags(path), *kind, *flags])
 
 
+def tidy_rules(tree):
+    """What decides whether a file is tidy, besides the file: the tool, its settings, our exceptions."""
+    told = subprocess.run(["clang-tidy-19", "--version"], capture_output=True, text=True, check=True).stdout
+    version = re.search(r"version \S+", told)[0]
+    return tidied.digest(version, (tree.root / ".clang-tidy").read_text(), OWNED_ABOVE, TEST.pattern)
+
+
 def tidy(tree):
     """clang-tidy's coroutine set and a few checks that find real bugs (.clang-tidy)."""
     if not tree.commands:
         yield Problem(tree.rel(tree.build), 1, "has no compile_commands.json", "cmake --preset release")
-    files = coroutine_files(tree)
-    if tree.all_files:
-        files = sorted({*files, *(p for p in tree.commands if p.is_relative_to(tree.root) and p.exists())})
-    # A header is judged with what includes it.
-    read = {name for p in files if p.suffix == ".cpp" for name in inputs_of(tree, p)}
-    files = [p for p in files if p.suffix == ".cpp" or str(p) not in read]
+    rules = tidy_rules(tree)
+    changed = None if tree.whole else tidied.changed_since(tree, rules)
+    files = to_tidy(tree, changed)
 
     def ask(path):
         status, output = run_tidy(tree, path)
@@ -189,7 +194,23 @@ def tidy(tree):
             found = [Problem(tree.rel(path), 1, f"clang-tidy-19 failed: {output.strip()[-200:]}")]
         return found, inputs_of(tree, path) if not found else []
 
-    yield from each(tree, "tidy", files, ask, (tree.root / ".clang-tidy").read_text())
+    problems = each(tree, "tidy", files, ask, rules)
+    yield from problems
+    if tree.whole and tree.commands and not problems and (why := tidied.note(tree, rules)):
+        yield Problem(tidied.RECORD, 1, "was not written", why)
+
+
+def to_tidy(tree, changed):
+    """The files that hold coroutines and can have changed: all of them when `changed` is None."""
+    files = coroutine_files(tree)
+    if changed is not None:
+        includes = tidied.Includes(tree)
+        files = [p for p in files if any(str(each) in changed for each in includes.all(p))]
+    # A header is judged with what includes it.
+    sources = [p for p in files if p.suffix == ".cpp"]
+    with concurrent.futures.ThreadPoolExecutor(min(2, os.cpu_count() or 1)) as pool:
+        read = {name for names in pool.map(functools.partial(inputs_of, tree), sources) for name in names}
+    return [p for p in files if p.suffix == ".cpp" or str(p) not in read]
 
 
 EXPECT = re.compile(r"// expect(-tidy)?: (.+)")

@@ -44,11 +44,11 @@ def without(text, *kinds):
 
 
 class Tree:
-    def __init__(self, root, build=None, all_files=False):
+    def __init__(self, root, build=None, whole=False):
         self.root = pathlib.Path(root).resolve()
         self.build = (self.root / (build or "build/release")).resolve()
         self.cache = self.root / "build" / "check-cache"
-        self.all_files = all_files  # tidy looks at every file, not only at coroutines
+        self.whole = whole  # tidy looks at what has not changed too
 
     def rel(self, path):
         path = pathlib.Path(path)
@@ -84,7 +84,11 @@ class Tree:
         for entry in json.loads(database.read_text()):
             path = (pathlib.Path(entry["directory"]) / entry["file"]).resolve()
             if path.is_relative_to(self.root):
-                found[path] = flags_of(entry.get("arguments") or shlex.split(entry["command"]))
+                arguments = entry.get("arguments") or shlex.split(entry["command"])
+                # A file that is compiled a second time for the mutants has a precompiled header there, which
+                # other tools cannot read.
+                if "-include-pch" not in arguments or path not in found:
+                    found[path] = flags_of(arguments)
         return found
 
     def flags(self, path):

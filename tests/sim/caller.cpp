@@ -140,7 +140,9 @@ void Caller::complain(std::uint32_t id, const std::string& what) {
 // No answer. In good times somebody has to explain that.
 void Caller::judge_silence(std::uint32_t id, const Error& error, Method method) {
   const Request& request = scenario_.request(id);
-  if (error.code == ErrorCode::upstream || error.code == ErrorCode::malformed)
+  // A head may be cut off by whatever cuts connections off here.
+  const bool cut_off = error.context == std::string_view(http::head_cut_off);
+  if ((error.code == ErrorCode::upstream && !cut_off) || error.code == ErrorCode::malformed)
     return complain(id, fmt::format("the answer is not HTTP: {}", error.context));
   if (!scenario_.was_calm(request) || request.fragile) return;
   Server& server = *scenario_.servers()[request.server];

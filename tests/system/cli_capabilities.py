@@ -8,6 +8,7 @@ import subprocess
 import tempfile
 import unittest
 
+from macaroon_tokens import narrow
 from storage_server import Storage, b3sum, cairn
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -61,9 +62,17 @@ class Capabilities(unittest.TestCase):
         self.put("more than four", small, code=8)
 
     def test_an_expired_token_is_refused(self):
-        token = self.mint("--op", "storage.put", "--expires", "2020-01-01T00:00:00Z")
+        token = narrow(self.mint("--op", "storage.put"), "expires < 2020-01-01T00:00:00Z")
         self.put("late", token, code=8)
         self.assertIn("(over)", self.cairn("cap", "inspect", token).stdout)
+
+    def test_a_time_that_is_over_is_refused_before_a_token_exists(self):
+        past = ("--expires", "2020-01-01T00:00:00Z")
+        for verb in (("mint", "--data", self.server.data, "--op", "storage.put", *past), ("attenuate", self.admin(), *past)):
+            ended = self.cairn("cap", *verb, code=64)
+            self.assertEqual(ended.stdout, "")
+            self.assertIn("2020-01-01T00:00:00Z: this time is over", ended.stderr)
+            self.assertRegex(ended.stderr, "hint .*--expires 1h")
 
     def test_inspect_says_everything_in_words_and_asks_nobody(self):
         token = self.mint("--op", "storage.get", "--svc", "storage", "--tenant", "home", "--addr", b3sum(b"")[0],

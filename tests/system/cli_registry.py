@@ -361,13 +361,25 @@ class Online(Case):
         self.assertIsNone(mismatch(schema_of("registry-verify"), report))
         self.assertEqual((report["versions"], report["approvals_checked"], report["source"]), (3, True, "server"))
         shutil.copytree(self.path("registry"), os.path.join(self.home, "mirror"))
+        for name in ("as", "af", "sa"):
+            self.commit("--add", json.dumps({"type": "region", "id": name}))
+            self.expect_told_of_what_no_checkpoint_covers()
+        self.await_checkpoint(6)
+        self.assertTrue(self.expect_told_of_what_no_checkpoint_covers())
         self.stop()
         report = self.read_json("registry-verify", "registry", "verify")[0]
-        self.assertEqual((report["versions"], report["source"]), (3, "data"))
+        self.assertEqual((report["versions"], report["source"]), (6, "data"))
         roots = self.path("registry", "trust-roots.json")
         tiles = self.cairn("registry", "verify", "--tiles", "mirror", "--trust-roots", roots, "--since", "early")
         self.assertIn("approvals NOT checked", tiles.stdout)
         self.spoil_tiles(roots)
+
+    def expect_told_of_what_no_checkpoint_covers(self):
+        """Whether it covers everything."""
+        ended = self.cairn("registry", "verify", "--url", self.server.url, "--data", self.data)
+        versions, size = map(int, re.match(r"ok  (\d+) versions from 0 on, checkpoint of (\d+),", ended.stdout).groups())
+        self.assertEqual(f"no checkpoint covers the versions from {size} on" in ended.stderr, size < versions, ended)
+        return size == versions
 
     def spoil_tiles(self, roots):
         bundle = os.path.join(self.home, "mirror", "tile", "entries", "000.p", "3")

@@ -168,10 +168,10 @@ class Finding(Case):
         self.cairn("health", "--url", "gopher://x", code=64)
 
     def test_the_data_directory_s_socket_is_found(self):
-        with Storage({"uds.path": os.path.join(self.home, "data", "cairn.sock")}, directory=os.path.join(self.home, "data")):
+        with Storage({"uds.path": os.path.join(self.home, "data", "storage.sock")}, directory=os.path.join(self.home, "data")):
             ended = self.cairn("put", "-q", self.write("file", "by socket"), "--data", "data")
             self.assertEqual(ended.stdout.strip(), b3sum(b"by socket")[0])
-            self.assertIn("cairn.sock", self.cairn("status", "--data", "data").stdout)
+            self.assertIn("storage.sock", self.cairn("status", "--data", "data").stdout)
 
 
 class Talking(Case):

@@ -9,6 +9,7 @@ import unittest
 
 import registry_verifier as verifier
 import wire
+from cli_shape import mismatch, schema_of
 from registry_server import Registry, RegistryTest, Weather, region
 
 
@@ -55,7 +56,10 @@ class Stream:
                 found = {name.decode(): value.decode() for name, value in fields}
                 if set(found) != {"event", "id", "data"}:
                     raise wire.Broken(f"not an event: {block!r}")
-                return found["event"], int(found["id"]), json.loads(found["data"])
+                data = json.loads(found["data"])
+                if problem := mismatch(schema_of(f"http-event-{found['event']}"), data):
+                    raise wire.Broken(f"not what the reference says of {found['event']}: {problem}")
+                return found["event"], int(found["id"]), data
 
     def told(self):
         """The next event without what the stream adds to a head."""

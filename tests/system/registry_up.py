@@ -42,12 +42,12 @@ class UpProcess(unittest.TestCase):
                                        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, text=True, env=demo.clean_environment())
         self.processes.append(process)
         found = {}
-        while not {"registry", "storage"} <= set(found):
+        while not {"registry", "storage", "gateway"} <= set(found):
             line = process.stdout.readline()
             if not line:
                 with open(os.path.join(self.top, "log")) as log:
                     raise AssertionError(f"did not start: {found} {log.read()[-1000:]}")
-            if match := re.match(r"(registry|storage) +http://127\.0\.0\.1:(\d+)", line):
+            if match := re.match(r"(registry|storage|gateway) +http://127\.0\.0\.1:(\d+)", line):
                 found[match[1]] = int(match[2])
         self.ports = found
         return process
@@ -62,8 +62,13 @@ class UpProcess(unittest.TestCase):
             self.assertEqual(answer.status, 200, answer)
             return answer.json()
 
+    def is_ready(self):
+        with Connection(("127.0.0.1", self.ports["registry"])) as connection:
+            return connection.ask("GET", "/readyz").status == 200
+
     def await_version(self, version):
         """A service tells the registry of itself when both are up. The head."""
+        wire.poll(self.is_ready, "the registry is ready")
         return wire.poll(lambda: next((head for head in [self.get("/registry/head")] if head["version"] >= version), None), f"version {version}")
 
     def nodes(self, version):
@@ -97,9 +102,14 @@ class Up(UpProcess):
         self.assertEqual(cairn("registry", "approve", proposal, "--key", "operator", "--data", self.data).returncode, 0)
         self.assertEqual(cairn("registry", "commit", proposal, "--data", self.data).returncode, 0)
         wire.poll(lambda: list_with(token) == 401, "storage refuses the key")
-        with open(os.path.join(self.data, "keys", "admin.cap")) as file:
-            fresh = file.read().strip()
-        self.assertNotEqual(fresh, token)
+
+        def renewed():
+            with open(os.path.join(self.data, "keys", "admin.cap")) as file:
+                fresh = file.read().strip()
+            return fresh if fresh != token else None
+
+        # Every service refuses the key before its capability is renewed.
+        fresh = wire.poll(renewed, "the capability is renewed")
         self.assertEqual(list_with(fresh), 200)
         # The event itself was heard by every service of the process.
         def heard():
@@ -107,8 +117,17 @@ class Up(UpProcess):
                 lines = [json.loads(line) for line in log if line.startswith("{") and line.endswith("}\n")]
             return {line["source"] for line in lines if line["msg"] == "registry updated" and line["version"] == 2}
 
-        wire.poll(lambda: heard() == {"registry", "storage"}, "both have heard of it")
+        wire.poll(lambda: heard() == {"registry", "storage", "gateway"}, "all have heard of it")
         self.stop(process)
+
+    def test_the_registry_is_ready_once_the_first_version_is_there(self):
+        # Who commits in the moment when it becomes ready gets the next version, and no conflict.
+        for _ in range(3):
+            process = self.start()
+            wire.poll(self.is_ready, "the registry is ready")
+            self.assertEqual(self.get("/registry/head")["version"], 1)
+            self.stop(process)
+            shutil.rmtree(self.data)
 
     def test_a_fresh_directory_has_one_signer_and_this_node_at_version_1(self):
         process = self.start()
@@ -155,14 +174,18 @@ class Up(UpProcess):
     def test_status_and_health_tell_of_every_service(self):
         process = self.start()
         self.await_version(1)
-        storage, registry = self.tell("status")
-        self.assertEqual([(one["service"], one["ready"], one["write_ready"]) for one in (storage, registry)],
-                         [("storage", True, True), ("registry", True, True)])
+        gateway, storage, registry = self.tell("status")
+        self.assertEqual([(one["service"], one["ready"], one["write_ready"]) for one in (gateway, storage, registry)],
+                         [("gateway", True, True), ("storage", True, True), ("registry", True, True)])
         self.assertEqual(storage["status"]["objects"], 0)
         self.assertEqual(registry["status"], self.get("/registry/head"))
         [alone] = self.tell("status", "--url", f"http://127.0.0.1:{self.ports['registry']}")
         self.assertEqual((alone["service"], alone["status"]["version"]), ("registry", 1))
-        self.assertEqual([(one["service"], one["ready"]) for one in self.tell("health")], [("storage", True), ("registry", True)])
+        self.assertEqual([(one["service"], one["ready"]) for one in self.tell("health")], [("gateway", True), ("storage", True), ("registry", True)])
+        lost = cairn("ls", "--url", f"127.0.0.1:{self.ports['registry']}")
+        self.assertEqual((lost.returncode, lost.stdout), (69, ""), lost)
+        self.assertIn(f"there is registry at 127.0.0.1:{self.ports['registry']}", lost.stderr)
+        self.assertRegex(lost.stderr, "hint .*is the address right")
         self.assertIn(("registry", "ok"), [(one["check"], one["verdict"]) for one in self.tell("doctor")])
         self.assertIn(("ready", "ok"), [(one["check"], one["verdict"]) for one in self.tell("doctor", "--url", f"127.0.0.1:{self.ports['registry']}")])
         self.stop(process)

@@ -23,6 +23,7 @@ import unittest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
+sys.path.append("/usr/lib/python3/dist-packages")  # Debian's modules, also for another python that comes first in PATH
 sys.dont_write_bytecode = True
 
 import demo  # noqa: E402

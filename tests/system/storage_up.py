@@ -78,7 +78,8 @@ class Up(unittest.TestCase):
         self.assertEqual(self.address[1], self.base + 10)
         self.assertEqual(self.ask("GET", "/readyz").json()["ready"], True)
         for path, mode in ((self.data, 0o700), (self.keys, 0o700), (os.path.join(self.keys, "admin.cap"), 0o600),
-                           (os.path.join(self.keys, "capability-root.key"), 0o600), (os.path.join(self.data, "cairn.sock"), 0o600)):
+                           (os.path.join(self.keys, "capability-root.key"), 0o600), (os.path.join(self.data, "cairn.sock"), 0o600),
+                           (os.path.join(self.data, "storage.sock"), 0o600)):
             self.assertEqual(stat.S_IMODE(os.stat(path).st_mode), mode, path)
         for path, _, names in os.walk(self.keys):
             self.assertEqual([name for name in names if stat.S_IMODE(os.stat(os.path.join(path, name)).st_mode) & 0o077], [])
@@ -142,6 +143,7 @@ class Up(unittest.TestCase):
             refused = self.run_up("--port-base", str(base))
             self.assertEqual((refused.returncode, refused.stdout), (1, ""))
             self.assertIn(f"127.0.0.1:{base + 10}", refused.stderr)
+            self.assertFalse(os.path.exists(self.data), "nothing was made")
         self.assertEqual(self.stop(self.start(base=base)), 0)
 
     def test_after_kill_nine_the_locks_and_the_socket_are_no_obstacle(self):

@@ -12,7 +12,7 @@ from storage_server import Storage
 from storage_weather import Client
 
 # Not under a supervisor: the shard's own. What an exception does to them is not for a supervisor to mend.
-UNSUPERVISED = {"supervisor", "listener", "connection"}
+UNSUPERVISED = {"supervisor", "listener", "connection", "conversation"}
 ONLY_IN_UP = {"afterwards"}
 TOO_OFTEN = 6  # more than five restarts in a minute
 

@@ -39,6 +39,11 @@ OF_REGISTRY = {"registry_updates_total", "registry_pending_proposals", "registry
 # Of storage only events are broadcast, and they are sent and logged by turns on one shard: nobody lags before 1024
 # of them come in one turn. The simulator does that (open_test); the registry's subscribers lag here.
 NOT_IN_STORAGE = {"bus_lagged_total"}
+# A job waits only while every thread of its lane is busy. The weather makes that so for some lanes; that the others
+# can move is for the tests of the pool.
+LANES = re.compile(r'pool_waiting\{lane="\w+"\}')
+# Moves only where TLS is spoken: test_tls.
+OF_TLS = {"tls_handshakes_total"}
 
 
 def free_address():
@@ -321,7 +326,8 @@ class Series:
                      self.wait_too_long, self.hang_a_shard, self.run_out_of_memory, self.fail_every_task, self.reload, self.lose_log_lines,
                      self.forget_everything, *self.own_steps(), lambda: self.end(False), lambda: self.end(True)):
             step()
-        self.assertEqual([series for series in self.ledger.standing() if series not in self.excepted], [])
+        standing = [series for series in self.ledger.standing() if not LANES.fullmatch(series)]
+        self.assertEqual([series for series in standing if series not in self.excepted], [])
         self.assertEqual((self.ledger.names | self.facts) - self.ledger.names_moved(), self.excepted)
 
 
@@ -344,7 +350,7 @@ class StorageSeries(Series, unittest.TestCase):
     @property
     def excepted(self):
         with open("/sys/kernel/mm/transparent_hugepage/enabled") as file:
-            return NOT_IN_STORAGE | ({"cache_large_page_bytes"} if "[never]" in file.read() else set())
+            return NOT_IN_STORAGE | OF_TLS | ({"cache_large_page_bytes"} if "[never]" in file.read() else set())
 
     def own_steps(self):
         return (self.keep_and_serve, self.refuse_decoding, self.find_damage, self.damage_the_index, self.fill_changes, self.leave_a_read)
@@ -431,7 +437,7 @@ class RegistrySeries(Series, unittest.TestCase):
     Server, name = Registry, "registry"
     takes_body = ("POST", "/registry/proposals")
     amnesia = {}
-    facts, excepted = SHARED | OF_REGISTRY, set()
+    facts, excepted = SHARED | OF_REGISTRY, OF_TLS
 
     def prepare(self, server):
         self.items = server.items()

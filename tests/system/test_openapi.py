@@ -88,6 +88,15 @@ class Operation:
         declared = self.resolve(self.responses.get(str(answer.status), self.responses["default"]))
         if answer.status < 400 and str(answer.status) not in self.responses:
             return f"{answer.status} is not among {list(self.responses)}"
+        for name, field in map(lambda one: (one[0], self.resolve(one[1])), declared["headers"].items()):
+            value = answer.get(name)
+            if field.get("required") and value is None:
+                return f"there is no {name}"
+            if value is not None and self.resolve(field["schema"]).get("type") == "integer" and not value.isdecimal():
+                return f"{name} is no number: {value}"
+        untold = {"ETag", "Location", "Content-Range", "Upload-Offset", "Upload-Length", "Upload-Missing"} - set(declared["headers"])
+        if told := [name for name in untold if answer.status < 400 and answer.get(name) is not None]:
+            return f"{told} are not told"
         if self.method == "HEAD":
             return None
         content, kind = declared.get("content", {}), answer.get("Content-Type")
@@ -146,6 +155,22 @@ class Doors(Case):
                         answer = server.ask_openly("OPTIONS", operation.target())
                         self.assertEqual(answer.status, 405, answer)
                         self.assertEqual(", ".join(sorted(answer.get("Allow").split(", "))), operation.allowed)
+
+    def test_the_bounds_of_a_number_are_those_that_are_told(self):
+        asked = 0
+        for name, kind in (("storage", Storage), ("registry", Registry)):
+            with kind() as server:
+                for operation in operations(name):
+                    for one in [one for one in operation.parameters if one["in"] == "query" and operation.method == "GET"]:
+                        for bound, step in (("minimum", -1), ("maximum", 1)):
+                            if (value := one["schema"].get(bound)) is None:
+                                continue
+                            with self.subTest(f"{operation.id} {bound}"):
+                                asked += 1
+                                for status, number in ((200, value), (400, value + step)):
+                                    answer = operation.ask(server, f"{operation.target()}?{one['name']}={number}", token=server.token)
+                                    self.assertEqual(answer.status, status, answer)
+        self.assertGreaterEqual(asked, 8)
 
     def test_a_query_that_is_not_told_is_not_taken(self):
         for name, kind in (("storage", Storage), ("registry", Registry)):

@@ -12,7 +12,7 @@ SHARDS = 2
 DIRECTORIES = 2
 # Tasks that belong to their server, and tasks that come and go.
 UNCOUNTED = {"listener", "supervisor"}
-SOMETIMES = {"afterwards", "pages", "connection"}
+SOMETIMES = {"afterwards", "pages", "connection", "conversation"}
 
 
 def how_many(count):
@@ -85,9 +85,17 @@ class Topology(UpProcess):
 
         wire.poll(refused, "a dropped record of the audit trail")
 
+    def test_how_many_jobs_wait_for_a_lane_is_a_metric_of_each_that_is_declared(self):
+        self.start()
+        for service in ("storage", "registry"):
+            shown = dict(re.findall(r'^pool_waiting\{lane="(\w+)"\} (\d+)$', self.metrics(service), re.M))
+            self.assertEqual(set(shown), {lane["name"] for lane in self.live(service)["lanes"]})
+            self.assertEqual(shown["dns"], "0")
+
     def test_how_many_tasks_run_is_a_metric(self):
         self.start()
         text = self.metrics("storage")
         self.assertRegex(text, r'tasks_running\{task="committer"\} 2')
-        self.assertNotIn('tasks_running{task="listener"}', text)
+        for task in ("listener", "connection", "conversation"):  # they belong to their server
+            self.assertNotIn(f'tasks_running{{task="{task}"}}', text)
 
