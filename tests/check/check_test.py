@@ -618,23 +618,23 @@ class Tidied(CompiledFixture):
 
     def test_a_record_that_is_no_proof_is_a_look_at_everything(self):
         self.accepted(compiled.tidy)
-        head = self.git("rev-parse", "HEAD")
-        self.git("checkout", "-q", "--orphan", "other")
-        self.git("commit", "-q", "-m", "no ancestor of the first branch")
-        stranger = self.git("rev-parse", "HEAD")
-        self.looked_at()
-        self.git("checkout", "-q", head)
-        for record in (f"{stranger} {self.rules}\n", f"{'1' * 40} {self.rules}\n", f"{head} {'1' * 16}\n", f"{head}\n", ""):
+        tidy = self.git("rev-parse", "HEAD^{tree}")
+        blob = self.git("rev-parse", "HEAD:CMakeLists.txt")
+        for record in (f"{blob} {self.rules}\n", f"{'1' * 40} {self.rules}\n", f"{tidy} {'1' * 16}\n", f"{tidy}\n", ""):
             self.write(tidied.RECORD, record)
             self.looked_at()
         (self.root / tidied.RECORD).unlink()
         self.looked_at()
-        self.write(tidied.RECORD, f"{head} {self.rules}\n")
+        self.write(tidied.RECORD, f"{tidy} {self.rules}\n")
         self.accepted(compiled.tidy)
         shutil.rmtree(self.root / ".git")
         self.looked_at()
 
-    def test_a_whole_look_notes_the_commit_when_everything_is_tidy(self):
+    def test_a_commit_that_is_worded_anew_keeps_its_proof(self):
+        self.git("commit", "-q", "--amend", "-m", "other words")
+        self.accepted(compiled.tidy)
+
+    def test_a_whole_look_notes_the_tree_when_everything_is_tidy(self):
         record = self.root / tidied.RECORD
         before = record.read_text()
         self.assertIn("sizeof", "".join(self.problems(compiled.tidy, whole=True)))
@@ -644,7 +644,7 @@ class Tidied(CompiledFixture):
         self.assertEqual(record.read_text(), before)
         self.commit()
         self.assertEqual(self.problems(compiled.tidy, whole=True), [])
-        self.assertEqual(record.read_text().split()[0], self.git("rev-parse", "HEAD"))
+        self.assertEqual(record.read_text().split()[0], self.git("rev-parse", "HEAD^{tree}"))
 
 
 class Reading(unittest.TestCase):

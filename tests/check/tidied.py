@@ -1,5 +1,6 @@
-"""The commit at which the whole tree was tidy, and what differs from it. `tests/check/tidied` names that commit and the
-rules by which it was judged. Whenever the file is no proof, everything is looked at."""
+"""The tree that was tidy as a whole, and what differs from it. `tests/check/tidied` names that tree, as git does, and
+the rules by which it was judged. A tree stays what it is when its commit is worded anew or moved. Whenever the file is no
+proof, everything is looked at."""
 
 import hashlib
 import re
@@ -22,17 +23,17 @@ def digest(*rules):
 
 
 def changed_since(tree, rules):
-    """The files that differ from the commit of the record, as they lie here; None when that is not known."""
+    """The files that differ from the tree of the record, as they lie here; None when that is not known."""
     try:
-        commit, told = (tree.root / RECORD).read_text().split()
+        tidy, told = (tree.root / RECORD).read_text().split()
     except (OSError, ValueError):
         return None
-    # A clone without that commit fails here; so does one whose history does not lead to it.
-    if told != rules or git(tree, "merge-base", "--is-ancestor", commit, "HEAD")[0] != 0:
+    # A clone whose history does not have that tree fails here.
+    if told != rules or git(tree, "cat-file", "-t", tidy) != (0, "tree\n"):
         return None
     builds = ["--", "*CMakeLists.txt", "CMakePresets.json"]
-    flags = git(tree, "diff", "--name-only", f"-G{FLAGS}", commit, *builds)
-    known = git(tree, "diff", "--name-only", "--no-renames", "-z", commit)
+    flags = git(tree, "diff", "--name-only", f"-G{FLAGS}", tidy, *builds)
+    known = git(tree, "diff", "--name-only", "--no-renames", "-z", tidy)
     new = git(tree, "ls-files", "--others", "--exclude-standard", "-z")
     if any(status != 0 for status, _ in (flags, known, new)) or flags[1]:
         return None
@@ -40,12 +41,12 @@ def changed_since(tree, rules):
 
 
 def note(tree, rules):
-    """Names the present commit in the record. Returns why not, when what was looked at is no commit."""
-    status, commit = git(tree, "rev-parse", "HEAD")
+    """Names the present commit's tree in the record. Returns why not, when what was looked at is no commit."""
+    status, tidy = git(tree, "rev-parse", "HEAD^{tree}")
     looked_at = ["--", "src", "tests/*.h", "tests/*.cpp", "*CMakeLists.txt", "CMakePresets.json", ".clang-tidy"]
     if status != 0 or git(tree, "status", "--porcelain", *looked_at)[1]:
         return "the tree has changes that are not committed: commit them, then look again"
-    (tree.root / RECORD).write_text(f"{commit.strip()} {rules}\n")
+    (tree.root / RECORD).write_text(f"{tidy.strip()} {rules}\n")
     return ""
 
 
