@@ -32,6 +32,15 @@ class Direction {
     watch_argument_ = argument;
   }
   void clear() noexcept { ready_ = false; }
+  // `soon(argument)` is called when a task is about to wait. nullptr forgets it. It may not signal.
+  void before_wait(void (*soon)(void*) noexcept, void* argument) noexcept {
+    before_wait_ = soon;
+    before_wait_argument_ = argument;
+  }
+  // For who waits by arm().
+  void tell_wait() noexcept {
+    if (before_wait_ != nullptr) before_wait_(before_wait_argument_);
+  }
   // Every signal is one of `above` too: the direction of a stream that is carried by this one's. nullptr: no
   // longer.
   void pass_on_to(Direction* above) noexcept {
@@ -58,6 +67,7 @@ class Direction {
         return;
       }
       CHECK(direction_.waiter_.empty());
+      direction_.tell_wait();
       own(node_);
       direction_.waiter_.push_back(node_);
       begin(handle);
@@ -74,7 +84,7 @@ class Direction {
     bool yields_ = false;
   };
   Wait wait(const Call& call) noexcept { return {*this, call}; }
-  // For a select. It does not give the turn to others.
+  // For a select. It does not give the turn to others, and tells nobody of the wait.
   SelectArm arm() noexcept {
     return {&waiter_, this, [](const void* self) { return static_cast<const Direction*>(self)->ready_; }};
   }
@@ -85,6 +95,8 @@ class Direction {
   bool ready_ = false;
   void (*watch_)(void*) noexcept = nullptr;
   void* watch_argument_ = nullptr;
+  void (*before_wait_)(void*) noexcept = nullptr;
+  void* before_wait_argument_ = nullptr;
   WaitList waiter_;
 };
 

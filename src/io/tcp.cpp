@@ -49,12 +49,24 @@ PeerAddress peer_of(const sockaddr_storage& from, int descriptor) noexcept {
   return peer;
 }
 
+// After this long the kernel acknowledges what it has held back, and holds nothing back from then on.
+constexpr Duration acknowledged_after = Duration::millis(40);
+// A read of at least this much is no message that its sender might wait behind.
+constexpr std::size_t short_read_max = 4096;
+
 bool would_block(int problem) noexcept { return problem == EAGAIN || problem == EWOULDBLOCK; }
 
+// A request is acknowledged by its answer, and an answer by the next request: the kernel is told to hold its
+// own acknowledgements back (TCP_QUICKACK 0), each of which costs as much as another send. Only a task that
+// waits for more of a message lets the peer know at once what has arrived, because a peer with Nagle's
+// algorithm may be waiting for that.
 class TcpStream final : public Stream, public Pollable {
  public:
   TcpStream(Loop& loop, int descriptor, PeerAddress peer) noexcept
-      : Stream(loop.shard()), descriptor_(descriptor), peer_(peer) {}
+      : Stream(loop.shard()), shard_(loop.shard()), descriptor_(descriptor), peer_(peer) {
+    if (peer_.local) return;
+    readable.before_wait([](void* self) noexcept { static_cast<TcpStream*>(self)->acknowledge(); }, this);
+  }
   ~TcpStream() override { close(false); }
 
   void on_events(std::uint32_t events) noexcept override {
@@ -117,6 +129,9 @@ class TcpStream final : public Stream, public Pollable {
     if (got > 0) {
       const auto size = static_cast<std::size_t>(got);
       if (size < count && !peer_gone()) readable.clear();
+      received_at_ = shard_.now();
+      unanswered_ = true;
+      is_short_ = size < short_read_max;
       return {IoStatus::done, size};
     }
     if (got == 0) return {IoStatus::eof};
@@ -127,7 +142,10 @@ class TcpStream final : public Stream, public Pollable {
     return {IoStatus::failed};
   }
   Io written(ssize_t sent) noexcept {
-    if (sent >= 0) return {IoStatus::done, static_cast<std::size_t>(sent)};
+    if (sent >= 0) {
+      hold_back();
+      return {IoStatus::done, static_cast<std::size_t>(sent)};
+    }
     if (would_block(errno)) {
       writable.clear();
       return {IoStatus::would_block};
@@ -135,8 +153,29 @@ class TcpStream final : public Stream, public Pollable {
     return {IoStatus::failed};
   }
 
+  // What has arrived was acknowledged with what was just sent.
+  void hold_back() noexcept {
+    if (peer_.local) return;
+    const bool was_late =
+        std::exchange(unanswered_, false) && shard_.now() - received_at_ >= acknowledged_after;
+    if (std::exchange(holds_back_, true) && !was_late) return;
+    const int off = 0;
+    setsockopt(descriptor_, IPPROTO_TCP, TCP_QUICKACK, &off, sizeof off);
+  }
+  void acknowledge() noexcept {
+    if (!holds_back_ || !unanswered_ || !is_short_) return;
+    holds_back_ = false;
+    const int on = 1;
+    setsockopt(descriptor_, IPPROTO_TCP, TCP_QUICKACK, &on, sizeof on);
+  }
+
+  Shard& shard_;
   int descriptor_;
   bool corked_ = false;
+  bool holds_back_ = false;  // the kernel was told to
+  bool unanswered_ = false;  // nothing was sent since the last bytes came
+  bool is_short_ = false;    // these were few
+  Instant received_at_{};
   PeerAddress peer_;
 };
 

@@ -4,6 +4,7 @@
 
 #include <arpa/inet.h>
 #include <fcntl.h>
+#include <linux/tcp.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <sys/socket.h>
@@ -55,6 +56,9 @@ Task<Result<std::string>> read_up_to(Call call, Stream& stream, std::size_t most
   co_return text;
 }
 constexpr std::size_t to_the_end = ~std::size_t{0};
+Task<> read_into(Call call, Stream& stream, std::size_t most, std::string* into) {
+  if (auto got = co_await read_up_to(call, stream, most)) *into = std::move(*got);
+}
 
 Task<Result<std::unique_ptr<Stream>>> accept_one(Call call, Listener& listener) {
   for (;;) {
@@ -94,6 +98,12 @@ class RawSocket {
     const ssize_t got = ::recv(descriptor_, room, sizeof room, 0);
     if (got < 0) return {"", errno};
     return {std::string(room, static_cast<std::size_t>(got)), 0};
+  }
+  tcp_info info() const {
+    tcp_info told{};
+    socklen_t size = sizeof told;
+    EXPECT_EQ(::getsockopt(descriptor_, IPPROTO_TCP, TCP_INFO, &told, &size), 0);
+    return told;
   }
   void shutdown_send() { ::shutdown(descriptor_, SHUT_WR); }
   void reset() {
@@ -159,6 +169,44 @@ TEST_F(TcpTest, bytes_go_both_ways_and_the_end_is_seen) {
   EXPECT_TRUE(write(*server, "still open this way"));
   server->close();
   EXPECT_EQ(read(*client, to_the_end), "still open this way");
+}
+
+// Otherwise each read of a request would send a packet of its own, which costs as much as the answer's.
+TEST_F(TcpTest, an_answer_is_the_acknowledgement_of_its_request) {
+  constexpr unsigned rounds = 200;
+  listen();
+  RawSocket client;
+  ASSERT_TRUE(client.connect(endpoint.port));
+  auto server = accept();
+  const unsigned before = client.info().tcpi_segs_in;
+  for (unsigned i = 0; i < rounds; ++i) {
+    client.send("request");
+    EXPECT_EQ(read(*server, 7), "request");
+    EXPECT_TRUE(write(*server, "answer"));
+    EXPECT_EQ(client.receive().first, "answer");
+  }
+  // A round that the machine delays by 40 ms costs one more.
+  EXPECT_LT(client.info().tcpi_segs_in - before, rounds + rounds / 2);
+}
+
+TEST_F(TcpTest, who_waits_for_the_rest_of_a_request_lets_the_peer_know_what_has_come) {
+  listen();
+  RawSocket client;
+  ASSERT_TRUE(client.connect(endpoint.port));
+  auto server = accept();
+  for (int i = 0; i < 3; ++i) {
+    client.send("request");
+    EXPECT_EQ(read(*server, 7), "request");
+    EXPECT_TRUE(write(*server, "answer"));
+    EXPECT_EQ(client.receive().first, "answer");
+  }
+  client.send("half of a req");
+  std::string got;
+  real.spawn(read_into(real.call(), *server, 17, &got));
+  for (int i = 0; i < 3; ++i) real.loop.turn(Duration{});
+  EXPECT_EQ(client.info().tcpi_unacked, 0u) << "with Nagle's algorithm the rest would wait for 40 ms";
+  client.send("uest");
+  EXPECT_TRUE(real.turn_until([&] { return got == "half of a request"; }));
 }
 
 TEST_F(TcpTest, peers_know_each_other) {

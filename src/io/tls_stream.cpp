@@ -79,6 +79,8 @@ TlsStream::TlsStream(std::shared_ptr<const TlsParty> party, Shard& shard, Slab& 
   if (below_->readable.ready()) readable.signal();
   if (below_->writable.ready()) writable.signal();
   below_->on_peer_gone([](void* self) noexcept { static_cast<TlsStream*>(self)->tell_peer_gone(); }, this);
+  readable.before_wait([](void* below) noexcept { static_cast<Stream*>(below)->readable.tell_wait(); },
+                       below_.get());
 }
 
 std::unique_ptr<TlsStream> TlsStream::make(std::shared_ptr<const TlsParty> party, Shard& shard, Slab& slab,
