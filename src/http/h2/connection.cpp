@@ -126,6 +126,7 @@ Task<bool> Connection::wait(Call call) {
   if (admission_ == Gate::Admission::extra || idle) start_waiting(idle);
   const bool told = drain_ != Drain::no || server_.is_over(attends_);
   const Call under = told ? call : call.under(attends_ ? *server_.attended_ : *server_.idle_);
+  if (running_ == 0) stream_->readable.tell_wait();
   WaitList never;
   const SelectArm work{&poked_, this,
                        [](const void* self) { return static_cast<const Connection*>(self)->work_; }};

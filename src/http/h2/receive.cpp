@@ -1,5 +1,6 @@
 // What arrives on an HTTP/2 connection: nghttp2 reads the frames and calls back.
 #include "http/h2/connection.h"
+#include "http/h2/memory.h"
 
 namespace cairn::http::h2 {
 namespace {
@@ -245,7 +246,8 @@ void Connection::start_session() {
   nghttp2_option_set_no_closed_streams(option, 1);
   nghttp2_option_set_max_deflate_dynamic_table_size(option, 4096);
   nghttp2_session* session = nullptr;
-  if (nghttp2_session_server_new2(&session, callbacks, this, option) != 0) throw std::bad_alloc();
+  nghttp2_mem memory = session_memory(server_.machine_.shard.frames());
+  if (nghttp2_session_server_new3(&session, callbacks, this, option, &memory) != 0) throw std::bad_alloc();
   session_.reset(session);
 
   const auto streams = static_cast<std::uint32_t>(server_.options_.max_streams);
