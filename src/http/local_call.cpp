@@ -6,6 +6,12 @@
 #include "http/h1/framing.h"
 
 namespace cairn::http {
+namespace {
+
+constexpr Error source_failed(ErrorCode::upstream, "the source of an answer failed");
+
+}  // namespace
+
 // --- the body that is sent
 
 void LocalCall::Body::start(io::BodySource* from, std::optional<std::uint64_t> size) noexcept {
@@ -147,41 +153,69 @@ void LocalCall::answer_failure() {
   answerer_.refuse(exchange_, {ErrorCode::internal, "a handler failed"});
 }
 
-Task<Result<>> LocalCall::ask(Call call) {
+// Makes the head and shows it to the answerer. An error: it cannot be sent.
+Result<> LocalCall::begin(const CallContext* context) {
   CHECK(state_ == State::idle);
-  add_context(*this, call);
+  add_context(*this, context);
   const Result<> read = read_head();
-  if (!read && !is_over_limit(read.error())) co_return fail(read.error());
+  if (!read && !is_over_limit(read.error())) return fail(read.error());
   if (!exchange_.upgrade.empty() && (method_ != Method::get || source_ != nullptr))
-    co_return fail(ErrorCode::invalid, "not a request that may switch protocols");
+    return fail(ErrorCode::invalid, "not a request that may switch protocols");
   state_ = State::begun;
+  next_ = Answerer::Next::answered;
   body_.start(source_, size_);
   exchange_.started = shard_.now();
-  bool threw = false;
   try {
     if (!read)
       answerer_.refuse(exchange_, read.error());
-    else if (answerer_.begin(exchange_) == Answerer::Next::handle)
-      co_await answerer_.handle(call, exchange_);
-  } catch (...) {  // as at a connection's boundary: a bug of the handler costs its request
-    threw = true;
+    else
+      next_ = answerer_.begin(exchange_);
+  } catch (...) {  // as at a connection's boundary: a bug of the answerer costs its request
+    answer_failure();
   }
+  return {};
+}
+
+// The answerer has made its answer: can it be given out?
+Result<> LocalCall::settle() {
   Response& response = exchange_.response;
   const bool fits = response.is_sound() && !(response.switches && exchange_.upgrade.empty());
-  if (threw || (!response.abandoned && !fits)) answer_failure();
+  if (!response.abandoned && !fits) answer_failure();
   if (response.abandoned) {
     finish(false);
-    co_return fail(
+    return fail(
         Error(ErrorCode::cancelled, "a call inside the process", Side::client, StopReason::client_gone));
   }
+  state_ = State::answered;
+  body_.let_go();
+  left_ = response.has_length() && sends_body() ? response.size() : 0;
+  return {};
+}
+
+Result<bool> LocalCall::try_ask(const CallContext& context) {
+  if (source_ != nullptr) return false;
+  TRY_VOID(begin(&context));
+  if (next_ == Answerer::Next::handle) return false;
+  TRY_VOID(settle());
+  return true;
+}
+
+Task<Result<>> LocalCall::ask(Call call) {
+  CHECK(state_ != State::answered);
+  if (state_ == State::idle) CO_TRY_VOID(begin(call.context()));
+  if (next_ == Answerer::Next::handle) {
+    try {
+      co_await answerer_.handle(call, exchange_);
+    } catch (...) {  // as in begin()
+      answer_failure();
+    }
+  }
+  CO_TRY_VOID(settle());
   // Over a connection the caller would not have heard of this answer.
   if (call.expired()) {
     finish(false);
     co_return fail(Error(ErrorCode::timeout, "a call inside the process", Side::self, StopReason::deadline));
   }
-  state_ = State::answered;
-  body_.let_go();
-  left_ = response.has_length() && sends_body() ? response.size() : 0;
   co_return Result<>{};
 }
 
@@ -211,38 +245,72 @@ std::optional<std::uint64_t> LocalCall::length() const noexcept {
 
 // An exception of a source breaks its answer and nothing else, as at a connection's boundary.
 Task<Result<io::Piece>> LocalCall::pull(Call call) {
-  io::BodySource& source = *exchange_.response.source;
   try {
-    std::optional<io::Piece> at_hand = source.try_next();
-    if (at_hand) co_return std::move(*at_hand);
-    co_return co_await source.next(call);
+    co_return co_await exchange_.response.source->next(call);
   } catch (...) {
-    co_return fail(ErrorCode::upstream, "the source of an answer failed");
+    co_return fail(source_failed);
   }
 }
 
-Task<Result<io::Piece>> LocalCall::next(Call call) {
+// A body that is no stream.
+io::Piece LocalCall::whole() noexcept {
   Response& response = exchange_.response;
-  io::Piece piece;
-  if (failure_) co_return fail(*failure_);
-  if (state_ != State::answered) co_return piece;
-  const bool sized = response.has_length();
-  if (sends_body() && (!sized || left_ > 0)) {
-    if (response.kind == Response::Body::stream) {
-      auto pulled = co_await pull(call);
-      if (!pulled) co_return fail(break_off(pulled.error()));
-      piece = std::move(*pulled);
-    } else if (response.kind == Response::Body::file) {
-      piece = io::Piece::range(*response.file, response.offset, response.count, std::move(response.hold));
-    } else {
-      piece = io::Piece::memory(as_bytes(response.whole()), std::move(response.hold));
-    }
-    if (sized && (piece.empty() || piece.size() > left_))
-      co_return fail(break_off({ErrorCode::upstream, "an answer that is not as long as it says"}));
-    if (sized) left_ -= piece.size();
-  }
+  if (response.kind == Response::Body::file)
+    return io::Piece::range(*response.file, response.offset, response.count, std::move(response.hold));
+  return io::Piece::memory(as_bytes(response.whole()), std::move(response.hold));
+}
+
+// Judges the next piece, which the caller gets.
+Result<io::Piece> LocalCall::accept(io::Piece piece) {
+  const bool sized = exchange_.response.has_length();
+  if (sized && (piece.empty() || piece.size() > left_))
+    return fail(break_off({ErrorCode::upstream, "an answer that is not as long as it says"}));
+  if (sized) left_ -= piece.size();
   if (piece.empty()) finish(true);
-  co_return piece;
+  return piece;
+}
+
+Task<Result<io::Piece>> LocalCall::next(Call call) {
+  if (failure_) co_return fail(*failure_);
+  if (std::optional<io::Piece> at_hand = try_next()) co_return std::move(*at_hand);
+  if (failure_) co_return fail(*failure_);
+  auto pulled = co_await pull(call);
+  if (!pulled) co_return fail(break_off(pulled.error()));
+  co_return accept(std::move(*pulled));
+}
+
+// A failure is left for next() to tell.
+std::optional<io::Piece> LocalCall::try_next() {
+  Response& response = exchange_.response;
+  if (failure_) return std::nullopt;
+  if (state_ != State::answered) return io::Piece();
+  if (!sends_body() || (response.has_length() && left_ == 0)) {
+    finish(true);
+    return io::Piece();
+  }
+  std::optional<io::Piece> piece;
+  if (response.kind != Response::Body::stream) {
+    piece = whole();
+  } else {
+    try {
+      piece = response.source->try_next();
+    } catch (...) {  // as in pull()
+      (void)break_off(source_failed);
+    }
+  }
+  if (!piece) return std::nullopt;
+  auto accepted = accept(std::move(*piece));
+  if (!accepted) return std::nullopt;
+  return std::move(*accepted);
+}
+
+std::optional<io::Piece> LocalCall::take_whole() {
+  if (state_ != State::answered || failure_ || !sends_body()) return std::nullopt;
+  if (exchange_.response.kind == Response::Body::stream) return std::nullopt;
+  io::Piece piece = whole();
+  left_ = 0;
+  finish(true);
+  return piece;
 }
 
 void LocalCall::finish(bool complete) noexcept {

@@ -39,6 +39,7 @@ class LocalCall final : public PeerCall {
 
   void ask_to_switch(std::string_view protocol) noexcept override { exchange_.upgrade = protocol; }
 
+  Result<bool> try_ask(const CallContext& context) override;
   // `cancelled`: the caller left. `timeout`: its deadline has passed, and an answer that came after it is
   // dropped, as over a connection. Cancel: partial — the handler has seen the request, and was stopped at its
   // wait.
@@ -52,6 +53,8 @@ class LocalCall final : public PeerCall {
   // An error: the body ended before its length, or its source failed. Cancel: partial — the answerer is told
   // that the answer was not read to its end.
   Task<Result<io::Piece>> next(Call call) override;
+  std::optional<io::Piece> try_next() override;
+  std::optional<io::Piece> take_whole() override;
   // Its listener pulls the body that the caller gives it. It counts as complete, however it ends.
   Conversation* conversation() noexcept override {
     return state_ == State::answered ? exchange_.response.conversation : nullptr;
@@ -85,7 +88,11 @@ class LocalCall final : public PeerCall {
         [&](std::string_view name, std::string_view value) { visit(to, name, value); });
   }
   Result<> read_head();
+  Result<> begin(const CallContext* context);
+  Result<> settle();
   void answer_failure();
+  io::Piece whole() noexcept;
+  Result<io::Piece> accept(io::Piece piece);
   bool sends_body() const noexcept;
   bool is_read() const noexcept;
   Error break_off(const Error& why) noexcept;
@@ -95,6 +102,7 @@ class LocalCall final : public PeerCall {
   Shard& shard_;
   Answerer& answerer_;
   State state_ = State::idle;
+  Answerer::Next next_ = Answerer::Next::answered;  // what the answerer said of the head
   bool invalid_ = false;
   Method method_ = Method::get;
   std::string target_, text_;

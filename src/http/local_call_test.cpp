@@ -404,6 +404,91 @@ TEST_F(LocalCallTest, who_has_read_every_byte_was_answered_completely) {
   });
 }
 
+TEST_F(LocalCallTest, what_needs_no_wait_is_answered_without_a_task) {
+  LocalCall local(machine, desk);
+  for (int i = 0; i < 2; ++i) {
+    ShardScope here(host.shard());
+    local.start(Method::get, "/a/b?c=d", {});
+    CallContext context;
+    context.corr_id = "my-own-id";
+    const auto answered = local.try_ask(context);
+    ASSERT_TRUE(answered && *answered);
+    EXPECT_EQ(local.status(), 200);
+    EXPECT_EQ(desk.corr, "my-own-id");
+    const auto piece = local.take_whole();
+    ASSERT_TRUE(piece);
+    EXPECT_EQ(as_text(piece->bytes), "/a/b?c=d");
+    EXPECT_EQ(desk.finishes.size(), static_cast<std::size_t>(i) + 1) << "the call is done with that";
+    EXPECT_FALSE(local.take_whole());
+    const auto end = local.try_next();
+    EXPECT_TRUE(end && end->empty());
+  }
+  EXPECT_EQ(desk.finishes, (std::vector<bool>{true, true}));
+}
+
+TEST_F(LocalCallTest, what_has_to_wait_has_begun_once_and_goes_on) {
+  run([](Call call, LocalCallTest* self) -> Task<> {
+    LocalCall local(self->machine, self->desk);
+    local.start(Method::get, "/wait", {});
+    const auto answered = local.try_ask({});
+    EXPECT_TRUE(answered && !*answered);
+    EXPECT_EQ(self->desk.begun, 1);
+    EXPECT_TRUE(co_await local.ask(call));
+    EXPECT_EQ(self->desk.begun, 1);
+    EXPECT_EQ(local.status(), 200);
+    local.drop();
+    local.start(Method::get, "/wait", {});
+    EXPECT_TRUE(local.try_ask({}));
+    local.drop();
+    EXPECT_EQ(self->desk.finishes, (std::vector<bool>{true, false})) << "LC-4: dropped before its answer";
+  });
+}
+
+TEST_F(LocalCallTest, a_request_that_cannot_be_made_is_refused_without_a_wait_too) {
+  ShardScope here(host.shard());
+  LocalCall local(machine, desk);
+  local.start(Method::get, "/a", {});
+  local.add_field("X", "a\r\nb");
+  const auto answered = local.try_ask({});
+  EXPECT_TRUE(!answered && answered.error().code == ErrorCode::invalid);
+  local.start(Method::get, "/throw", {});
+  EXPECT_TRUE(local.try_ask({}).value_or(false));
+  EXPECT_EQ(local.status(), 500);
+  local.drop();
+  EXPECT_EQ(desk.finishes.size(), 1u);
+}
+
+TEST_F(LocalCallTest, only_what_is_kept_in_one_piece_is_taken_as_one) {
+  run([](Call call, LocalCallTest* self) -> Task<> {
+    auto opened = co_await self->machine.disk.open(call, "file", io::OpenMode::create_new);
+    EXPECT_TRUE(opened);
+    if (!opened) co_return;
+    self->desk.file = std::move(*opened);
+    LocalCall local(self->machine, self->desk);
+    local.start(Method::get, "/file", {});
+    EXPECT_TRUE(co_await local.ask(call));
+    const auto piece = local.take_whole();
+    EXPECT_TRUE(piece && piece->is_file() && piece->count == 4);
+    EXPECT_TRUE(local.done());
+    local.drop();
+    self->desk.file.reset();
+
+    local.start(Method::head, "/text", {});
+    EXPECT_TRUE(co_await local.ask(call));
+    EXPECT_FALSE(local.take_whole()) << "its length is that of GET, and no byte comes";
+    EXPECT_EQ(local.length(), 5u);
+
+    self->desk.to_send.push_back(block(self->machine.slab, "all of it"));
+    self->desk.sized = 9;
+    local.start(Method::get, "/stream", {});
+    EXPECT_TRUE(co_await local.ask(call));
+    EXPECT_FALSE(local.take_whole());
+    const auto first = local.try_next();
+    EXPECT_TRUE(first && as_text(first->bytes) == "all of it");
+    EXPECT_TRUE(local.done());
+  });
+}
+
 TEST_F(LocalCallTest, an_error_stays_one_and_is_no_end) {
   run([](Call call, LocalCallTest* self) -> Task<> {
     LocalCall local(self->machine, self->desk);

@@ -7,8 +7,7 @@
 
 namespace cairn::http {
 
-void add_context(PeerCall& peer, const Call& call) {
-  const CallContext* context = call.context();
+void add_context(PeerCall& peer, const CallContext* context) {
   if (context == nullptr) return;
   if (!context->corr_id.empty()) peer.add_field(name_of(FieldName::x_corr_id), context->corr_id);
   if (!context->span.valid()) return;

@@ -35,6 +35,12 @@ class PeerCall {
   virtual void ask_to_switch(std::string_view protocol) noexcept = 0;
 
   // --- the answer
+  // Begins a request without a body, where that takes no wait. True: its answer is there, as after ask().
+  // False: ask() goes on with what has begun. An error is one of ask()'s.
+  virtual Result<bool> try_ask(const CallContext& context) {
+    (void)context;
+    return false;
+  }
   // Waits for the head of the answer. The carrier sends the correlation id and the trace of the call's
   // context; the caller adds neither.
   // `invalid`: the request cannot be made. Any other error: no answer came. Cancel: partial — the peer may
@@ -57,6 +63,11 @@ class PeerCall {
   // its hold. An error is final, and later calls return it again. Cancel: partial — the rest of the answer is
   // lost.
   virtual Task<Result<io::Piece>> next(Call call) = 0;
+  // The next piece if it is at hand; nullopt when next() has to be called.
+  virtual std::optional<io::Piece> try_next() { return std::nullopt; }
+  // The body as one piece, where that is how it is kept, instead of next(): the call is done with that. The
+  // piece stays valid with its hold and until drop().
+  virtual std::optional<io::Piece> take_whole() { return std::nullopt; }
   // What the peer has agreed to go on with; nullptr if it answered as usual. The caller leads it in place of
   // next(): it is asked for what it says, and listens to what the caller has to say, both at once. The call
   // outlives both.
@@ -72,6 +83,6 @@ class PeerCall {
 };
 
 // Adds the fields that tell the callee which request its work belongs to.
-void add_context(PeerCall& peer, const Call& call);
+void add_context(PeerCall& peer, const CallContext* context);
 
 }  // namespace cairn::http

@@ -48,7 +48,7 @@ void RemoteCall::set_body(io::BodySource& source, std::optional<std::uint64_t> l
 }
 
 Task<Result<>> RemoteCall::ask(Call call) {
-  add_context(*this, call);
+  add_context(*this, call.context());
   if (!request_.upgrade.empty() && !has_key_) {
     own_key_ = websocket::make_key(client_.shard().random());
     request_.add_field(name_of(FieldName::sec_websocket_key), own_key_);

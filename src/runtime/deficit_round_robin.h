@@ -55,7 +55,10 @@ class DrrTenant : public Link {
   }
   void give_back() noexcept { CHECK(held_.fetch_sub(1, std::memory_order_seq_cst) != 0); }
   // Units that were used beyond what the order charged.
-  void charge(std::uint64_t units) noexcept { owed_.fetch_add(units, std::memory_order_relaxed); }
+  void charge(std::uint64_t units) noexcept {
+    owed_.fetch_add(units, std::memory_order_relaxed);
+    count_served(units);
+  }
   void count_served(std::uint64_t units) noexcept { served_.fetch_add(units, std::memory_order_relaxed); }
   std::uint64_t served() const noexcept { return served_.load(std::memory_order_relaxed); }
   std::int64_t deficit() const noexcept { return shown_deficit_.load(std::memory_order_relaxed); }

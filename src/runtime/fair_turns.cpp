@@ -253,15 +253,9 @@ FairTurns::Grant::~Grant() {
 Task<Result<Turn>> FairTurns::ask(Call call, Seeking seeking) {
   touch();
   if (closed_) co_return fail(ErrorCode::closed, "turn");
+  if (!call.expired() && !call.stopped())
+    if (auto turn = try_take(seeking)) co_return std::move(*turn);
   DrrTenant& queue = scheduler_.queue_of(*seeking.tenant);
-  if (scheduler_.waiting() == 0 && !call.expired() && !call.stopped() && scheduler_.try_take_slot()) {
-    if (queue.try_hold(queue.is_bounded ? DeficitRoundRobin::most_of(scheduler_.slots())
-                                        : ~std::uint64_t{0})) {
-      queue.count_served(seeking.cost);
-      co_return Turn(*this, &queue);
-    }
-    scheduler_.free_slot(mailbox_);
-  }
   if (!scheduler_.try_take_place(queue)) co_return fail(ErrorCode::busy, "work queue is full");
   Entry& entry = *new Entry(*this, queue, seeking.cost);
   entries_.push_back(entry);
@@ -283,6 +277,20 @@ Task<Result<Turn>> FairTurns::ask(Call call, Seeking seeking) {
   // The deadline may have passed between the grant and this step.
   if (call.expired()) co_return fail(ErrorCode::timeout, "work queue");
   co_return turn;
+}
+
+std::optional<Turn> FairTurns::try_take(Seeking seeking) noexcept {
+  touch();
+  if (closed_ || scheduler_.waiting() > 0 || !scheduler_.try_take_slot()) return std::nullopt;  // FT-2
+  DrrTenant& queue = scheduler_.queue_of(*seeking.tenant);
+  const std::uint64_t most =
+      queue.is_bounded ? DeficitRoundRobin::most_of(scheduler_.slots()) : ~std::uint64_t{0};
+  if (!queue.try_hold(most)) {
+    scheduler_.free_slot(mailbox_);
+    return std::nullopt;
+  }
+  queue.count_served(seeking.cost);
+  return Turn(*this, &queue);
 }
 
 struct FairTurns::Lent {

@@ -27,6 +27,7 @@
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <optional>
 
 #include "runtime/deficit_round_robin.h"
 #include "runtime/mailbox.h"
@@ -141,6 +142,8 @@ class FairTurns final : public Turnstile {
 
   // seeking.tenant outlives the turn. Cancel: clean — no turn was taken.
   Task<Result<Turn>> ask(Call call, Seeking seeking) override;
+  // A turn, if one is free and nobody waits. For what is done without a wait.
+  std::optional<Turn> try_take(Seeking seeking) noexcept;
   // For workers: starts what was granted, and lends slots, until close(). Cancel: clean — the slots are taken
   // away.
   Task<> work(Call call) override;

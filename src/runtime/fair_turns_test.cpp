@@ -48,6 +48,37 @@ TEST_F(FairTurnsTest, while_a_slot_is_free_and_nobody_waits_a_request_never_meet
   EXPECT_EQ(places.taken(), 0u);
 }
 
+// FT-2
+TEST_F(FairTurnsTest, what_needs_no_wait_passes_by_nobody) {
+  open(1);
+  hire(near);
+  start_scheduler();
+  settle();
+  {
+    ShardScope here(near.shard);
+    const auto turn = near.turns->try_take({.cost = 3, .tenant = &a});
+    EXPECT_TRUE(turn);
+    EXPECT_EQ(scheduler.out(), 1u);
+    EXPECT_FALSE(near.turns->try_take({.cost = 1, .tenant = &b})) << "the slot is out";
+  }
+  EXPECT_EQ(scheduler.out(), 0u);
+  EXPECT_EQ(a.served(), 3u);
+  EXPECT_EQ(b.served(), 0u);
+  ask(near, a, "x");
+  ask(near, a, "y");
+  settle();
+  {
+    ShardScope here(near.shard);
+    EXPECT_FALSE(near.turns->try_take({.cost = 1, .tenant = &b})) << "one waits";
+  }
+  run_for(20_ms);
+  EXPECT_EQ(told, "x+ y+ ");
+  ShardScope here(near.shard);
+  EXPECT_TRUE(near.turns->try_take({.cost = 1, .tenant = &b}));
+  near.turns->close();
+  EXPECT_FALSE(near.turns->try_take({.cost = 1, .tenant = &b}));
+}
+
 TEST_F(FairTurnsTest, the_order_is_one_for_all_shards) {
   open(1);
   hire(near);

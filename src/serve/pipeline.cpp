@@ -41,10 +41,13 @@ std::optional<std::uint64_t> stored_bytes(const http::RequestHead& head, const R
   return std::max(spec.stores_least, head.content_length);
 }
 
-// Drops the state that a service kept for this request, once its handler has returned in whatever way.
-struct StateDrop {
+// Drops what a request has while it is handled, once its handler has returned in whatever way.
+struct Leaving {
   Request& request;
-  ~StateDrop() { request.state.reset(); }
+  ~Leaving() {
+    request.turn = Turn();
+    request.state.reset();
+  }
 };
 
 unsigned whole_seconds(Duration duration) noexcept {
@@ -252,16 +255,6 @@ void Pipeline::take_corr_id(Request& request) noexcept {
   request.response.fields.keep();
 }
 
-// The context for the calls that this request makes: it continues the caller's trace, or begins one.
-void Pipeline::take_context(Request& request) noexcept {
-  Random& random = machine_.shard.random();
-  auto parent = observe::parse_traceparent(request.fields().get(http::FieldName::traceparent));
-  request.context.corr_id = request.corr();
-  if (const Principal* principal = request.principal()) request.context.tenant = principal->tenant;
-  request.context.span = parent ? observe::child_of(*parent, random.next())
-                                : observe::start_trace(random.next(), random.next(), random.next(), false);
-}
-
 Result<> Pipeline::take_hop(Request& request) {
   if (request.exchange.inside || !request.fields().has(http::FieldName::forwarded) ||
       !settings_.trusts(request.peer()))
@@ -425,7 +418,9 @@ bool Pipeline::try_now(const RouteSpec& spec, Request& request) {
   if (spec.handlers.now == nullptr) return false;
   const Result<bool> answered = service_->answer_now(spec.handlers, request);
   if (!answered) answer_outcome(request, answered.error());
-  return !answered || *answered;
+  if (answered && !*answered) return false;
+  if (tenancy_ != nullptr) tenancy_->answering(request);
+  return true;
 }
 
 // The request is admitted. From here on it counts as a connection only.
@@ -507,24 +502,28 @@ Error Pipeline::admit_request(Request& request, const RouteSpec& spec) {
 
 Task<> Pipeline::handle(Call call, http::Exchange& exchange) {
   Request& request = request_of(exchange);
-  take_context(request);
+  request.take_context(machine_.shard.random());
   call = call.by(request.deadline).with_context(request.context);
-  const StateDrop drop{request};
+  const Leaving leaving{request};
   const Run run = shared_.specs[request.route.id].handlers.run;
   if (run == Run::open) {
     co_await answer_open(call, request);
     co_return;
   }
   if (run == Run::staged && !co_await stage(call, request)) co_return;
-  Result<Turn> turn =
-      co_await (tenancy_ == nullptr ? turns_.ask(call) : turnstile_.ask(call, tenancy_->seek(request)));
-  if (!turn) {
-    answer_undone(request, turn.error());
-  } else {
-    request.turn = &*turn;
-    if (const Result<> outcome = co_await answer_later(call, request); !outcome)
-      answer_outcome(request, outcome.error());
-    request.turn = nullptr;
+  Result<> granted;
+  if (!request.turn) {
+    Result<Turn> turn =
+        co_await (tenancy_ == nullptr ? turns_.ask(call) : turnstile_.ask(call, tenancy_->seek(request)));
+    if (turn)
+      request.turn = std::move(*turn);
+    else
+      granted = fail(turn.error());
+  }
+  if (!granted) {
+    answer_undone(request, granted.error());
+  } else if (const Result<> outcome = co_await answer_later(call, request); !outcome) {
+    answer_outcome(request, outcome.error());
   }
   if (tenancy_ != nullptr) tenancy_->answering(request);
 }

@@ -130,7 +130,6 @@ class Pipeline final : public http::Gate, public http::Answerer {
   void count_answer(const Request& request, int status) noexcept;
   void count_open_stream(Request& request) noexcept;
   void take_corr_id(Request& request) noexcept;
-  void take_context(Request& request) noexcept;
   Error match_route(Request& request);
   // Takes over what a trusted peer says of the client that it speaks for. An error: it cannot be read.
   Result<> take_hop(Request& request);

@@ -16,6 +16,10 @@
 #include "runtime/turn.h"
 #include "serve/principal.h"
 
+namespace cairn {
+class Random;
+}
+
 namespace cairn::serve {
 
 // The state that a service keeps for one request between its steps.
@@ -63,13 +67,19 @@ class Request final : public http::Attachment {
   std::uint32_t counted = 0;
   std::uint32_t share = 0;
   bool contested = false;  // another address asked too when this request began
-  // Its turn while its handler runs. The handler may give it back and go on without.
-  Turn* turn = nullptr;
+  // Its turn while its handler runs. The handler may give it back and go on without. A handler that answers
+  // at once may take one before.
+  Turn turn;
   // Of Tenancy: the tenant, and what its turn cost.
   std::shared_ptr<void> tenant;
   std::uint32_t cost = 0;
 
+  // Makes the context for the calls that this request makes, once: it continues the caller's trace, or begins
+  // one.
+  void take_context(Random& random) noexcept;
+
   void clear() noexcept override {
+    turn = Turn();
     route.outcome = http::RouteMatch::Outcome::not_found;
     context = {};
     hop = {};

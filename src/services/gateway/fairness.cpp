@@ -9,8 +9,10 @@ void Fairness::declare_metrics(observe::Registry& registry) {
       registry.observed_gauges({"drr_deficit",
                                 "Units that a tenant may still use in its round; negative: it has used more.",
                                 {label}});
-  metrics.served = registry.observed_counters(
-      {"drr_served_units_total", "Units of the requests that got a turn.", {label}});
+  metrics.served =
+      registry.observed_counters({"drr_served_units_total",
+                                  "Units of the requests that got a turn, and of what they used beyond that.",
+                                  {label}});
   metrics.depth =
       registry.observed_gauges({"gateway_drr_queue_depth", "Requests of a tenant that wait.", {label}});
   metrics.exhaustions = registry.counters(

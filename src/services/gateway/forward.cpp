@@ -24,6 +24,12 @@ bool has_its_key(const serve::Request& request) noexcept {
          fields.has(http::FieldName::sec_websocket_key);
 }
 
+// A call inside the process that has begun, and is not answered yet.
+struct Begun final : serve::RequestState, PooledFrame {
+  explicit Begun(serve::Peer::Handle of) noexcept : call(std::move(of)) {}
+  serve::Peer::Handle call;
+};
+
 }  // namespace
 
 bool GatewayShard::may_last(const serve::Request& request) noexcept {
@@ -37,11 +43,13 @@ Task<Result<>> GatewayShard::ask(Call call, serve::Request* request, Way* way, h
   Backoff backoff({});
   for (;;) {
     CO_TRY(Way::Try one, way->try_begin(shard.now()));
-    passed->start(asking.method, asking.target, request->peer());
-    pass_fields(*request, *passed, !way->peer()->is_inside(), asking.choosing);
-    if (!asking.range.empty()) passed->add_field(name_of(http::FieldName::range), asking.range);
-    if (!asking.upgrade.empty()) passed->ask_to_switch(asking.upgrade);
-    if (body != nullptr) passed->set_body(*body, body->length());
+    if (!std::exchange(asking.has_begun, false)) {
+      passed->start(asking.method, asking.target, request->peer());
+      pass_fields(*request, *passed, !way->peer()->is_inside(), asking.choosing);
+      if (!asking.range.empty()) passed->add_field(name_of(http::FieldName::range), asking.range);
+      if (!asking.upgrade.empty()) passed->ask_to_switch(asking.upgrade);
+      if (body != nullptr) passed->set_body(*body, body->length());
+    }
     const Result<> answered = co_await passed->ask(call);
     if (body != nullptr && body->failure()) co_return fail(*body->failure());
     if (answered) {
@@ -57,6 +65,31 @@ Task<Result<>> GatewayShard::ask(Call call, serve::Request* request, Way* way, h
     CO_TRY_VOID(co_await sleep_for(call, *wait));
     way->count_retry();
   }
+}
+
+// A turn is taken for this moment alone, or kept for forward().
+Result<bool> GatewayShard::try_forward(serve::Request& request, Upstream upstream) {
+  serve::Peer* const peer = ways_[static_cast<std::size_t>(upstream)].peer();
+  const http::RequestHead& head = request.head();
+  const bool reads = head.method == http::Method::get || head.method == http::Method::head;
+  if (peer == nullptr || !peer->is_inside() || !reads || head.body != http::BodyKind::none ||
+      !request.exchange.upgrade.empty() || has_token(head.query()))
+    return false;
+  auto turn = turns_->try_take(reception_.seek(request));
+  if (!turn) return false;
+  request.take_context(context_.machine.shard.random());
+  serve::Peer::Handle passed = peer->call();
+  passed->start(head.method, head.origin_form(), request.peer());
+  pass_fields(request, *passed, false);
+  auto answered = passed->try_ask(request.context);
+  if (!answered) return fail(told_of(answered.error()));
+  if (*answered) {
+    TRY_VOID(pass_answer(request, std::move(passed)));
+    return true;
+  }
+  request.state = std::make_unique<Begun>(std::move(passed));
+  request.turn = std::move(*turn);
+  return false;
 }
 
 // NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the request outlives its handler
@@ -79,20 +112,26 @@ Task<Result<>> GatewayShard::forward(Call call, serve::Request& request, Upstrea
     co_return fail(ErrorCode::malformed, "a capability belongs into Authorization, not into a URL",
                    Side::client);
   RequestSource body(request, context_.machine.slab, context_.settings.decode);
-  serve::Peer::Handle passed = way.peer()->call();
+  auto* const begun = static_cast<Begun*>(request.state.get());
+  serve::Peer::Handle passed = begun != nullptr ? std::move(begun->call) : way.peer()->call();
   request.exchange.taking_body = !request.body.done();
   const bool has_body = request.head().body != http::BodyKind::none;
   CO_TRY_VOID(co_await ask(call, &request, &way, passed.get(), has_body ? &body : nullptr,
                            {.method = request.head().method,
                             .target = request.head().origin_form(),
-                            .upgrade = request.exchange.upgrade}));
+                            .upgrade = request.exchange.upgrade,
+                            .has_begun = begun != nullptr}));
   request.exchange.taking_body = false;
   if (passed->conversation() != nullptr && !has_its_key(request))
     co_return fail(ErrorCode::malformed, "no Sec-WebSocket-Key", Side::client);
+  co_return pass_answer(request, std::move(passed));
+}
+
+Result<> GatewayShard::pass_answer(serve::Request& request, serve::Peer::Handle passed) {
   if (!pass_head(*passed, request.response))
-    co_return fail(ErrorCode::upstream, "the answer's head cannot be passed on");
+    return fail(ErrorCode::upstream, "the answer's head cannot be passed on");
   answer_with(request.response, std::move(passed));
-  co_return Result<>{};
+  return {};
 }
 
 // A timeout is the upstream's fault only if it had the whole of the request's time, and the whole request.

@@ -66,6 +66,26 @@ TEST(Forward, head_and_304_and_405_stay_what_they_are) {
   EXPECT_EQ(guest.ask(get("/o/object")).status, 200);
 }
 
+// The slot is held for a moment alone: a client that reads slowly holds none.
+TEST(Forward, what_is_in_memory_is_answered_without_a_task_and_counted_as_the_rest) {
+  SimulatedGateway gateway;
+  gateway.plain.state.object.assign(300'000, 'x');
+  EXPECT_EQ(gateway.ask(get("/o/object")).body.size(), 300'000u);
+  EXPECT_EQ(gateway.metric(R"(http_requests_total{route="/o/{rest:Rest}",method="GET",status="200"})"), 1);
+  EXPECT_EQ(gateway.metric(R"(drr_served_units_total{tenant="other"})"), 5)
+      << "one for the request, and what its 300,000 bytes are beyond the first 64 KiB";
+}
+
+TEST(Forward, what_has_to_wait_goes_on_where_it_has_begun) {
+  SimulatedGateway gateway;
+  gateway.wait_until_it_serves();
+  Guest guest = gateway.connect();
+  guest.send(get("/o/wait", "X-Deadline-Ms: 60000\r\n"));
+  EXPECT_EQ(guest.answer().status, 504) << "no upstream is given more than timeouts.request";
+  EXPECT_EQ(gateway.plain.state.asked, 1);
+  EXPECT_EQ(gateway.metric(R"(drr_served_units_total{tenant="other"})"), 1) << "it was charged once";
+}
+
 TEST(Forward, the_service_learns_who_asks_and_under_which_name) {
   SimulatedGateway gateway;
   const Answer answer = gateway.ask(get("/o/object",

@@ -8,7 +8,7 @@ namespace {
 
 // The turn may have ended with the answer's head meanwhile.
 Task<> give_back_at(Call call, serve::Request* request, Instant due) {
-  if (co_await sleep_until(call, due) && request->turn != nullptr) *request->turn = Turn();
+  if (co_await sleep_until(call, due)) request->turn = Turn();
 }
 
 }  // namespace
@@ -17,7 +17,7 @@ Task<> give_back_at(Call call, serve::Request* request, Instant due) {
 // time.
 // NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the request outlives its handler
 Task<Result<Buffer>> next_in_pace(Call call, serve::Request& request, Instant begun) {
-  if (request.turn == nullptr || !*request.turn) co_return co_await request.body.next(call);
+  if (!request.turn) co_return co_await request.body.next(call);
   const std::uint64_t paid_ns = request.body.received() * 1'000'000'000 / least_bytes_per_second;
   const Instant due = begun + pace_allowance + Duration::nanos(static_cast<std::int64_t>(paid_ns));
   Scope watch(*current_shard(), call);

@@ -48,11 +48,30 @@ bool is_forgeable(std::string_view name) noexcept {
 class AnswerSource final : public io::BodySource, public PooledFrame {
  public:
   explicit AnswerSource(serve::Peer::Handle call) noexcept : call_(std::move(call)) {}
+  std::optional<io::Piece> try_next() override { return call_->try_next(); }
   Task<Result<io::Piece>> next(Call call) override { return call_->next(call); }
 
  private:
   serve::Peer::Handle call_;
 };
+
+// An answer that is in memory as a whole: the call has its text, or the file that it is in.
+struct Kept final : PooledFrame {
+  Kept(serve::Peer::Handle of, io::Hold with) noexcept : call(std::move(of)), hold(std::move(with)) {}
+  static void release(void* self) noexcept { delete static_cast<Kept*>(self); }
+
+  serve::Peer::Handle call;
+  io::Hold hold;
+};
+
+void answer_with_whole(http::Response& response, serve::Peer::Handle call, io::Piece piece) {
+  const std::string_view type = response.content_type;
+  io::Hold hold(new Kept(std::move(call), std::move(piece.hold)), Kept::release);
+  if (piece.is_file())
+    response.answer_file(type, *piece.file, piece.offset, piece.count, std::move(hold));
+  else
+    response.answer_held(type, as_text(piece.bytes), std::move(hold));
+}
 
 // What the service behind says and hears, as its call carries it.
 class PassedOn final : public http::Conversation {
@@ -143,6 +162,7 @@ bool pass_head(const http::PeerCall& call, http::Response& response, std::string
 
 void answer_with(http::Response& response, serve::Peer::Handle call) {
   if (call->conversation() != nullptr) return response.switch_to(std::make_unique<PassedOn>(std::move(call)));
+  if (auto whole = call->take_whole()) return answer_with_whole(response, std::move(call), std::move(*whole));
   const std::optional<std::uint64_t> length = call->length();
   const std::string_view type = response.content_type;
   auto source = std::make_unique<AnswerSource>(std::move(call));

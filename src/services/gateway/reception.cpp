@@ -22,8 +22,19 @@ class Reception::Metered final : public io::BodySource, public PooledFrame {
   Metered(Shard& shard, std::unique_ptr<io::BodySource> from, std::shared_ptr<void> of, std::uint64_t paid)
       : shard_(shard), from_(std::move(from)), tenant_(std::move(of)), paid_(paid) {}
 
+  std::optional<io::Piece> try_next() override {
+    auto piece = from_->try_next();
+    if (piece) count(*piece);
+    return piece;
+  }
   Task<Result<io::Piece>> next(Call call) override {
     CO_TRY(io::Piece piece, co_await from_->next(call));
+    count(piece);
+    co_return piece;
+  }
+
+ private:
+  void count(const io::Piece& piece) noexcept {
     auto& tenant = *static_cast<Tenant*>(tenant_.get());
     sent_ += piece.size();
     if (sent_ > paid_) {
@@ -32,10 +43,8 @@ class Reception::Metered final : public io::BodySource, public PooledFrame {
       paid_ += units * unit;
     }
     tenant.quota.count_bytes(piece.size(), shard_.wall());
-    co_return piece;
   }
 
- private:
   Shard& shard_;
   std::unique_ptr<io::BodySource> from_;
   std::shared_ptr<void> tenant_;
@@ -169,13 +178,18 @@ void Reception::learn(std::size_t route, std::uint64_t bytes) noexcept {
 void Reception::answering(serve::Request& request) {
   http::Response& response = request.response;
   const bool is_stream = response.kind == http::Response::Body::stream;
+  const std::uint64_t paid = expected_answer(request) / unit * unit + unit;
   if (request.head().method == http::Method::get && response.has_length() && response.status == 200)
     learn(request.route.id, response.size());
-  const std::uint64_t paid = expected_answer(request) / unit * unit + unit;
   if (is_stream && request.head().method != http::Method::head)
     response.source = std::make_unique<Metered>(shard_, std::move(response.source), request.tenant, paid);
   else
-    tenant_of(request).quota.count_bytes(response.size(), shard_.wall());
+    count_whole(tenant_of(request), response.size(), paid);
+}
+
+void Reception::count_whole(Tenant& tenant, std::uint64_t bytes, std::uint64_t paid) noexcept {
+  if (bytes > paid) tenant.turns.charge((bytes - paid + unit - 1) / unit);
+  tenant.quota.count_bytes(bytes, shard_.wall());
 }
 
 void Reception::finished(const serve::Request& request, bool) noexcept {

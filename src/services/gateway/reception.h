@@ -44,6 +44,7 @@ class Reception final : public serve::Tenancy {
   std::uint64_t expected_answer(const serve::Request& request) const noexcept;
   std::uint32_t cost_of(const serve::Request& request) const noexcept;
   void learn(std::size_t route, std::uint64_t bytes) noexcept;
+  void count_whole(Tenant& tenant, std::uint64_t bytes, std::uint64_t paid) noexcept;
 
   Fairness& fairness_;
   serve::Admission& admission_;

@@ -39,9 +39,13 @@ constexpr serve::RouteSpec unbuilt(std::string_view pattern, serve::Summary summ
 
 std::span<const serve::RouteSpec> GatewayShard::routes() {
   using Self = GatewayShard;
-  static constexpr serve::Handlers storage = serve::queued<&Self::pass<Upstream::storage>>();
-  static constexpr serve::Handlers objects = serve::queued<&Self::pass_object>();
-  static constexpr serve::Handlers registry = serve::queued<&Self::pass<Upstream::registry>>();
+  using serve::at_once;
+  static constexpr serve::Handlers storage =
+      at_once<&Self::try_pass<Upstream::storage>, &Self::pass<Upstream::storage>>();
+  static constexpr serve::Handlers objects =
+      at_once<&Self::try_pass<Upstream::storage>, &Self::pass_object>();
+  static constexpr serve::Handlers registry =
+      at_once<&Self::try_pass<Upstream::registry>, &Self::pass<Upstream::registry>>();
   static constexpr serve::Handlers registry_open =
       serve::open<&Self::leave, &Self::pass_open<Upstream::registry>>();
   static constexpr serve::Handlers none = serve::at_once<&Self::refuse_unbuilt>();

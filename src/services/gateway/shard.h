@@ -43,7 +43,13 @@ class GatewayShard final : public serve::ServiceShard {
   Task<Result<>> pass(Call call, serve::Request& request) {
     return forward(call, request, upstream);
   }
-  // The same for what may be the address of an object.
+  // The same for a read whose upstream is in this process, and has the answer in memory: it needs no wait.
+  // False: the route's other handler goes on with what has begun.
+  template <Upstream upstream>
+  Result<bool> try_pass(serve::Request& request) {
+    return try_forward(request, upstream);
+  }
+  // The same as pass() for what may be the address of an object.
   // NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the request outlives its handler
   Task<Result<>> pass_object(Call call, serve::Request& request);
   // The same for a route that stays open: only a request that says how long it waits, or a stream, may take
@@ -57,6 +63,7 @@ class GatewayShard final : public serve::ServiceShard {
   bool leave(serve::Request&) { return false; }
   // NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the request outlives its handler
   Task<Result<>> forward(Call call, serve::Request& request, Upstream upstream);
+  Result<bool> try_forward(serve::Request& request, Upstream upstream);
   // --- of the first shard
   Task<> probe(Call call);
   Task<> keep_quotas(Call call);
@@ -73,7 +80,9 @@ class GatewayShard final : public serve::ServiceShard {
     Choosing choosing = Choosing::as_asked;
     std::string_view range = {};    // a Range field; empty: none but the client's
     std::string_view upgrade = {};  // the protocol to switch to; empty: none
+    bool has_begun = false;         // by try_forward()
   };
+  static Result<> pass_answer(serve::Request& request, serve::Peer::Handle passed);
   // Asks as often as is right. On success the answer's head is there. `body`: nullptr, if none is sent. The
   // arguments outlive it. Cancel: partial — the upstream may have seen the request.
   Task<Result<>> ask(Call call, serve::Request* request, Way* way, http::PeerCall* passed,
