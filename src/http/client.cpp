@@ -66,6 +66,7 @@ void ClientResponse::GiveBack::operator()(ClientExchange* exchange) const noexce
 const ResponseHead& ClientResponse::head() const noexcept { return exchange_->head(); }
 bool ClientResponse::done() const noexcept { return exchange_->done(); }
 Task<Result<Buffer>> ClientResponse::next(Call call) { return exchange_->next(call); }
+std::optional<Buffer> ClientResponse::take_whole() noexcept { return exchange_->take_whole(); }
 
 Task<Result<>> ClientResponse::say(Call call, ByteView bytes) { return exchange_->say(call, bytes); }
 void ClientResponse::end_saying() noexcept { exchange_->end_saying(); }
@@ -197,9 +198,10 @@ Task<Result<std::unique_ptr<io::Stream>>> Client::connect(Call call, io::Endpoin
 void Client::keep(std::unique_ptr<Connection> connection) noexcept {
   touch();
   if (closed_) return;
-  const auto beside = std::ranges::count_if(
-      idle_, [&](const auto& other) { return same(other->endpoint, connection->endpoint); });
-  if (static_cast<std::size_t>(beside) >= options_.idle_per_host_max) return;
+  const auto is_beside = [&](const auto& other) { return same(other->endpoint, connection->endpoint); };
+  if (idle_.size() >= options_.idle_per_host_max &&  // else they need not be counted
+      static_cast<std::size_t>(std::ranges::count_if(idle_, is_beside)) >= options_.idle_per_host_max)
+    return;
   connection->idle_since = machine_.shard.now();
   idle_.push_back(std::move(connection));
 }

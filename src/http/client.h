@@ -113,6 +113,8 @@ class ClientResponse {
   // The next slice of the body, decoded from chunks; empty at the end. One puller at a time. An error is
   // final. Cancel: partial — the connection is closed, the rest of the body is lost.
   Task<Result<Buffer>> next(Call call);
+  // The whole body instead, where all of it has come together with its head.
+  std::optional<Buffer> take_whole() noexcept;
   bool done() const noexcept;
   // After a switch of protocols next() gives what arrives, as it arrives, and say() sends; one task may be in
   // each. An error of either leaves the other alone. Cancel: partial — some of the bytes were sent.

@@ -65,8 +65,8 @@ class PeerCall {
   virtual Task<Result<io::Piece>> next(Call call) = 0;
   // The next piece if it is at hand; nullopt when next() has to be called.
   virtual std::optional<io::Piece> try_next() { return std::nullopt; }
-  // The body as one piece, where that is how it is kept, instead of next(): the call is done with that. The
-  // piece stays valid with its hold and until drop().
+  // The body as one piece, where that is how it is kept or how it came, instead of next(): the call is done
+  // with that. The piece stays valid with its buffer or hold, and until drop().
   virtual std::optional<io::Piece> take_whole() { return std::nullopt; }
   // What the peer has agreed to go on with; nullptr if it answered as usual. The caller leads it in place of
   // next(): it is asked for what it says, and listens to what the caller has to say, both at once. The call

@@ -129,4 +129,9 @@ Task<Result<io::Piece>> RemoteCall::next(Call call) {
   co_return io::Piece(std::move(slice));
 }
 
+std::optional<io::Piece> RemoteCall::take_whole() {
+  std::optional<Buffer> whole = answer_ ? answer_->take_whole() : std::nullopt;
+  return whole ? std::optional(io::Piece(std::move(*whole))) : std::nullopt;
+}
+
 }  // namespace cairn::http

@@ -35,6 +35,7 @@ class RemoteCall final : public PeerCall {
   std::optional<std::uint64_t> length() const noexcept override;
   std::optional<std::string_view> find_field(std::string_view name) const noexcept override;
   Task<Result<io::Piece>> next(Call call) override;
+  std::optional<io::Piece> take_whole() override;
   // Draining ends what it says to the peer, and so, in a moment, what the peer says.
   Conversation* conversation() noexcept override { return conversation_ ? &*conversation_ : nullptr; }
   bool done() const noexcept override { return !answer_ || answer_->done(); }

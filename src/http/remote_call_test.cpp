@@ -205,6 +205,38 @@ TEST_F(RemoteCallTest, the_deadline_travels_on) {
   });
 }
 
+TEST_F(RemoteCallTest, a_body_that_came_with_its_head_is_taken_as_a_whole) {
+  peer.answers = {small, "HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nok"};
+  run([](Call call, RemoteCallTest* self, RemoteCall* remote) -> Task<> {
+    remote->start(Method::get, "/whole", {});
+    EXPECT_TRUE(co_await remote->ask(call));
+    const auto piece = remote->take_whole();
+    EXPECT_TRUE(piece && as_text(piece->bytes) == "ok");
+    EXPECT_TRUE(remote->done());
+    EXPECT_FALSE(remote->take_whole()) << "it was taken";
+    remote->start(Method::get, "/part", {});
+    EXPECT_TRUE(co_await remote->ask(call));
+    EXPECT_EQ(self->peer.connections, 1u) << "the connection was free again";
+    EXPECT_FALSE(remote->take_whole()) << "a byte is missing";
+    EXPECT_FALSE(remote->done());
+    EXPECT_EQ(as_text(piece->bytes), "ok") << "a later answer leaves it alone";
+  });
+}
+
+// Bytes behind an answer make it no whole one: next() knows what to do about them.
+TEST_F(RemoteCallTest, bytes_behind_a_body_cost_its_connection) {
+  peer.answers = {"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok?", small};
+  run([](Call call, RemoteCallTest* self, RemoteCall* remote) -> Task<> {
+    remote->start(Method::get, "/more", {});
+    EXPECT_TRUE(co_await remote->ask(call));
+    EXPECT_FALSE(remote->take_whole());
+    EXPECT_EQ(co_await read(call, remote), "ok");
+    remote->start(Method::get, "/next", {});
+    EXPECT_TRUE(co_await remote->ask(call));
+    EXPECT_EQ(self->peer.connections, 2u);
+  });
+}
+
 // What is left of one answer is never read as the next one's.
 TEST_F(RemoteCallTest, an_answer_left_unread_or_cut_off_costs_its_connection) {
   const std::string large = "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n" + std::string(50, 'x');

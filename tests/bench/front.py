@@ -39,9 +39,9 @@ class Behind(peers.Server):
         return self
 
 
-def files_behind(temp, root):
-    """nginx with files, as the upstream of everybody."""
-    server = peers.nginx(temp, root, sendfile=True, match=None)
+def files_behind(temp, root, size):
+    """nginx with files of this size, as the upstream of everybody. Small ones leave it in one piece with their head."""
+    server = peers.nginx(temp, root, sendfile=size > 4096, match=None)
     return Behind(server.name, server.argv, server.port, server.log)
 
 

@@ -94,7 +94,7 @@ def proxy(bench, name):
     (bench.root / ADDRESS[1:]).write_bytes(os.urandom(size))
     options = {"paths": bench.paths(ADDRESS), "expect-bytes": size}
     with contextlib.ExitStack() as stack:
-        behind = stack.enter_context(front.files_behind(bench.temp, bench.root))
+        behind = stack.enter_context(front.files_behind(bench.temp, bench.root, size))
         sides = [stack.enter_context(server) for server in (
             front.gateway(bench.cairn, bench.temp, behind), front.nginx_proxy(bench.temp, behind),
             front.haproxy_proxy(bench.temp, behind))]

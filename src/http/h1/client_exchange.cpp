@@ -326,6 +326,15 @@ Task<Result<Buffer>> ClientExchange::next(Call call) {
   co_return slice;
 }
 
+std::optional<Buffer> ClientExchange::take_whole() noexcept {
+  const bool is_whole = head().body == BodyKind::length && raw_.size() == left_;
+  if (failure_ || done_ || switched_ || !is_whole) return std::nullopt;
+  Buffer whole = std::exchange(raw_, Buffer());
+  left_ = 0;
+  finish();
+  return whole;
+}
+
 Task<Result<Buffer>> ClientExchange::next_plain(Call call) {
   const bool bounded = head().body == BodyKind::length;
   Buffer slice = std::exchange(raw_, Buffer());

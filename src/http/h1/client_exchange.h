@@ -80,6 +80,7 @@ class ClientExchange {
   // Sends the request and reads the head of the answer. Cancel: partial — drop() must follow an error.
   Task<Result<>> run(Call call, ClientRequest& request);
   Task<Result<Buffer>> next(Call call);
+  std::optional<Buffer> take_whole() noexcept;
   // --- client_switch.cpp
   Task<Result<>> say(Call call, ByteView bytes);
   void end_saying() noexcept;

@@ -55,22 +55,24 @@ class AnswerSource final : public io::BodySource, public PooledFrame {
   serve::Peer::Handle call_;
 };
 
-// An answer that is in memory as a whole: the call has its text, or the file that it is in.
+// An answer that is in memory as a whole: its piece, and the call that may have its text or its file.
 struct Kept final : PooledFrame {
-  Kept(serve::Peer::Handle of, io::Hold with) noexcept : call(std::move(of)), hold(std::move(with)) {}
+  Kept(serve::Peer::Handle of, io::Piece whole) noexcept : call(std::move(of)), piece(std::move(whole)) {}
   static void release(void* self) noexcept { delete static_cast<Kept*>(self); }
 
   serve::Peer::Handle call;
-  io::Hold hold;
+  io::Piece piece;
 };
 
 void answer_with_whole(http::Response& response, serve::Peer::Handle call, io::Piece piece) {
   const std::string_view type = response.content_type;
-  io::Hold hold(new Kept(std::move(call), std::move(piece.hold)), Kept::release);
-  if (piece.is_file())
-    response.answer_file(type, *piece.file, piece.offset, piece.count, std::move(hold));
+  auto* const kept = new Kept(std::move(call), std::move(piece));
+  const io::Piece& whole = kept->piece;
+  io::Hold hold(kept, Kept::release);
+  if (whole.is_file())
+    response.answer_file(type, *whole.file, whole.offset, whole.count, std::move(hold));
   else
-    response.answer_held(type, as_text(piece.bytes), std::move(hold));
+    response.answer_held(type, as_text(whole.bytes), std::move(hold));
 }
 
 // What the service behind says and hears, as its call carries it.
