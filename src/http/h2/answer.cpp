@@ -66,6 +66,7 @@ void Connection::begin(Stream& stream) {
   if ((stream.stays_open && !take_place(stream)) || next == Answerer::Next::answered) return submit(stream);
   stream.runs = true;
   if (!stream.stays_open) ++running_;
+  (void)stop_of(stream);  // it may be stopped before it has begun
   tasks_->spawn("h2 handler", run_handler(tasks_->call(), &stream), Waits::bounded);
 }
 
@@ -200,12 +201,19 @@ void Connection::agree(Stream& stream) {
 
 void Connection::start_fetches() {
   if (hungry_ == 0 || over_) return;
+  std::size_t kept = fetching_ * Slab::large;
+  live_.for_each([&](const Stream& stream) { kept += stream.stays_open ? 0 : stream.flow.held(); });
   live_.for_each([&](Stream& stream) {
-    if (!stream.hungry || !stream.is_open || (fetching_ >= fetching_max && !stream.stays_open)) return;
+    if (!stream.hungry || !stream.is_open) return;
+    if (!stream.stays_open && kept + Slab::large > pieces_max) return;  // H2-3
     stream.hungry = false;
     --hungry_;
     stream.fetches = true;
-    if (!stream.stays_open) ++fetching_;
+    if (!stream.stays_open) {
+      ++fetching_;
+      kept += Slab::large;
+    }
+    (void)stop_of(stream);
     tasks_->spawn("h2 answer", fetch(tasks_->call(), &stream), Waits::bounded);
   });
 }
@@ -229,6 +237,10 @@ Task<> Connection::fetch(Call call, Stream* stream) {
   }
   stream->fetches = false;
   if (!stream->stays_open) --fetching_;
+  if (stream->is_open) {  // next time it is the others' turn first
+    stream->unlink();
+    live_.push_back(*stream);
+  }
   try {
     if (!stream->is_open)
       break_stream(*stream);

@@ -15,6 +15,12 @@ std::string post_frame(std::uint32_t stream, std::string_view path) {
       field(":method", "POST") + field(":scheme", "https") + field(":authority", "h") + field(":path", path));
 }
 
+// One field of almost the size of the table, which keeps it: its index alone is as much again.
+std::string large_field() {
+  constexpr char size[] = "\x7f\xa1\x1e";  // 4000
+  return std::string("\x40\x01z") + size + std::string(4000, 'v');
+}
+
 TEST_F(Attack, rapid_reset_is_told_to_calm_down) {
   H2Guest guest = connect_raw();
   guest.send(preface());
@@ -176,6 +182,56 @@ TEST_F(Attack, a_client_that_never_reads_costs_at_most_128_kib_and_is_ended) {
   EXPECT_GE(desk.slow_writes, 1);
 }
 
+TEST_F(Attack, pieces_that_wait_for_windows_of_one_byte_cost_at_most_128_kib) {
+  desk.parts.assign(10, std::string(60'000, 'p'));
+  H2Guest guest = connect_with_window(1);
+  for (int i = 0; i < 100; ++i) guest.get("/stream");
+  std::size_t most = 0;
+  for (int i = 0; i < 60; ++i) {
+    guest.run_for(Duration::millis(500));
+    most = std::max(most, machine.slab.bytes_in_use());
+  }
+  EXPECT_LE(most, 200u * 1024) << "two pieces of sources at most, beside what is being sent";
+}
+
+TEST_F(Attack, pings_do_not_pay_for_a_window_that_stays_shut) {
+  desk.big.assign(300'000, 'b');
+  H2Guest guest = connect_with_window(1 << 20);  // and the connection's own is never opened
+  const auto id = guest.get("/big");
+  for (int i = 0; i < 4000 && !guest.guest.ended() && !guest.guest.broken(); ++i) {
+    guest.send(frame(NGHTTP2_PING, 0, 0, "12345678"));
+    guest.run_for(Duration::millis(15));
+  }
+  EXPECT_EQ(guest.reply(id).body.size(), 65'535u);
+  EXPECT_TRUE(guest.guest.ended() || guest.guest.broken());
+  EXPECT_GE(desk.slow_writes, 1);
+}
+
+TEST_F(Attack, a_refused_head_in_two_parts_does_not_end_the_other_streams) {
+  H2Guest guest = connect_raw();
+  std::string all = preface();
+  for (std::uint32_t i = 0; i < 100; ++i) all += get_frame(1 + 2 * i, "/wait");
+  guest.send(all + frame(NGHTTP2_HEADERS, end_stream, 201, get_fields("/wait")));
+  guest.run_for(Duration::millis(100));
+  guest.send(frame(NGHTTP2_CONTINUATION, end_headers, 201, field("x-a", "b")));
+  guest.run_for(Duration::seconds(20));
+  EXPECT_EQ(guest.reply(201).reset, NGHTTP2_REFUSED_STREAM);
+  EXPECT_EQ(guest.goaway, std::nullopt);
+  on_host([&] { desk.open(); });
+  EXPECT_EQ(guest.wait(1).status, 200);
+}
+
+TEST_F(Attack, what_is_refused_for_want_of_room_is_not_held_against_the_peer) {
+  H2Guest guest = connect();
+  const H2Guest::Fields large{{"x-large", std::string(8000, 'l')}};
+  for (int i = 0; i < 400; ++i) {
+    guest.get("/wait", large);
+    guest.run_for(Duration::millis(5));
+  }
+  EXPECT_EQ(guest.goaway, std::nullopt);
+  EXPECT_FALSE(guest.guest.ended());
+}
+
 TEST_F(Attack, a_window_that_grows_beyond_its_maximum_is_refused) {
   H2Guest guest = connect_raw();
   guest.send(preface() + frame(NGHTTP2_WINDOW_UPDATE, 0, 0, word(0x7fffffff)));
@@ -192,19 +248,26 @@ TEST_F(Attack, more_body_than_the_window_is_refused) {
 }
 
 TEST_F(Attack, a_header_bomb_ends_the_connection) {
-  // One field of almost the size of the table, and then its index again and again.
-  std::string large = "\x40";
-  large += "\x01z\x7f";
-  large += "\x81\x1e";  // 4000
-  large += std::string(127 + 1 + 30 * 128, 'v').substr(0, 127 + 0x01 + 0x1e * 128);
   H2Guest guest = connect_raw();
-  guest.send(preface() + frame(NGHTTP2_HEADERS, end_headers | end_stream, 1, get_fields("/x", large)));
+  guest.send(preface() +
+             frame(NGHTTP2_HEADERS, end_headers | end_stream, 1, get_fields("/x", large_field())));
   EXPECT_EQ(guest.wait(1).status, 200) << "the table has it now";
   guest.send(
       frame(NGHTTP2_HEADERS, end_headers | end_stream, 3, get_fields("/x", std::string(10'000, '\xbe'))));
   EXPECT_TRUE(guest.until_ended(Duration::seconds(4)));
   EXPECT_EQ(guest.goaway, NGHTTP2_ENHANCE_YOUR_CALM);
   EXPECT_EQ(desk.begun, 1);
+}
+
+TEST_F(Attack, trailers_are_bounded_as_heads_are) {
+  H2Guest guest = connect_raw();
+  guest.send(preface() +
+             frame(NGHTTP2_HEADERS, end_headers | end_stream, 1, get_fields("/x", large_field())));
+  EXPECT_EQ(guest.wait(1).status, 200) << "the table has it now";
+  guest.send(post_frame(3, "/read") +
+             frame(NGHTTP2_HEADERS, end_headers | end_stream, 3, std::string(10'000, '\xbe')));
+  EXPECT_TRUE(guest.until_ended(Duration::seconds(4)));
+  EXPECT_EQ(guest.goaway, NGHTTP2_ENHANCE_YOUR_CALM);
 }
 
 TEST_F(Attack, a_table_larger_than_was_allowed_is_an_error) {

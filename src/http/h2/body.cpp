@@ -52,6 +52,8 @@ Task<Result<Buffer>> Connection::next_of_body(Call call, StreamBody& body) {
   std::memcpy(slice.room().data(), body.unread_.data(), size);
   slice.fill(size);
   body.unread_.erase(0, size);
+  constexpr std::size_t kept_max = 1024;
+  if (body.unread_.empty() && body.unread_.capacity() > kept_max) std::string().swap(body.unread_);
   if (body.ended_ && body.unread_.empty()) body.finish();
   if (stream.is_open) {  // H2-2
     (void)nghttp2_session_consume(session_.get(), stream.id, size);
@@ -60,18 +62,27 @@ Task<Result<Buffer>> Connection::next_of_body(Call call, StreamBody& body) {
   co_return slice;
 }
 
-// As in HTTP/1.1, the rate is demanded only while a reader waits. What another protocol sends has none.
+bool Connection::window_is_used_up() const noexcept {
+  return nghttp2_session_get_local_window_size(session_.get()) <= 0;
+}
+
+// As in HTTP/1.1, the rate is demanded only while a reader waits, and only while the peer may send: bodies
+// that nobody reads may have used up the window. What another protocol sends has no rate.
 // NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): its stream outlives its readers
 Task<Result<>> Connection::wait_body(Call call, StreamBody& body) {
   const Shard& shard = server_.machine_.shard;
   const ServerOptions& options = server_.options_;
-  if (body.stream_->response.switches) co_return co_await ListWait(call, body.reader_, "the peer's bytes");
+  if (window_is_used_up()) body.pace_.clear();
+  if (body.stream_->response.switches || window_is_used_up())
+    co_return co_await ListWait(call, body.reader_, "the peer's bytes");
   const auto until = body.pace_.wait_until(shard.now(), options, body.received());
   if (!until) {
     server_.gate_.timed_out(Gate::Slow::read);
     co_return fail(ErrorCode::timeout_read, "body too slow", Side::client);
   }
   auto waited = co_await ListWait(call.by(*until), body.reader_, "the body");
+  if (!waited && waited.error().code == ErrorCode::timeout && window_is_used_up() && !call.expired())
+    co_return Result<>{};  // the reader waits again, as above
   if (!waited && waited.error().code == ErrorCode::timeout &&
       body.pace_.blames_client(shard.now(), call.deadline(), options, body.received())) {
     server_.gate_.timed_out(Gate::Slow::read);

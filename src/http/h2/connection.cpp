@@ -16,6 +16,7 @@ constexpr Duration drain_grace = Duration::millis(250);
 Connection::Connection(ServedConnection&& before) noexcept
     : ServedConnection(std::move(before)),
       pace_(stream_->peer().local),
+      body_pace_(false),
       idle_since_(server_.machine_.shard.now()) {}
 
 Connection::~Connection() { CHECK(streams_ == 0); }
@@ -62,7 +63,7 @@ bool Connection::is_idle() const noexcept {
 }
 
 bool Connection::may_read() const noexcept {
-  return !over_ && nghttp2_session_get_outbound_queue_size(session_.get()) < outbound_max;
+  return !over_ && !goaway_waits_ && nghttp2_session_get_outbound_queue_size(session_.get()) < outbound_max;
 }
 
 // Wakes this connection's task.
@@ -187,7 +188,8 @@ bool Connection::judge_peer(Instant now) noexcept {
   const bool shut = sending && nghttp2_session_get_remote_window_size(session_.get()) <= 0;
   if (!blocked_ && !shut) shut_since_ = {};
   if ((blocked_ || shut) && is_due(shut_since_, now)) {
-    if (pace_.too_slow(stream_->unacknowledged(), least)) {
+    // Whoever keeps the window shut may still take acknowledgements of pings.
+    if (blocked_ ? pace_.too_slow(stream_->unacknowledged(), least) : body_pace_.too_slow(0, least)) {
       server_.gate_.timed_out(Gate::Slow::write);
       return false;
     }
@@ -219,16 +221,23 @@ bool Connection::drain_step() noexcept {
     }
     (void)nghttp2_submit_shutdown_notice(session_.get());
     drain_ = Drain::noticed;
-    told_at_ = now + drain_grace;
+    goaway_waits_ = true;
     poke();
   } else if (closes_ || now >= told_at_) {
     (void)nghttp2_submit_goaway(session_.get(), NGHTTP2_FLAG_NONE,
                                 nghttp2_session_get_last_proc_stream_id(session_.get()), NGHTTP2_NO_ERROR,
                                 nullptr, 0);
     drain_ = Drain::told;
+    goaway_waits_ = true;
     poke();
   }
   return false;
+}
+
+// Called by nghttp2: what drain_step() has to say is written down.
+void Connection::note_goaway() noexcept {
+  goaway_waits_ = false;
+  if (drain_ == Drain::noticed) told_at_ = server_.machine_.shard.now() + drain_grace;
 }
 
 }  // namespace cairn::http::h2

@@ -47,12 +47,13 @@ class Connection final : public ServedConnection {
   static constexpr std::size_t heads_max = std::size_t{48} << 10;
   // No request is begun while the texts of the answers that wait for the peer are larger than this together.
   static constexpr std::size_t texts_max = std::size_t{64} << 10;
-  // Pieces of sources that are being got at a time, except those of streams that stay open.
-  static constexpr unsigned fetching_max = 2;
+  // Pieces of sources that are kept, or are being got, are no larger than this together, except those of
+  // streams that stay open.
+  static constexpr std::size_t pieces_max = 2 * Slab::large;
   // While more frames than this wait to be sent, nothing is read.
   static constexpr std::size_t outbound_max = 256;
   static constexpr std::size_t turn_bytes_max = std::size_t{1} << 20;
-  // After this much of a head the connection ends: the rest would be decompressed in vain.
+  // After this much of a head, or of trailers, the connection ends: the rest would be decompressed in vain.
   static constexpr std::size_t heads_seen_max = std::size_t{128} << 10;
 
   Task<> serve(Call call) override;
@@ -73,6 +74,7 @@ class Connection final : public ServedConnection {
   bool is_idle() const noexcept;
   void poke() noexcept;
   bool may_read() const noexcept;
+  bool window_is_used_up() const noexcept;
 
   // --- receive.cpp: what arrives
   bool read_some();
@@ -105,6 +107,7 @@ class Connection final : public ServedConnection {
   CancelSource& stop_of(Stream& stream);
   void reset_stream(Stream& stream, std::uint32_t code) noexcept;
   void note_sent(Stream& stream);
+  void note_goaway() noexcept;
   void decline_body(Stream& stream) noexcept;
   void throw_away(Stream& stream, std::size_t count) noexcept;
   void decline_bodies(Instant now) noexcept;
@@ -142,6 +145,8 @@ class Connection final : public ServedConnection {
   unsigned fetching_ = 0;
   std::size_t hungry_ = 0;
   std::size_t head_bytes_ = 0, text_bytes_ = 0;
+  std::size_t block_bytes_ = 0;  // of the fields that are coming in
+  std::int32_t refused_ = 0;     // the stream of these, if it is refused
 
   WaitList poked_;
   bool work_ = false;
@@ -158,7 +163,8 @@ class Connection final : public ServedConnection {
   std::string_view leftover_;  // of a frame that did not fit into out_
   std::size_t body_size_ = 0;  // of the DATA frame that is being written
   std::size_t turn_bytes_ = 0;
-  Pace pace_;
+  Pace pace_;       // of all that is sent
+  Pace body_pace_;  // of bodies alone
   Allowance resets_{200, 33}, controls_{2000, 100};
   unsigned continuations_ = 0;
   Instant head_since_{};  // of a head that has begun
@@ -166,7 +172,9 @@ class Connection final : public ServedConnection {
   Instant judge_at_ = Instant::never();
   Instant decline_at_ = Instant::never();
   enum class Drain : std::uint8_t { no, noticed, told } drain_ = Drain::no;
-  Instant told_at_{};
+  bool goaway_waits_ =
+      false;  // which names the last request that is answered: no more are read until it is written
+  Instant told_at_ = Instant::never();
   Instant over_until_{};
   Instant shut_since_{};  // the peer takes nothing
   std::vector<nghttp2_nv> fields_;

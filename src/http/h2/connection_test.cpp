@@ -261,6 +261,18 @@ TEST_F(Connected, a_body_that_stalls_is_408) {
 
 // --- the same rules as for HTTP/1.1
 
+TEST_F(Connected, a_body_that_may_not_be_sent_is_not_blamed_for_it) {
+  H2Guest guest = connect();
+  // Before the peer knows the settings, one body may use up the window of all.
+  const std::string first(200'000, 'x'), second(100'000, 'y');
+  const auto stalled = guest.ask("POST", "/sip", first), starved = guest.ask("POST", "/read", second);
+  guest.run_for(Duration::seconds(20));
+  on_host([&] { desk.open(); });
+  EXPECT_EQ(guest.wait(starved).body, second);
+  EXPECT_EQ(guest.wait(stalled).status, 200);
+  EXPECT_EQ(desk.slow_reads, 0);
+}
+
 TEST_F(Connected, cookie_crumbs_are_one_cookie) {
   H2Guest guest = connect();
   guest.wait(guest.get("/x", {{"cookie", "a=1"}, {"accept", "*/*"}, {"cookie", "b=2"}}));
@@ -377,6 +389,26 @@ TEST_F(Connected, a_client_that_vanishes_at_any_byte_leaves_nothing) {
   EXPECT_EQ(desk.begun, static_cast<int>(desk.complete.size()));
 }
 
+TEST_F(Connected, a_peer_that_has_no_more_to_say_ends_what_has_just_begun) {
+  H2Guest guest = connect_raw();
+  guest.send(preface() + get_frame(1, "/open-wait") + get_frame(3, "/wait"));
+  guest.guest.close(false);
+  EXPECT_TRUE(world.run_until([&] { return server.connections() == 0; }, Duration::seconds(3)));
+  EXPECT_EQ(desk.running, 0);
+}
+
+TEST_F(Connected, streamed_answers_take_turns) {
+  desk.parts.assign(40, std::string(60'000, 'p'));
+  H2Guest guest = connect_with_window(1 << 24);
+  std::vector<std::int32_t> ids;
+  for (int i = 0; i < 6; ++i) ids.push_back(guest.get("/stream"));
+  guest.open_window(0, 1 << 24);
+  const auto bytes = [&](std::int32_t id) { return guest.reply(id).body.size(); };
+  ASSERT_TRUE(guest.until([&] { return bytes(ids[0]) > 1'000'000; }));
+  for (const auto id : ids) EXPECT_GT(bytes(id), 500'000u) << id;
+  for (const auto id : ids) EXPECT_EQ(guest.wait(id).body.size(), 2'400'000u);
+}
+
 TEST_F(Connected, an_idle_connection_ends_with_goaway) {
   H2Guest guest = connect();
   guest.wait(guest.get("/x"));
@@ -403,6 +435,26 @@ TEST_F(Connected, draining_tells_twice_and_answers_all_that_arrived_before_the_s
   EXPECT_TRUE(guest.until_ended(Duration::seconds(5)));
   EXPECT_FALSE(guest.guest.broken());
   EXPECT_EQ(desk.finished_count(true), 2u);
+}
+
+TEST_F(Connected, whatever_begins_while_draining_is_named_by_the_last_goaway) {
+  world.network().faults.send_buffer = world.network().faults.window = 1500;
+  desk.big.assign(60'000, 'b');
+  H2Guest guest = connect_raw();
+  guest.send(preface() + get_frame(1, "/big"));
+  guest.guest.reading = false;  // what the server says of draining waits behind the answer
+  guest.run_for(Duration::millis(10));
+  on_host([&] { server.drain(); });
+  std::uint32_t id = 3;
+  for (int i = 0; i < 40; ++i, id += 2) {
+    guest.send(get_frame(id, "/during"));
+    guest.run_for(Duration::millis(10));
+    if (i == 30) guest.guest.reading = true;
+  }
+  EXPECT_TRUE(guest.until_ended(Duration::seconds(10)));
+  ASSERT_FALSE(guest.last_ids.empty());
+  EXPECT_EQ(desk.begun, (guest.last_ids.back() + 1) / 2);
+  for (std::int32_t i = 3; i <= guest.last_ids.back(); i += 2) EXPECT_EQ(guest.reply(i).body, "/during") << i;
 }
 
 TEST_F(Connected, open_streams_end_when_draining_begins) {

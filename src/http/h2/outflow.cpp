@@ -70,7 +70,10 @@ std::size_t Outflow::copy(MutableByteView into) noexcept {
     const std::size_t size = std::min(into.size(), bytes_.size());
     std::memcpy(into.data(), bytes_.data(), size);
     bytes_ = bytes_.subspan(size);
-    if (bytes_.empty()) cold_.reset();
+    if (bytes_.empty()) {
+      cold_.reset();
+      piece_.buffer.reset();
+    }
     return size;
   }
   const auto size = static_cast<std::size_t>(std::min<std::uint64_t>(into.size(), left_of_file_));

@@ -28,7 +28,9 @@ class Outflow {
   // The source ends here.
   void end() noexcept { ended_ = true; }
   // Bytes of ours that it holds.
-  std::size_t held() const noexcept { return piece_.buffer ? piece_.buffer.capacity() : 0; }
+  std::size_t held() const noexcept {
+    return (piece_.buffer ? piece_.buffer.capacity() : 0) + (cold_ ? cold_.capacity() : 0);
+  }
 
  private:
   bool has_bytes() const noexcept { return !bytes_.empty() || left_of_file_ > 0; }

@@ -38,6 +38,8 @@ bool Connection::read_some() {
 // Frames that bring no request further cost of the allowance (H2-5).
 void Connection::on_frame_begins(const nghttp2_frame_hd& frame) noexcept {
   const Instant now = server_.machine_.shard.now();
+  // Of a head whose stream was reset nothing more is told, not even its end; this frame is behind it.
+  if (greeted_ && frame.type != NGHTTP2_CONTINUATION) head_since_ = {};
   bool allowed = true;
   switch (frame.type) {
     case NGHTTP2_DATA:
@@ -66,11 +68,16 @@ void Connection::on_frame_begins(const nghttp2_frame_hd& frame) noexcept {
 
 int Connection::on_head_begins(const nghttp2_frame& frame) {
   head_since_ = server_.machine_.shard.now();
+  block_bytes_ = 0;
+  refused_ = 0;
   if (frame.headers.cat != NGHTTP2_HCAT_REQUEST) return 0;  // trailers
   const std::int32_t id = frame.hd.stream_id;
-  // Streams that the peer has reset count until their handlers have ended.
-  if (over_ || calm_ || streams_ >= server_.options_.max_streams)
-    return nghttp2_submit_rst_stream(session_.get(), NGHTTP2_FLAG_NONE, id, NGHTTP2_REFUSED_STREAM);
+  // Streams that the peer has reset count until their handlers have ended. One that is refused is reset when
+  // its head is complete.
+  if (over_ || calm_ || streams_ >= server_.options_.max_streams) {
+    refused_ = id;
+    return 0;
+  }
   Stream* const stream = server_.borrow_stream();
   ++streams_;
   heads_.push_back(*stream);
@@ -80,12 +87,15 @@ int Connection::on_head_begins(const nghttp2_frame& frame) {
 }
 
 int Connection::on_field(const nghttp2_frame& frame, std::string_view name, std::string_view value) {
+  constexpr std::size_t overhead = 32;  // as HPACK counts a field
+  block_bytes_ += name.size() + value.size() + overhead;
+  if (block_bytes_ > heads_seen_max) {
+    calm_ = true;
+    return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
+  }
   Stream* const stream = find(frame.hd.stream_id);
-  if (stream == nullptr || stream->has_head) return 0;  // refused, or a trailer
-  stream->head.add(name, value);
-  if (stream->head.seen() <= heads_seen_max) return 0;
-  calm_ = true;
-  return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
+  if (stream != nullptr && !stream->has_head) stream->head.add(name, value);  // else refused, or a trailer
+  return 0;
 }
 
 int Connection::on_bad_field(const nghttp2_frame& frame) {
@@ -108,6 +118,7 @@ void Connection::on_head(Stream& stream, bool bodiless) {
   head_bytes_ += stream.head.kept();
   if (fits) return waiting_.push_back(stream);
   live_.push_back(stream);
+  stream.refused = true;
   reset_stream(stream, NGHTTP2_REFUSED_STREAM);  // H2-3
 }
 
@@ -129,6 +140,9 @@ int Connection::on_frame(const nghttp2_frame& frame) {
   if (frame.hd.type != NGHTTP2_DATA && frame.hd.type != NGHTTP2_HEADERS) return 0;
   const bool last = (frame.hd.flags & NGHTTP2_FLAG_END_STREAM) != 0;
   if (frame.hd.type == NGHTTP2_HEADERS) head_since_ = {};
+  if (frame.hd.type == NGHTTP2_HEADERS && frame.hd.stream_id == refused_)
+    return nghttp2_submit_rst_stream(session_.get(), NGHTTP2_FLAG_NONE, std::exchange(refused_, 0),
+                                     NGHTTP2_REFUSED_STREAM);
   Stream* const stream = find(frame.hd.stream_id);
   if (stream == nullptr) return 0;
   if (frame.hd.type == NGHTTP2_HEADERS && !stream->has_head) {
@@ -150,7 +164,7 @@ int Connection::on_closed(std::int32_t id, std::uint32_t code) {
     release_if_done(*stream);
     return 0;
   }
-  if (!resets_.spend(server_.machine_.shard.now())) calm_ = true;
+  if (!stream->refused && !resets_.spend(server_.machine_.shard.now())) calm_ = true;
   const bool framing = code == NGHTTP2_PROTOCOL_ERROR;
   stream->wire_body.break_off(
       framing ? Error{ErrorCode::malformed, "the body does not fit its head", Side::client}
@@ -207,6 +221,7 @@ struct Connection::Callbacks {
   }
   static int sent(nghttp2_session*, const nghttp2_frame* frame, void* self) noexcept {
     return guarded(self, [&](Connection& connection) {
+      if (frame->hd.type == NGHTTP2_GOAWAY) connection.note_goaway();
       const bool answers = frame->hd.type == NGHTTP2_DATA || frame->hd.type == NGHTTP2_HEADERS;
       if (!answers || (frame->hd.flags & NGHTTP2_FLAG_END_STREAM) == 0) return 0;
       if (Stream* stream = connection.find(frame->hd.stream_id)) connection.note_sent(*stream);

@@ -40,6 +40,7 @@ ssize_t Connection::read_body(Stream& stream, std::size_t room, std::uint32_t* f
   *flags |= NGHTTP2_DATA_FLAG_NO_COPY;
   if (stream.flow.is_spent()) *flags |= NGHTTP2_DATA_FLAG_EOF;
   stream.pace.sent(body_size_);
+  body_pace_.sent(body_size_);
   controls_.earn(static_cast<std::int64_t>(body_size_ / frame_least));
   return static_cast<ssize_t>(body_size_);
 }

@@ -120,7 +120,8 @@ class Desk final : public Gate, public Answerer {
     hosts.emplace_back(head.host());
     cookies.emplace_back(head.fields.get(FieldName::cookie));
     if (path == "/throw-at-once") throw std::runtime_error("begin");
-    if (path == "/wait" || path == "/throw" || path == "/taste" || path.starts_with("/read"))
+    if (path == "/wait" || path == "/throw" || path == "/taste" || path == "/sip" ||
+        path.starts_with("/read"))
       return Next::handle;
     if (path == "/open-wait") {
       exchange.stays_open = true;
@@ -165,8 +166,9 @@ class Desk final : public Gate, public Answerer {
     if (path == "/wait" || path == "/read-late" || path == "/open-wait") co_await wait_for_gate(call);
     Response& response = exchange.response;
     response.text = path;
-    if (path == "/taste") (void)co_await exchange.body.next(call);
-    if (path.starts_with("/read")) {
+    if (path == "/taste" || path == "/sip") (void)co_await exchange.body.next(call);
+    if (path == "/sip") co_await wait_for_gate(call);
+    if (path == "/sip" || path.starts_with("/read")) {
       response.text.clear();
       if (auto read = co_await read_body(call, exchange, response.text); !read) {
         body_errors.push_back(read.error().code);

@@ -62,7 +62,7 @@ void Stream::clear() noexcept {
   wire_body.clear();
   Exchange::clear();
   id = 0;
-  has_head = is_open = is_begun = runs = fetches = hungry = answered = sent_all = has_place = false;
+  has_head = is_open = is_begun = runs = fetches = hungry = answered = sent_all = has_place = refused = false;
   fault.reset();
   pace = Pace(false);
   shut_since = declined_at = {};

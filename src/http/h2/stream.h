@@ -83,6 +83,7 @@ struct Stream : StreamParts, Exchange, Link {
   bool answered = false;   // the head of the answer was handed over
   bool sent_all = false;   // the last frame of the answer was written down
   bool has_place = false;  // of the gate, as an open stream
+  bool refused = false;    // for want of room, which is no fault of the peer's
   std::optional<Error> fault;
   Outflow flow;
   Pace pace;
