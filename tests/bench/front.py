@@ -73,12 +73,13 @@ class Up(peers.Server):
         return "Bearer " + (self.data / "keys" / "admin.cap").read_text().strip()
 
 
-def gateway(binary, temp, upstream):
+def gateway(binary, temp, upstream, more=None):
     """`cairn gateway` before one upstream. It checks no bytes: neither do the others."""
     port = peers.free_port()
     data = pathlib.Path(temp) / f"gateway-{port}"
     argv = [str(binary), "gateway", "--data", str(data), "--bind", f"127.0.0.1:{port}"]
-    flags = {**FREE, "server.shards": "1", "upstream.storage": f"127.0.0.1:{upstream.port}", "proxy.verify": "false"}
+    flags = {**FREE, "server.shards": "1", "upstream.storage": f"127.0.0.1:{upstream.port}", "proxy.verify": "false",
+             **(more or {})}
     for key, value in flags.items():
         argv += ["--set", f"{key}={value}"]
     return peers.Server("cairn", argv, port, pathlib.Path(temp) / f"gateway-{port}.log")
@@ -147,3 +148,31 @@ def handshakes(binary, server, path, seconds, resume):
         raise RuntimeError(f"handshakes with {server.name}: {done.stderr.strip()}")
     run = json.loads(done.stdout)
     return {"requests": run["handshakes"], "req_s": run["handshakes_s"], "server_cpu_ns_per_request": run["server_cpu_ns"]}
+
+
+class Crowd:
+    """Tenants and the upstream that they share; `run` gives what a phase brought to each of them."""
+
+    def __init__(self, binary):
+        self.process = subprocess.Popen([str(binary)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                                        preexec_fn=peers.child_setup(peers.cores()[1]))
+        self.port = json.loads(self.process.stdout.readline())["upstream"]
+
+    def run(self, server, phase, seconds):
+        self.process.stdin.write(f"{server.port} {phase} {seconds}\n")
+        self.process.stdin.flush()
+        line = self.process.stdout.readline()
+        if not line:
+            raise RuntimeError(f"the crowd before {server.name} is gone: {self.process.wait()}")
+        return json.loads(line)["tenants"]
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.stdin.close()
+        try:
+            self.process.wait(5)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()

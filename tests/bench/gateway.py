@@ -9,6 +9,7 @@ import json
 import os
 import pathlib
 import signal
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -29,6 +30,7 @@ GOALS = {
     ("h2_64k", "nginx"): 1.3, ("h2_64k", "haproxy"): 1.6,
     ("handshake_full", "nginx"): 1.0, ("handshake_resumed", "nginx"): 1.0,
 }
+JAIN_LEAST, P99_MOST = 0.98, 2.0
 ADDRESS = "/o/b3:" + "0" * 64
 
 
@@ -158,6 +160,29 @@ def refused(bench):
     return compare("refused", ["cairn", "served 1 KiB"], [runs, served])
 
 
+def jain(values):
+    return sum(values) ** 2 / (len(values) * sum(v * v for v in values))
+
+
+def fairness(bench):
+    """Eight tenants before an upstream of 10 to 30 ms, 32 slots for all: one has 800 connections, the others 8 each; then
+    the others ask by the clock, alone and beside it. Without a scheduler for contrast."""
+    seconds = 5 if bench.args.quick else 30
+    rows = []
+    for name, order in (("cairn", "true"), ("no scheduler", "false")):
+        settings = {"pools.workers": "2", "pools.worker_slots": "16", "drr.enabled": order, "server.max_inflight": "512",
+                    "server.max_conns": "4096"}
+        with front.Crowd(pathlib.Path(bench.args.build) / "bench_crowd") as crowd, \
+                front.gateway(bench.cairn, bench.temp, crowd, settings) as server:
+            units = [tenant["served"] for tenant in crowd.run(server, "units", seconds)]
+            quiet, flooded = (statistics.median(tenant["p99_us"] for tenant in crowd.run(server, phase, seconds)[1:])
+                              for phase in ("quiet", "flood"))
+        rows.append({"case": "fairness", "peer": name, "jain": round(jain(units), 4), "units": units,
+                     "quiet_p99_us": quiet, "flooded_p99_us": flooded, "p99_ratio": round(flooded / quiet, 3),
+                     "met": name != "cairn" or (jain(units) >= JAIN_LEAST and flooded <= P99_MOST * quiet)})
+    return rows
+
+
 CASES = {
     "proxy_1k": lambda bench: proxy(bench, "1k"), "proxy_64k": lambda bench: proxy(bench, "64k"),
     "inside_1k": inside_1k,
@@ -167,17 +192,23 @@ CASES = {
     "h2_64k": lambda bench: encrypted(bench, "h2_64k", "64k", True, 8, 8),
     "handshake_full": lambda bench: handshake(bench, False),
     "handshake_resumed": lambda bench: handshake(bench, True),
-    "refused": refused,
+    "refused": refused, "fairness": fairness,
 }
 
 
 def show(rows):
     print(f"\n{'case':<18} {'peer':<24} {'CPU':>6} {'spread':>7} {'goal':>6} {'':<7} {'req/s':>6}  ours / peer")
     for row in rows:
+        if row["case"] == "fairness":
+            continue
         verdict = "" if row["goal"] is None else "ok" if row["met"] else "MISSED"
         print(f"{row['case']:<18} {row['peer']:<24} {row['cpu_ratio']:>6.2f} {row['spread']:>7.2f} "
               f"{row['goal'] or '':>6} {verdict:<7} {row['req_s_ratio']:>6.2f}  "
               f"{row['ours_cpu_ns'] / 1000:.1f} / {row['peer_cpu_ns'] / 1000:.1f} us")
+    for row in rows:
+        if row["case"] == "fairness":
+            print(f"fairness, {row['peer']:<14} Jain {row['jain']:.3f} (at least {JAIN_LEAST}), p99 of the others "
+                  f"{row['p99_ratio']:.2f} x quiet (at most {P99_MOST:g}) {'' if row['met'] else 'MISSED'}")
 
 
 def main():
