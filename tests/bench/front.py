@@ -113,6 +113,15 @@ def haproxy_constant(temp, file, http2):
     return _haproxy(temp, "constant.cfg", {"FILE": file, "PEM": pem, "ALPN": "h2,http/1.1" if http2 else "http/1.1"})
 
 
+def h2o(temp, root):
+    cert, key, _ = certificate(temp)
+    port = peers.free_port()
+    prefix = pathlib.Path(temp) / f"h2o-{port}"
+    prefix.mkdir()
+    conf = peers._fill("h2o/tls.conf", prefix, {"PORT": port, "ROOT": root, "CERT": cert, "KEY": key})
+    return peers.Server("h2o", [H2O, "-c", str(conf)], port, prefix / "stderr.log")
+
+
 def cpu_ns(pids):
     """What all threads of these processes have run so far."""
     total = 0

@@ -1,4 +1,4 @@
-"""What the front door costs, against nginx and HAProxy: `./dev bench gateway`.
+"""What the front door costs, against nginx, HAProxy and, for HTTP/2, h2o: `./dev bench gateway`.
 
 As in http.py: CPU per request of the server, all of its threads, and requests per second, as ratios of neighbouring
 runs. A proxy has a core of its own; what stands behind it shares the other one with the load.
@@ -127,6 +127,8 @@ def encrypted(bench, case, name, http2, connections, streams):
         others = [stack.enter_context(front.nginx_tls(bench.temp, bench.root, http2, "4k" if name == "1k" else "16k",
                                                       sendfile=False)),
                   stack.enter_context(front.haproxy_constant(bench.temp, bench.root / path[1:], http2))]
+        if http2:  # the fastest that speaks it; reported beside the goals
+            others.append(stack.enter_context(front.h2o(bench.temp, bench.root)))
         sides = [(ours, stored(ours, size))] + [(server, path) for server in others]
         counts = []
         for server, target in sides:  # warms up, and tells how many requests fill the time
@@ -212,7 +214,7 @@ def show(rows):
 
 
 def main():
-    parser = argparse.ArgumentParser(description="the gateway against nginx and HAProxy")
+    parser = argparse.ArgumentParser(description="the gateway against nginx, HAProxy and h2o")
     parser.add_argument("--build", default="build/release", help="directory of cairn, bench_load and bench_handshakes")
     parser.add_argument("--out", default="build/bench/gateway.json")
     parser.add_argument("--case", action="append", choices=CASES, help="only this case; repeatable")
