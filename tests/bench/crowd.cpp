@@ -1,6 +1,7 @@
 // Eight tenants before a gateway, and the upstream behind it: is the greedy one kept from the others?
 //   [CR-1] One thread is both the crowd and the upstream, so that an answer costs the same whoever asked.
-//   [CR-2] A tenant is a network: tenant I comes from the addresses of 127.0.(10 + I).0/24, so that no bound on
+//   [CR-2] A tenant is a network: tenant I comes from the addresses of 127.0.(10 + I).0/24, so that no bound
+//   on
 //          one address is what keeps it.
 //   [CR-3] A request that comes by the clock is timed from when it was due, not from when it was sent.
 // It prints the upstream's port, then reads lines `PORT PHASE SECONDS` and prints what each brought.
@@ -40,7 +41,8 @@ constexpr uint64_t per_second = 60;  // of a tenant whose requests come by the c
 constexpr uint64_t ms = 1'000'000;
 constexpr uint64_t again_ns = 40 * ms;  // until one that was refused asks again
 constexpr std::string_view request =
-    "GET /o/b3:0000000000000000000000000000000000000000000000000000000000000000 HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    "GET /o/b3:0000000000000000000000000000000000000000000000000000000000000000 HTTP/1.1\r\nHost: "
+    "localhost\r\n\r\n";
 constexpr std::string_view answer =
     "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 5\r\n\r\nhello";
 
@@ -87,8 +89,8 @@ class Crowd {
     at.sin_family = AF_INET;
     at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     socklen_t size = sizeof at;
-    if (epoll_ < 0 || fd < 0 || bind(fd, reinterpret_cast<sockaddr*>(&at), sizeof at) != 0 || listen(fd, 4096) != 0 ||
-        getsockname(fd, reinterpret_cast<sockaddr*>(&at), &size) != 0)
+    if (epoll_ < 0 || fd < 0 || bind(fd, reinterpret_cast<sockaddr*>(&at), sizeof at) != 0 ||
+        listen(fd, 4096) != 0 || getsockname(fd, reinterpret_cast<sockaddr*>(&at), &size) != 0)
       die("listen");
     add(fd).role = Line::Role::listener;
     std::printf("{\"upstream\": %d}\n", ntohs(at.sin_port));
@@ -187,7 +189,8 @@ class Crowd {
   }
   void ask(Line& line, uint64_t due) {
     line.due = due;
-    if (send(line.fd, request.data(), request.size(), MSG_NOSIGNAL) != static_cast<ssize_t>(request.size())) die("send");
+    if (send(line.fd, request.data(), request.size(), MSG_NOSIGNAL) != static_cast<ssize_t>(request.size()))
+      die("send");
   }
 
   void take(uint64_t id, Line& line) {
@@ -233,7 +236,8 @@ class Crowd {
     } else {
       ++of.refused;
     }
-    if (!line.by_clock) return status == 200 ? ask(line, now) : timers_.push({now + again_ns, Timer::Kind::again, id});
+    if (!line.by_clock)
+      return status == 200 ? ask(line, now) : timers_.push({now + again_ns, Timer::Kind::again, id});
     if (of.waiting.empty()) return of.idle.push_back(id);
     const uint64_t due = of.waiting.front();
     of.waiting.pop_front();
@@ -244,8 +248,8 @@ class Crowd {
     std::printf("{\"tenants\": [");
     for (size_t t = 0; t < tenants; ++t)
       std::printf("%s{\"served\": %llu, \"refused\": %llu, \"p99_us\": %.1f}", t == 0 ? "" : ", ",
-                  static_cast<unsigned long long>(crowd_[t].served), static_cast<unsigned long long>(crowd_[t].refused),
-                  crowd_[t].latencies.quantile_us(0.99));
+                  static_cast<unsigned long long>(crowd_[t].served),
+                  static_cast<unsigned long long>(crowd_[t].refused), crowd_[t].latencies.quantile_us(0.99));
     std::printf("]}\n");
     std::fflush(stdout);
   }

@@ -119,7 +119,7 @@ class Run {
     tracer_.rewind();
     tracer_.record_into(nullptr);
     scope_.emplace(shard_);
-    world_.emplace(World{shard_, *scope_, {}, {}, false});
+    world_.emplace(World{.shard = shard_, .scope = *scope_, .failed_oracle = {}, .failure = {}});
     model_ = spec.make(*world_);
   }
   ~Run() { CHECK(closed_); }
@@ -155,6 +155,7 @@ class Run {
     shard_.timers().for_each([&](TimerNode& node) {
       auto& waiter = static_cast<Waiter&>(node);
       world_->expect(waiter.why() == Wake::none, "stray_timer", "a wait that has ended has a timer");
+      if (Instant{node.tick * TimerWheel::tick.ns} > world_->horizon) return;
       ids.push_back(waiter.task()->identity | timer_mark);
       timers_.push_back(&waiter);
     });

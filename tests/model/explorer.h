@@ -1,5 +1,5 @@
 // The explorer: runs a small program of production primitives under every interleaving of its suspension
-// points. Time is abstract: any armed timer may fire next.
+// points. Time is abstract: any armed timer may fire next, up to the horizon of its world.
 //
 // Stateless: each schedule is a fresh run from the start along a recorded prefix of choices. Two steps that
 // touch no common object commute, so of all orders of such steps only one is run (sleep sets). What a step
@@ -42,6 +42,8 @@ struct World {
   std::string failed_oracle;
   std::string failure;
   bool closing = false;
+  // Timers that are due later never fire: for deadlines that a loop would arm again and again.
+  Instant horizon = Instant::never();
 };
 
 // A plain value that several tasks of a model use. It reports its use as a primitive does, so that reduction

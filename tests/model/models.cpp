@@ -19,6 +19,7 @@ std::vector<ModelSpec> all_models() {
 #ifdef CAIRN_MODEL_HTTP
   add_call_models(models);
   add_tls_models(models);
+  add_h2_models(models);
 #endif
   add_registry_models(models);
   add_grid_models(models);

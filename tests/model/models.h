@@ -26,6 +26,7 @@ void add_turn_models(std::vector<ModelSpec>& to);
 void add_fair_models(std::vector<ModelSpec>& to);
 void add_call_models(std::vector<ModelSpec>& to);  // where http is linked
 void add_tls_models(std::vector<ModelSpec>& to);   // the same
+void add_h2_models(std::vector<ModelSpec>& to);    // the same
 void add_registry_models(std::vector<ModelSpec>& to);
 void add_grid_models(std::vector<ModelSpec>& to);
 void add_wrong_models(std::vector<ModelSpec>& to);
