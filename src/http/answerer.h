@@ -61,8 +61,9 @@ class Gate {
   virtual void broke(const char* what) noexcept { (void)what; }
   // Draining: the last listener for work was closed, after the connections queued on it were accepted.
   virtual void doors_closed() {}
-  // How a handshake of TLS ended. `gave_way`: to another one, because too many were under way.
-  enum class Hands : std::uint8_t { full, resumed, failed, timed_out, gave_way };
+  // How a handshake of TLS ended. `gave_way`: to another one, because too many were under way. `flooded`: it
+  // was done, and the connection ended later because the peer sent records without data and no end of them.
+  enum class Hands : std::uint8_t { full, resumed, failed, timed_out, gave_way, flooded };
   virtual void shook_hands(Hands how) { (void)how; }
   // The peer was too slow to send its request or to read its answer.
   enum class Slow : std::uint8_t { read, write };

@@ -15,7 +15,8 @@ ServedConnection::ServedConnection(Server& server, std::unique_ptr<io::Stream> s
       admission_(admission),
       health_only_(health_only),
       attends_(attends),
-      handshake_(handshake) {
+      handshake_(handshake),
+      encrypted_(handshake) {
   if (!attends_ && admission_ != Gate::Admission::refused) inside_ = server_.gate_.enter();
   ++server_.standing_[static_cast<std::size_t>(admission_)];
   if (admission_ == Gate::Admission::extra)
@@ -30,7 +31,8 @@ ServedConnection::ServedConnection(ServedConnection&& before) noexcept
       attends_(before.attends_),
       inside_(std::move(before.inside_)),
       place_(std::move(before.place_)),
-      extra_until_(before.extra_until_) {
+      extra_until_(before.extra_until_),
+      encrypted_(before.encrypted_) {
   CHECK(!before.linked());
 }
 
@@ -117,6 +119,8 @@ Task<> ServedConnection::run(Call call, std::unique_ptr<ServedConnection> self) 
       server.keep(std::move(self));
       co_return;
     }
+    if (self->encrypted_ != nullptr && self->encrypted_->is_flooded())
+      self->server_.gate_.shook_hands(Gate::Hands::flooded);
     if (self->stream_->is_encrypted()) co_await self->say_end(call);
     self->stream_->close();
   } catch (const std::exception& problem) {  // the connection boundary

@@ -87,6 +87,7 @@ class ServedConnection : public Link {
   void break_off(const char* what) noexcept;
 
   io::TlsStream* handshake_ = nullptr;  // the stream, until the handshake is done
+  io::TlsStream* encrypted_ = nullptr;  // the stream, if the server has encrypted it
 };
 
 }  // namespace cairn::http

@@ -1,8 +1,10 @@
 // Direction: one direction of a stream or a listener: "an attempt may succeed now".
 //
-// Edge-triggered: the driver sets it, an attempt that would have blocked clears it. At most one task waits
-// on it (a connection has one reader and one writer), which is CHECKed.
+// Edge-triggered: the driver sets it, an attempt that would have blocked clears it, or pauses it. At most one
+// task waits on it (a connection has one reader and one writer), which is CHECKed.
 #pragma once
+
+#include <utility>
 
 #include "base/result.h"
 #include "runtime/select.h"
@@ -31,7 +33,15 @@ class Direction {
     watch_ = seen;
     watch_argument_ = argument;
   }
-  void clear() noexcept { ready_ = false; }
+  void clear() noexcept { ready_ = paused_ = false; }
+  // An attempt has ended because it did enough, and not because nothing was left. The next one may succeed,
+  // but the wait before it lets the other tasks run and the driver look for events.
+  void pause() noexcept {
+    shard_.trace(identity_, Access::write);
+    ready_ = paused_ = true;
+  }
+  // For who waits by arm(), and so gives the others their turn by itself.
+  bool take_pause() noexcept { return std::exchange(paused_, false); }
   // `soon(argument)` is called when a task is about to wait. nullptr forgets it. It may not signal.
   void before_wait(void (*soon)(void*) noexcept, void* argument) noexcept {
     before_wait_ = soon;
@@ -55,17 +65,16 @@ class Direction {
     bool await_ready() noexcept {
       direction_.shard_.trace(direction_.identity_, Access::write);
       if (direction_.ready_) {
+        pauses_ = direction_.take_pause();
         yields_ = direction_.shard_.turn_used_up();
         already_ = true;
-        return !yields_;
+        return !yields_ && !pauses_;
       }
       return !may_wait();
     }
     void await_suspend(std::coroutine_handle<> handle) noexcept {
-      if (yields_) {
-        requeue(handle);
-        return;
-      }
+      if (pauses_) return requeue_next_turn(handle);
+      if (yields_) return requeue(handle);
       CHECK(direction_.waiter_.empty());
       direction_.tell_wait();
       own(node_);
@@ -82,6 +91,7 @@ class Direction {
     WaitNode node_;
     bool already_ = false;
     bool yields_ = false;
+    bool pauses_ = false;
   };
   Wait wait(const Call& call) noexcept { return {*this, call}; }
   // For a select. It does not give the turn to others, and tells nobody of the wait.
@@ -93,6 +103,7 @@ class Direction {
   Shard& shard_;
   std::uint64_t identity_;
   bool ready_ = false;
+  bool paused_ = false;
   void (*watch_)(void*) noexcept = nullptr;
   void* watch_argument_ = nullptr;
   void (*before_wait_)(void*) noexcept = nullptr;

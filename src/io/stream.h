@@ -46,8 +46,9 @@ class Stream {
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;
 
-  // `done` with count > 0, or the reason for none. would_block has cleared the readiness. A short read also
-  // clears `readable`: the kernel had no more bytes, and its next edge says when it has.
+  // `done` with count > 0, or the reason for none. would_block has cleared the readiness, or has paused it:
+  // then the wait for it only gives others their turn. A short read also clears `readable`: the kernel had no
+  // more bytes, and its next edge says when it has.
   virtual Io try_read(MutableByteView into) noexcept = 0;
   // Reads and throws away up to `count` bytes without copying them.
   virtual Io try_discard(std::size_t count) noexcept = 0;

@@ -10,15 +10,20 @@ namespace cairn::io {
 struct TlsCarrier {
   static TlsStream& of(BIO* bio) noexcept { return *static_cast<TlsStream*>(BIO_get_data(bio)); }
 
-  // A stream that has just said that it has no more is not asked again before it says otherwise.
+  // A stream that has just said that it has no more is not asked again before it says otherwise. One that
+  // always has more is asked again in the next attempt.
   static int read(BIO* bio, char* into, std::size_t size, std::size_t* got) {
-    Stream& below = *of(bio).below_;
+    TlsStream& stream = of(bio);
+    Stream& below = *stream.below_;
     BIO_clear_retry_flags(bio);
     *got = 0;
-    const Io read = below.readable.ready() ? below.try_read({reinterpret_cast<std::byte*>(into), size})
-                                           : Io{IoStatus::would_block};
+    const bool more = below.readable.ready();
+    if (more && stream.attempt_bytes_ >= TlsStream::attempt_bytes_max) stream.cut_ = true;
+    const Io read = more && !stream.cut_ ? below.try_read({reinterpret_cast<std::byte*>(into), size})
+                                         : Io{IoStatus::would_block};
     switch (read.status) {
       case IoStatus::done:
+        stream.attempt_bytes_ += read.count;
         *got = read.count;
         return 1;
       case IoStatus::would_block:
@@ -57,6 +62,12 @@ struct TlsCarrier {
     }
   }
 
+  // OpenSSL tells of every record by its header, and of every message of a handshake.
+  static void seen(int written, int, int type, const void*, std::size_t, SSL*, void* stream) {
+    if (written == 0 && (type == SSL3_RT_HEADER || type == SSL3_RT_HANDSHAKE))
+      static_cast<TlsStream*>(stream)->count_arrival();
+  }
+
   static int create(BIO* bio) {
     BIO_set_init(bio, 1);
     return 1;
@@ -78,6 +89,8 @@ bool carry_tls(const TlsParty& party, ssl_st* connection, TlsStream& stream) noe
   if (bio == nullptr) return false;
   BIO_set_data(bio, &stream);
   SSL_set_bio(connection, bio, bio);  // which frees it
+  SSL_set_msg_callback(connection, &TlsCarrier::seen);
+  SSL_set_msg_callback_arg(connection, &stream);
   return true;
 }
 

@@ -188,7 +188,7 @@ void TlsStream::break_off() noexcept {
 TlsStream::Handshake TlsStream::try_handshake() noexcept {
   if (shaken_) return Handshake::done;
   if (broken_) return Handshake::failed;
-  ERR_clear_error();
+  start_attempt();
   const int outcome = SSL_do_handshake(connection_.get());
   const int why = outcome == 1 ? SSL_ERROR_NONE : SSL_get_error(connection_.get(), outcome);
   // An alert is sent too, if the stream below takes it at once.
@@ -204,7 +204,7 @@ TlsStream::Handshake TlsStream::try_handshake() noexcept {
     return Handshake::wants_write;
   }
   if (why == SSL_ERROR_WANT_READ) {
-    readable.clear();
+    cut_ ? readable.pause() : readable.clear();
     return Handshake::wants_read;
   }
   if (why == SSL_ERROR_NONE) {
@@ -256,22 +256,48 @@ Task<Result<>> TlsStream::finish_handshake(Call call, TlsStream* stream) {
 
 // --- reading
 
+void TlsStream::start_attempt() noexcept {
+  ERR_clear_error();
+  attempt_bytes_ = 0;
+  attempt_without_data_ = 0;
+  cut_ = false;
+}
+
+// OpenSSL goes on by itself for as long as records without data are there. It stops when it takes the peer's
+// end for said.
+void TlsStream::count_arrival() noexcept {
+  if (!shaken_ || ++without_data_ <= without_data_max) return;
+  flooded_ = true;
+  SSL_set_shutdown(connection_.get(), SSL_get_shutdown(connection_.get()) | SSL_RECEIVED_SHUTDOWN);
+}
+
+void TlsStream::count_data() noexcept {
+  if (without_data_ > 0) attempt_without_data_ += without_data_ - 1;  // the record of the data itself
+  without_data_ = 0;
+  if (attempt_without_data_ >= without_data_max) cut_ = true;
+}
+
 Io TlsStream::try_read(MutableByteView into) noexcept {
   if (broken_ || closed_) return {IoStatus::failed};
   std::size_t got = 0;
   bool empty = false;
-  ERR_clear_error();
-  while (got < into.size() && !ended_ && !broken_ && !empty) {
+  start_attempt();
+  while (got < into.size() && !ended_ && !broken_ && !empty && !cut_) {
     std::size_t count = 0;
     if (SSL_read_ex(connection_.get(), into.data() + got, into.size() - got, &count) == 1) {
       got += count;
+      count_data();
       // Asking OpenSSL once more would cost as much as another system call.
       empty = !below_->readable.ready() && SSL_has_pending(connection_.get()) == 0;
       continue;
     }
+    if (flooded_) {
+      break_off();
+      break;
+    }
     switch (SSL_get_error(connection_.get(), 0)) {
       case SSL_ERROR_WANT_READ:
-        empty = true;
+        empty = !cut_;
         break;
       case SSL_ERROR_ZERO_RETURN:
         ended_ = true;
@@ -281,7 +307,10 @@ Io TlsStream::try_read(MutableByteView into) noexcept {
     }
   }
   flush_leftover();
-  if (empty && got < into.size()) readable.clear();
+  if (cut_)
+    readable.pause();
+  else if (empty && got < into.size())
+    readable.clear();
   if (ended_ && !peer_gone()) tell_peer_gone();
   if (got > 0) return {IoStatus::done, got};
   if (ended_) return {IoStatus::eof};

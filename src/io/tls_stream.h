@@ -9,6 +9,9 @@
 //   [TS-4] Records have up to 16 KiB. One write to the stream below has up to four of them and a bit more.
 //   [TS-5] A `readable` that is not ready has nothing decrypted behind it. The stream below tells of the next
 //         byte.
+//   [TS-6] One attempt reads a bounded number of bytes from the stream below, and handles a bounded number of
+//         records and messages that bring no data. Then `readable` is paused. A peer that sends more of those
+//         than `without_data_max` in a row, as key updates, breaks the connection.
 #pragma once
 
 #include <array>
@@ -27,6 +30,8 @@ class TlsStream final : public Stream {
  public:
   static constexpr std::size_t batch_max = Slab::large + 4096;  // plain bytes of one write
   static constexpr std::size_t unsent_max = 2 * Slab::large;
+  // One key update counts twice: as a record and as a message.
+  static constexpr unsigned without_data_max = 64;
 
   // The server's end of `below`, before the handshake; the client's, for a peer of that name. Null: no
   // memory, or no such name can be. The slab outlives it.
@@ -46,6 +51,8 @@ class TlsStream final : public Stream {
   // should be.
   Error failure() const noexcept;
   bool is_resumed() const noexcept;  // by a ticket of an earlier connection
+  // Whether it broke because of TS-6.
+  bool is_flooded() const noexcept { return flooded_; }
 
   // --- Stream
   Io try_read(MutableByteView into) noexcept override;
@@ -65,6 +72,9 @@ class TlsStream final : public Stream {
 
  private:
   friend struct TlsCarrier;
+  // What one attempt reads from the stream below, and a buffer of OpenSSL more.
+  static constexpr std::size_t attempt_bytes_max = Slab::large;
+
   TlsStream(std::shared_ptr<const TlsParty> party, Shard& shard, Slab& slab, std::unique_ptr<Stream> below,
             TlsOwned<ssl_st> connection) noexcept;
   static std::unique_ptr<TlsStream> make(std::shared_ptr<const TlsParty> party, Shard& shard, Slab& slab,
@@ -90,6 +100,10 @@ class TlsStream final : public Stream {
   std::size_t settle() noexcept;
   void break_off() noexcept;
   void say_end() noexcept;
+  void start_attempt() noexcept;
+  // Called by OpenSSL for each record and each message, before their bytes are looked at.
+  void count_arrival() noexcept;
+  void count_data() noexcept;
 
   std::shared_ptr<const TlsParty> party_;
   Slab& slab_;
@@ -105,6 +119,12 @@ class TlsStream final : public Stream {
   bool broken_ = false;
   bool closed_ = false;
   bool refused_ = false;  // the stream below had no room at the last attempt
+  bool flooded_ = false;
+  unsigned without_data_ = 0;  // records and messages since the last data
+  // --- of the present attempt
+  std::size_t attempt_bytes_ = 0;
+  unsigned attempt_without_data_ = 0;
+  bool cut_ = false;  // it has done enough
   const char* reason_ = nullptr;
 };
 

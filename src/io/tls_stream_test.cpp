@@ -10,6 +10,7 @@
 #include "io/real_loop.h"
 #include "io/sim/world.h"
 #include "io/tls_sample.h"
+#include "runtime/driven_shard.h"
 #include "runtime/wait.h"
 
 namespace cairn::io {
@@ -582,6 +583,164 @@ TEST(TlsSocket, a_file_of_the_disk_is_sent_and_a_shorter_one_fails) {
   const auto got = pair.real.run(collect(pair.real.call(), pair.client.get(), 30'000));
   EXPECT_TRUE(got && *got == body.substr(1000, 30'000));
   EXPECT_EQ(pair.server->try_send_file(**file, 40'000, 10).status, IoStatus::failed);
+}
+
+// A stream whose bytes the test carries. It takes `room` bytes at most until it is read.
+class Wire final : public Stream {
+ public:
+  explicit Wire(Shard& shard) : Stream(shard) { writable.signal(); }
+  Io try_read(MutableByteView into) noexcept override {
+    const std::size_t count = std::min(into.size(), arrived.size());
+    if (count < into.size()) readable.clear();
+    if (count == 0) return {IoStatus::would_block};
+    std::ranges::copy(as_bytes(std::string_view(arrived)).first(count), into.begin());
+    arrived.erase(0, count);
+    return {IoStatus::done, count};
+  }
+  Io try_discard(std::size_t) noexcept override { return {IoStatus::failed}; }
+  Io try_writev(std::span<const iovec> parts) noexcept override {
+    std::size_t count = 0;
+    for (const iovec& each : parts) {
+      const std::size_t taken = std::min(each.iov_len, room - sent.size());
+      sent.append(static_cast<const char*>(each.iov_base), taken);
+      count += taken;
+    }
+    if (count > 0) return {IoStatus::done, count};
+    writable.clear();
+    return {IoStatus::would_block};
+  }
+  Io try_send_file(File&, std::uint64_t, std::size_t) noexcept override { return {IoStatus::failed}; }
+  std::uint64_t unacknowledged() const noexcept override { return 0; }
+  void cork(bool) noexcept override {}
+  void shutdown_send() noexcept override {}
+  void close(bool) noexcept override {}
+  PeerAddress peer() const noexcept override { return {}; }
+
+  void arrive(std::string_view bytes) {
+    arrived += bytes;
+    readable.signal();
+  }
+  std::string take_sent() { return std::exchange(sent, {}); }
+  std::string arrived, sent;
+  std::size_t room = std::size_t{1} << 30;
+};
+
+// A server's stream and a client of bare OpenSSL, between which the test carries the bytes.
+struct BarePair {
+  BarePair() { serve(authority.server()); }
+  void serve(const std::shared_ptr<const TlsServer>& tls) {
+    auto made = std::make_unique<Wire>(driven.shard);
+    wire = made.get();
+    server = TlsStream::accept(tls, driven.shard, slab, std::move(made));
+  }
+  // True when both are done.
+  bool shake() {
+    using Step = TlsStream::Handshake;
+    Step step = Step::wants_read;
+    for (int i = 0; i < 100; ++i) {
+      const bool client_done = client.shake();
+      if (client_done && step == Step::done) return true;
+      carry();
+      // A server that waits for something that does not come stays where it is.
+      if (step == Step::wants_read ? server->readable.ready() : server->writable.ready())
+        step = server->try_handshake();
+      client.take(wire->take_sent());
+    }
+    return false;
+  }
+  void carry() {
+    const std::string sent = client.give();
+    if (!sent.empty()) wire->arrive(sent);
+  }
+  Io read(std::string& into, std::size_t most = 65536) {
+    std::string room(most, ' ');
+    const Io got = server->try_read({reinterpret_cast<std::byte*>(room.data()), most});
+    if (got.status == IoStatus::done) into.append(room, 0, got.count);
+    return got;
+  }
+
+  DrivenShard driven;
+  Slab slab;
+  SampleAuthority authority{WallTime{1'767'225'600'000}};
+  BareTlsClient client;
+  Wire* wire = nullptr;
+  std::unique_ptr<TlsStream> server;
+};
+
+TEST(TlsFlood, key_updates_without_data_break_the_connection_after_a_few) {  // TS-6
+  BarePair pair;
+  ASSERT_TRUE(pair.shake());
+  for (int i = 0; i < 1000; ++i) pair.client.update_key(true);
+  pair.carry();
+  std::string got;
+  Io last{IoStatus::would_block};
+  for (int i = 0; i < 100 && last.status == IoStatus::would_block; ++i) last = pair.read(got);
+  EXPECT_EQ(last.status, IoStatus::failed);
+  EXPECT_TRUE(pair.server->is_flooded());
+  // Each one that was handled was answered.
+  constexpr std::size_t answer = 5 + 5 + 1 + 16;
+  EXPECT_LE(pair.wire->sent.size(), 33 * answer);
+}
+
+TEST(TlsFlood, key_updates_with_data_between_them_are_fine_and_cost_turns) {
+  BarePair pair;
+  ASSERT_TRUE(pair.shake());
+  for (int round = 0; round < 20; ++round) {
+    for (int i = 0; i < 30; ++i) pair.client.update_key();
+    pair.client.write("x");
+  }
+  pair.carry();
+  std::string got;
+  std::size_t attempts = 0;
+  while (got.size() < 20) {
+    const std::size_t before = got.size();
+    const Io read = pair.read(got);
+    ASSERT_NE(read.status, IoStatus::failed) << got.size();
+    EXPECT_LE(got.size() - before, 2u);
+    EXPECT_TRUE(pair.server->readable.ready());
+    EXPECT_TRUE(pair.server->readable.take_pause());
+    ASSERT_LE(++attempts, 20u);
+  }
+  EXPECT_FALSE(pair.server->is_flooded());
+}
+
+TEST(TlsFlood, one_attempt_reads_a_bounded_number_of_bytes) {
+  BarePair pair;
+  ASSERT_TRUE(pair.shake());
+  const std::string text = pattern(1 << 20);
+  pair.client.write(text);
+  pair.carry();
+  std::string got;
+  for (int i = 0; i < 100 && got.size() < text.size(); ++i) {
+    const Io read = pair.read(got, 1 << 20);
+    ASSERT_EQ(read.status, IoStatus::done);
+    EXPECT_LE(read.count, 100'000u);
+    if (got.size() < text.size()) EXPECT_TRUE(pair.server->readable.take_pause());
+  }
+  EXPECT_TRUE(got == text);
+}
+
+TEST(Direction, the_wait_for_one_that_is_paused_lets_others_run_first) {
+  for (const bool paused : {false, true}) {
+    DrivenShard driven;
+    Direction direction(driven.shard);
+    std::string order;
+    auto wait = [](Call call, Direction* of, std::string* told) -> Task<> {
+      const auto waited = co_await of->wait(call);
+      *told += waited ? "waited " : "stopped ";
+    };
+    auto other = [](std::string* told) -> Task<> {
+      *told += "other ";
+      co_return;
+    };
+    direction.signal();
+    if (paused) direction.pause();
+    driven.scope.spawn("waits", wait(driven.call(), &direction, &order));
+    driven.scope.spawn("other", other(&order));
+    driven.run();
+    EXPECT_EQ(order, paused ? "other waited " : "waited other ");
+    EXPECT_TRUE(direction.ready());
+  }
 }
 
 TEST(TlsTickets, a_key_seals_for_a_period_and_opens_for_one_more) {

@@ -185,10 +185,11 @@ Metrics::Metrics(observe::Registry& registry, std::span<const Route> routes,
   config_reload = registry.counters({"config_reload_total",
                                      "Reloads of the configuration.",
                                      {{"result", {"applied", "unchanged", "rejected"}}}});
-  tls_handshakes = registry.counters({"tls_handshakes_total",
-                                      "Handshakes of TLS, by how they ended.",
-                                      {{"result", {"full", "resumed", "failed", "timed_out", "gave_way"}}},
-                                      Print::touched});
+  tls_handshakes =
+      registry.counters({"tls_handshakes_total",
+                         "Handshakes of TLS, by how they ended.",
+                         {{"result", {"full", "resumed", "failed", "timed_out", "gave_way", "flooded"}}},
+                         Print::touched});
 }
 
 namespace {

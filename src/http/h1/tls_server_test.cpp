@@ -1,4 +1,5 @@
 // What TLS changes for a server: handshakes before the first head, and the end of encrypted connections.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -240,6 +241,45 @@ TEST_F(TlsServerTest, a_door_for_health_only_stays_plain) {
   other.start(host.scope());
   Guest plain(world, away, {"host", 81, {}});
   EXPECT_EQ(plain.ask(get("/")).body, "plain");
+}
+
+// A client of bare OpenSSL, whose bytes a stranger carries.
+struct BareGuest {
+  BareGuest(io::sim::World& world, io::sim::Node& from) : carrier(world, from, {"host", port, {}}) {
+    for (int i = 0; i < 10 && !client.shake(); ++i) carry();
+    carry();
+    EXPECT_TRUE(client.shake());
+  }
+  // What has to be sent, and what has come.
+  void carry(Duration within = Duration::millis(200)) {
+    carrier.send(client.give());
+    carrier.run_for(within);
+    client.take(carrier.take_all());
+  }
+  bool is_over() const { return carrier.ended() || carrier.broken(); }
+
+  Guest carrier;
+  io::BareTlsClient client;
+};
+
+TEST_F(TlsServerTest, a_flood_of_key_updates_ends_the_connection_and_is_counted) {
+  BareGuest guest(world, away);
+  for (int i = 0; i < 1000; ++i) guest.client.update_key();
+  guest.carry();
+  EXPECT_TRUE(guest.is_over());
+  EXPECT_EQ(desk.hands, (std::vector{Hands::full, Hands::flooded}));
+  EXPECT_EQ(server.connections(), 0u);
+}
+
+TEST_F(TlsServerTest, key_updates_between_requests_change_nothing) {
+  BareGuest guest(world, away);
+  for (int i = 0; i < 50; ++i) {
+    for (int update = 0; update < 20; ++update) guest.client.update_key(true);
+    guest.client.write(get("/"));
+    guest.carry();
+    EXPECT_THAT(guest.client.read(), testing::EndsWith("encrypted"));
+  }
+  EXPECT_EQ(desk.hands, std::vector{Hands::full});
 }
 
 // --- the other end: the pooled client

@@ -100,6 +100,8 @@ Task<> Connection::run_session(Call call) {
     if (sent == Sent::turn || server_.machine_.shard.turn_used_up()) {
       turn_bytes_ = 0;
       co_await yield(call);
+    } else if (stream_->readable.take_pause()) {
+      (void)co_await next_turn(call);
     } else if (!work_ && !(sent == Sent::all && !waiting_.empty() && may_begin())) {
       if (!co_await wait(call)) co_return;
     }
