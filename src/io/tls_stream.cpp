@@ -189,15 +189,28 @@ TlsStream::Handshake TlsStream::try_handshake() noexcept {
   if (shaken_) return Handshake::done;
   if (broken_) return Handshake::failed;
   start_attempt();
-  const int outcome = SSL_do_handshake(connection_.get());
-  const int why = outcome == 1 ? SSL_ERROR_NONE : SSL_get_error(connection_.get(), outcome);
-  // An alert is sent too, if the stream below takes it at once.
-  const bool sent = flush();
+  int outcome = 0, why = SSL_ERROR_NONE;
+  bool sent = false, stuck = false;
+  do {
+    ERR_clear_error();
+    outcome = SSL_do_handshake(connection_.get());
+    why = outcome == 1 ? SSL_ERROR_NONE : SSL_get_error(connection_.get(), outcome);
+    stuck = unsent() == 0;
+    // An alert is sent too, if the stream below takes it at once.
+    sent = flush();
+    // A flight that is longer than what out_ holds goes on, because nobody will say that the stream below has
+    // room: it had room all the time.
+  } while (why == SSL_ERROR_WANT_WRITE && sent && !stuck && !broken_);
   if (broken_) return Handshake::failed;
   // The last records too must be below, because the caller may have nothing more to send, and the peer waits
   // for them. It does not wait for the tickets with which a server of TLS 1.3 ends.
   const bool only_tickets =
       SSL_is_server(connection_.get()) == 1 && SSL_version(connection_.get()) == TLS1_3_VERSION;
+  if (why == SSL_ERROR_WANT_WRITE && stuck) {
+    reason_ = "no memory";
+    break_off();
+    return Handshake::failed;
+  }
   if (why == SSL_ERROR_WANT_WRITE || (!sent && why == SSL_ERROR_WANT_READ) ||
       (!sent && why == SSL_ERROR_NONE && !only_tickets)) {
     writable.clear();

@@ -645,6 +645,7 @@ struct BarePair {
       if (step == Step::wants_read ? server->readable.ready() : server->writable.ready())
         step = server->try_handshake();
       client.take(wire->take_sent());
+      if (!wire->writable.ready()) wire->writable.signal();
     }
     return false;
   }
@@ -666,6 +667,21 @@ struct BarePair {
   Wire* wire = nullptr;
   std::unique_ptr<TlsStream> server;
 };
+
+TEST(TlsStream, a_first_flight_of_any_size_goes_out) {
+  for (const std::size_t room : {1u << 30, 3000u})
+    for (const unsigned copies : {1u, 10u, 40u, 100u, 400u}) {
+      BarePair pair;
+      TlsIdentity identity = pair.authority.identity({"server"});
+      const std::string one = identity.chain;
+      for (unsigned i = 0; i < copies; ++i) identity.chain += one;
+      pair.serve(pair.authority.server({.identities = {identity}}));
+      pair.wire->room = room;
+      SSL_set_max_cert_list(pair.client.raw(), 1 << 20);
+      EXPECT_TRUE(pair.shake()) << copies << " with " << room;
+      EXPECT_LE(pair.slab.bytes_in_use(), TlsStream::unsent_max);
+    }
+}
 
 TEST(TlsFlood, key_updates_without_data_break_the_connection_after_a_few) {  // TS-6
   BarePair pair;
