@@ -13,7 +13,6 @@
 namespace cairn::io {
 namespace {
 
-constexpr std::size_t record_max = 16384;
 // More than a record adds to its bytes in any suite, and what a key update before it takes.
 constexpr std::size_t record_overhead = 128;
 // Corked records up to this size wait for those behind them.
@@ -28,17 +27,18 @@ std::size_t size_of(std::span<const iovec> parts) noexcept {
 // Cuts the parts into records, without copying what lies in one piece.
 class Cutter {
  public:
-  // `scratch` is for records that lie in several pieces.
-  Cutter(std::span<const iovec> parts, Buffer& scratch) noexcept : parts_(parts), scratch_(scratch) {}
+  // `scratch` is for records that lie in several pieces, and has room for one.
+  Cutter(std::span<const iovec> parts, std::size_t record_max, Buffer& scratch) noexcept
+      : parts_(parts), record_max_(record_max), scratch_(scratch) {}
 
   // The next record's bytes; empty at the end. Valid until the next call.
   ByteView next() noexcept {
     while (at_ < parts_.size() && offset_ == parts_[at_].iov_len) ++at_, offset_ = 0;
     if (at_ == parts_.size()) return {};
     const std::size_t here = parts_[at_].iov_len - offset_;
-    if (here >= record_max || at_ + 1 == parts_.size()) {
+    if (here >= record_max_ || at_ + 1 == parts_.size()) {
       const ByteView record{static_cast<const std::byte*>(parts_[at_].iov_base) + offset_,
-                            std::min(here, record_max)};
+                            std::min(here, record_max_)};
       offset_ += record.size();
       return record;
     }
@@ -48,8 +48,9 @@ class Cutter {
  private:
   ByteView gather() noexcept {
     scratch_.clear();
-    while (at_ < parts_.size() && !scratch_.room().empty()) {
-      const std::size_t count = std::min(parts_[at_].iov_len - offset_, scratch_.room().size());
+    const std::size_t most = std::min(record_max_, scratch_.room().size());
+    while (at_ < parts_.size() && scratch_.size() < most) {
+      const std::size_t count = std::min(parts_[at_].iov_len - offset_, most - scratch_.size());
       if (count > 0)
         std::memcpy(scratch_.room().data(), static_cast<const std::byte*>(parts_[at_].iov_base) + offset_,
                     count);
@@ -61,6 +62,7 @@ class Cutter {
   }
 
   std::span<const iovec> parts_;
+  std::size_t record_max_;
   std::size_t at_ = 0, offset_ = 0;
   Buffer& scratch_;
 };
@@ -222,6 +224,7 @@ TlsStream::Handshake TlsStream::try_handshake() noexcept {
   }
   if (why == SSL_ERROR_NONE) {
     shaken_ = true;
+    record_max_ = agreed_record_max();
     const bool more = below_->readable.ready() || SSL_has_pending(connection_.get()) != 0;
     more ? readable.signal() : readable.clear();
     sent ? writable.signal() : writable.clear();
@@ -231,6 +234,13 @@ TlsStream::Handshake TlsStream::try_handshake() noexcept {
   reason_ = code != 0 ? ERR_reason_error_string(code) : nullptr;
   break_off();
   return Handshake::failed;
+}
+
+// OpenSSL would cut longer ones by itself, and each piece needs room of its own.
+std::size_t TlsStream::agreed_record_max() const noexcept {
+  const unsigned code = SSL_SESSION_get_max_fragment_length(SSL_get0_session(connection_.get()));
+  const bool asked = code >= TLSEXT_max_fragment_length_512 && code <= TLSEXT_max_fragment_length_4096;
+  return asked ? std::size_t{256} << code : Slab::medium;
 }
 
 Error TlsStream::failure() const noexcept {
@@ -375,9 +385,9 @@ bool TlsStream::encrypt_record(ByteView plain) noexcept {
 std::size_t TlsStream::encrypt(std::span<const iovec> parts) noexcept {
   const std::size_t total = std::min(size_of(parts), batch_max);
   // Most answers fit one block, so that they are one piece of memory below, too.
-  (void)reserve(total + (total / record_max + 2) * record_overhead);
+  (void)reserve(total + (total / record_max_ + 2) * record_overhead);
   Buffer scratch = parts.size() > 1 ? take(Slab::medium) : Buffer();
-  Cutter cutter(parts, scratch);
+  Cutter cutter(parts, record_max_, scratch);
   std::size_t made = 0;
   ERR_clear_error();
   while (made < total) {

@@ -6,8 +6,9 @@
 //         once.
 //   [TS-3] An idle connection holds no buffer, neither here nor in OpenSSL. A connection whose peer does not
 //         read holds at most `unsent_max` bytes.
-//   [TS-4] Records have up to 16 KiB. One write to the stream below has up to four of them and a bit more.
-//   [TS-5] A `readable` that is not ready has nothing decrypted behind it. The stream below tells of the next
+//   [TS-4] Records have up to 16 KiB, or as much as the peer has asked for (RFC 6066, 4). One write to the
+//   stream below has up to four of them and a bit more. [TS-5] A `readable` that is not ready has nothing
+//   decrypted behind it. The stream below tells of the next
 //         byte.
 //   [TS-6] One attempt reads a bounded number of bytes from the stream below, and handles a bounded number of
 //         records and messages that bring no data. Then `readable` is paused. A peer that sends more of those
@@ -100,6 +101,7 @@ class TlsStream final : public Stream {
   std::size_t settle() noexcept;
   void break_off() noexcept;
   void say_end() noexcept;
+  std::size_t agreed_record_max() const noexcept;
   void start_attempt() noexcept;
   // Called by OpenSSL for each record and each message, before their bytes are looked at.
   void count_arrival() noexcept;
@@ -109,9 +111,10 @@ class TlsStream final : public Stream {
   Slab& slab_;
   std::unique_ptr<Stream> below_;
   TlsOwned<ssl_st> connection_;
-  std::array<Buffer, 2> out_;  // records on their way, in order
-  std::size_t owed_ = 0;       // plain bytes of the caller in out_, of which it was not told yet
-  bool shaken_ = false;        // the handshake is done
+  std::array<Buffer, 2> out_;   // records on their way, in order
+  std::size_t owed_ = 0;        // plain bytes of the caller in out_, of which it was not told yet
+  std::size_t record_max_ = 0;  // plain bytes of one record, once the handshake is done
+  bool shaken_ = false;         // the handshake is done
   bool corked_ = false;
   bool held_ = false;   // out_ waits for the next write, not for the stream below
   bool ended_ = false;  // the peer's close_notify was read

@@ -627,7 +627,7 @@ class Wire final : public Stream {
 
 // A server's stream and a client of bare OpenSSL, between which the test carries the bytes.
 struct BarePair {
-  BarePair() { serve(authority.server()); }
+  explicit BarePair(int version = TLS1_3_VERSION) : client(version) { serve(authority.server()); }
   void serve(const std::shared_ptr<const TlsServer>& tls) {
     auto made = std::make_unique<Wire>(driven.shard);
     wire = made.get();
@@ -680,6 +680,29 @@ TEST(TlsStream, a_first_flight_of_any_size_goes_out) {
       SSL_set_max_cert_list(pair.client.raw(), 1 << 20);
       EXPECT_TRUE(pair.shake()) << copies << " with " << room;
       EXPECT_LE(pair.slab.bytes_in_use(), TlsStream::unsent_max);
+    }
+}
+
+TEST(TlsStream, a_peer_that_asks_for_short_records_gets_them) {
+  for (const int version : {TLS1_2_VERSION, TLS1_3_VERSION})
+    for (const int code : {TLSEXT_max_fragment_length_512, TLSEXT_max_fragment_length_4096}) {
+      BarePair pair(version);
+      pair.serve(pair.authority.server(
+          {.identities = {pair.authority.identity({"server"})}, .lowest = TlsVersion::tls12}));
+      ASSERT_EQ(SSL_set_tlsext_max_fragment_length(pair.client.raw(), static_cast<std::uint8_t>(code)), 1);
+      ASSERT_TRUE(pair.shake());
+      // Whatever a head has left of the blocks that the records go to.
+      for (std::size_t size = 100; size <= 4000; size += 50) {
+        const std::string head = pattern(size), body = pattern(65'536);
+        const iovec first = part(head), second = part(body);
+        pair.server->cork(true);
+        ASSERT_EQ(pair.server->try_writev({&first, 1}).count, head.size());
+        pair.server->cork(false);
+        const Io io = pair.server->try_writev({&second, 1});
+        ASSERT_EQ(io.status, IoStatus::done) << version << " " << code << " " << size;
+        pair.client.take(pair.wire->take_sent());
+        ASSERT_TRUE(pair.client.read() == head + body.substr(0, io.count)) << size;
+      }
     }
 }
 
