@@ -72,8 +72,8 @@ void ServedConnection::give_way() noexcept {
   if (handshake_ != nullptr) stream_->writable.signal();
 }
 
-void ServedConnection::start_waiting(bool unused) noexcept {
-  waits_since_ = server_.machine_.shard.now();
+void ServedConnection::start_waiting(bool unused, Instant since) noexcept {
+  waits_since_ = since;
   if (admission_ == Gate::Admission::extra)
     server_.unread_.push_back(*this);
   else if (admission_ == Gate::Admission::welcome && unused && !attends_)

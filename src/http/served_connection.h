@@ -49,9 +49,10 @@ class ServedConnection : public Link {
   void stand(Gate::Admission admission) noexcept;
   // Draining has begun or is over, and this connection is idle: it may be kept to attend.
   bool may_be_kept() const noexcept;
-  // Called before and after every wait for bytes of a head. `unused`: no byte of it has come. stop_waiting()
-  // is false when this connection has given way, or should have.
-  void start_waiting(bool unused) noexcept;
+  // Called before and after every wait for bytes of a head. `unused`: no byte of it has come. `since`: when
+  // the last byte came. A wait may end without a byte, because TLS has records without data, and goes on
+  // then. stop_waiting() is false when this connection has given way, or should have.
+  void start_waiting(bool unused, Instant since) noexcept;
   bool stop_waiting(const Result<>& waited) noexcept;
   Call head_wait(const Call& call) const noexcept {
     return admission_ == Gate::Admission::extra ? call.by(extra_until_) : call;

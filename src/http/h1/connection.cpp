@@ -36,14 +36,16 @@ Task<> Connection::turn_away(Call call) {
 Task<> Connection::serve(Call call) {
   for (;;) {
     // Wait for the first byte, holding no memory. A fresh connection is served even while draining.
+    Instant waits_since = server_.machine_.shard.now();
     while (input_.empty()) {
       if (!stream_->readable.ready()) input_.reset();
       // Awaited even when ready: now and then it gives the turn to others.
       const bool last_chance = server_.is_over(attends_);
       const Call idle = last_chance ? call.within(fresh_ && !attends_ ? fresh_grace : Duration{})
                                     : call.under(attends_ ? *server_.attended_ : *server_.idle_);
-      start_waiting(input_.empty());
-      auto waited = co_await stream_->readable.wait(head_wait(idle.within(server_.options_.timeouts.idle)));
+      start_waiting(input_.empty(), waits_since);
+      const Instant idle_until = waits_since + server_.options_.timeouts.idle;
+      auto waited = co_await stream_->readable.wait(head_wait(idle.by(idle_until)));
       if (!stop_waiting(waited)) co_return;
       // When draining begins, bytes that have just arrived are still answered, and a fresh connection may
       // still ask.
@@ -65,11 +67,12 @@ Task<> Connection::serve(Call call) {
     WireExchange& exchange = *exchange_;
     exchange.peer = stream_->peer();
     exchange.encrypted = stream_->is_encrypted();
-    const Instant head_deadline = server_.machine_.shard.now() + server_.options_.timeouts.head;
+    waits_since = server_.machine_.shard.now();
+    const Instant head_deadline = waits_since + server_.options_.timeouts.head;
     Parsed parsed = exchange.parser.parse(as_text(input_.bytes()));
     while (parsed.progress == Progress::need_more) {
       if (out_ && !out_.empty() && !co_await flush(call, {})) co_return;
-      start_waiting(input_.empty());
+      start_waiting(input_.empty(), waits_since);
       auto waited = co_await stream_->readable.wait(head_wait(call.by(head_deadline)));
       if (!stop_waiting(waited)) co_return;
       if (!waited) {
@@ -87,6 +90,7 @@ Task<> Connection::serve(Call call) {
       if (got.status == io::IoStatus::would_block) continue;
       if (got.status != io::IoStatus::done) co_return;  // half a head, then the end: no client to answer
       input_.fill(got.count);
+      waits_since = server_.machine_.shard.now();
       parsed = exchange.parser.parse(as_text(input_.bytes()));
     }
 

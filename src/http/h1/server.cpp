@@ -178,7 +178,11 @@ void Server::welcome(Call call, std::unique_ptr<io::Stream> stream, const Door& 
       stream->close(true);
       return;
     }
-    unread_.front().give_way();
+    ServedConnection* longest = &unread_.front();
+    unread_.for_each([&](ServedConnection& each) {
+      if (each.waits_since() < longest->waits_since()) longest = &each;
+    });
+    longest->give_way();
   }
   if (door.encrypted && handshakes_ >= options_.handshakes_max) shaking_.front().give_way();
   take_in(call, std::move(stream), admission, door);

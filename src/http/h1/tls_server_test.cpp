@@ -282,6 +282,40 @@ TEST_F(TlsServerTest, key_updates_between_requests_change_nothing) {
   EXPECT_EQ(desk.hands, std::vector{Hands::full});
 }
 
+TEST_F(TlsServerTest, records_without_data_do_not_make_an_idle_connection_busy) {
+  BareGuest guest(world, away);
+  const Instant began = world.now();
+  while (!guest.is_over() && world.now() - began < Duration::seconds(200)) {
+    guest.client.update_key();
+    guest.carry(Duration::seconds(7));
+  }
+  EXPECT_TRUE(guest.is_over());
+  EXPECT_LE((world.now() - began).to_seconds(), 70.0);
+  EXPECT_EQ(desk.hands, std::vector{Hands::full});
+}
+
+TEST_F(TlsServerTest, records_without_data_do_not_keep_a_connection_from_giving_way) {
+  BareGuest guest(world, away);
+  for (int i = 0; i < 10; ++i) {
+    guest.client.update_key();
+    guest.carry(Duration::millis(300));
+  }
+  const Server::Among everybody{[](const void*, const io::PeerAddress&) noexcept { return true; }, nullptr};
+  EXPECT_TRUE(server.longest_idle(everybody).has_value());
+}
+
+TEST_F(TlsServerTest, records_without_data_do_not_lengthen_the_wait_for_a_head) {
+  BareGuest guest(world, away);
+  const Instant began = world.now();
+  guest.client.write("GET / HTTP/1.1\r\n");
+  while (!guest.is_over() && world.now() - began < Duration::seconds(50)) {
+    guest.client.update_key();
+    guest.carry(Duration::seconds(2));
+  }
+  EXPECT_TRUE(guest.is_over());
+  EXPECT_LE((world.now() - began).to_seconds(), 10.0);
+}
+
 // --- the other end: the pooled client
 
 struct Asked {

@@ -126,7 +126,7 @@ Task<bool> Connection::wait(Call call) {
   turn_bytes_ = 0;
   if (judge_at_ == Instant::never() && (blocked_ || streams_ > 0))
     judge_at_ = server_.machine_.shard.now() + server_.options_.timeouts.write / 2;
-  if (admission_ == Gate::Admission::extra || idle) start_waiting(idle);
+  if (admission_ == Gate::Admission::extra || idle) start_waiting(idle, idle_since_);
   const bool told = drain_ != Drain::no || server_.is_over(attends_);
   const Call under = told ? call : call.under(attends_ ? *server_.attended_ : *server_.idle_);
   if (running_ == 0) stream_->readable.tell_wait();
