@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <memory>
+#include <tuple>
 
 #include <fmt/format.h>
 
@@ -71,15 +72,15 @@ std::optional<QuotaRecord> decode_quota(std::string_view text) {
   return record;
 }
 
-// A name with a control character comes from no token that was checked, and would break the lines.
+// A name is a word of a token or a network as text: it has no end of a line in it.
 QuotaRecord record_quotas(Tenants& tenants, std::int64_t day) {
   QuotaRecord record{.day = day};
   tenants.for_each([&](const Tenant& tenant) {
     const std::uint64_t used = tenant.quota.used(day);
-    const bool is_plain = std::ranges::none_of(tenant.name, [](char c) { return c == '\n' || c == '\0'; });
-    if (used > 0 && is_plain) record.uses.push_back({tenant.name, tenant.is_address, used});
+    if (used > 0) record.uses.push_back({tenant.name, tenant.is_address, used});
   });
-  std::ranges::sort(record.uses, {}, &QuotaRecord::Use::tenant);
+  std::ranges::sort(record.uses, {},
+                    [](const QuotaRecord::Use& use) { return std::tie(use.tenant, use.is_address); });
   return record;
 }
 

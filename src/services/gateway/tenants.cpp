@@ -60,13 +60,13 @@ TenantPtr Tenants::make(const Table& table, std::string_view name, bool is_addre
 }
 
 // Of the idlest only a few are looked at: a new tenant costs the same however many are known.
-bool Tenants::forget_one(Table& table, std::list<std::string_view>& ages) {
+bool Tenants::forget_one(Kin& kin) {
   int looks = 16;
-  for (auto at = ages.begin(); at != ages.end() && looks-- > 0; ++at) {
-    const auto known = table.known.find(*at);
+  for (auto at = kin.ages.begin(); at != kin.ages.end() && looks-- > 0; ++at) {
+    const auto known = kin.known.find(*at);
     if (!is_idle(known->second.tenant)) continue;
-    ages.erase(at);
-    table.known.erase(known);  // and with it the name that the key is
+    kin.ages.erase(at);
+    kin.known.erase(known);  // and with it the name that the key is
     return true;
   }
   return false;
@@ -74,16 +74,16 @@ bool Tenants::forget_one(Table& table, std::list<std::string_view>& ages) {
 
 TenantPtr Tenants::find(std::string_view name, bool is_address) {
   return table_.with([&](Table& table) -> TenantPtr {
-    std::list<std::string_view>& ages = table.ages[is_address ? 1 : 0];
-    if (const auto at = table.known.find(name); at != table.known.end()) {
-      ages.splice(ages.end(), ages, at->second.age);
+    Kin& kin = table.kinds[is_address ? 1 : 0];
+    if (const auto at = kin.known.find(name); at != kin.known.end()) {
+      kin.ages.splice(kin.ages.end(), kin.ages, at->second.age);
       return at->second.tenant;
     }
-    if (ages.size() >= (is_address ? addresses_max : named_max) && !forget_one(table, ages))
-      return table.others;
+    if (kin.known.size() >= (is_address ? addresses_max : named_max) && !forget_one(kin)) return table.others;
     TenantPtr tenant = make(table, name, is_address);
-    const auto age = ages.insert(ages.end(), tenant->name);
-    table.known.emplace(tenant->name, Known{tenant, age});
+    std::list<std::string_view> age{tenant->name};
+    kin.known.emplace(tenant->name, Known{tenant, age.begin()});
+    kin.ages.splice(kin.ages.end(), age);  // behind all that may throw
     return tenant;
   });
 }

@@ -2,7 +2,8 @@
 // of the client's address: /24, or /56 of IPv6.
 //   [TE-1] At most `addresses_max` tenants that are addresses are known; for a new one the one that has been
 //         idle longest is forgotten. A tenant that is used, waits or holds a slot is never forgotten. When
-//         none can be, newcomers share one tenant, `others`. With tokens it is the same.
+//         none can be, newcomers share one tenant, `others`. With tokens it is the same. The two kinds have
+//         a table each: a token's tenant is never an address's, whatever it is called.
 //   [TE-2] Weights and quotas of a tenant are the newest configured ones, whatever it was when it came.
 //   [TE-3] Once half of the process's places for requests in flight, or of its rate, is used, a tenant has no
 //         more of them than its weight's share among the tenants that ask (within a second). A tenant below
@@ -79,24 +80,28 @@ class Tenants {
   template <class F>
   void for_each(F visit) {
     table_.with([&](Table& table) {
-      for (const auto& [name, known] : table.known) visit(*known.tenant);
+      for (const Kin& kin : table.kinds)
+        for (const auto& [name, known] : kin.known) visit(*known.tenant);
     });
   }
-  // Those that are counted under this label. Only the last one is more than one tenant.
+  // Those that are counted under this label. Only of the last one there are more than one of a kind.
   template <class F>
   void for_each_of(std::size_t label, F visit) {
     table_.with([&](Table& table) {
-      if (label + 1 < labels_.size()) {
-        if (const auto at = table.known.find(labels_[label]); at != table.known.end())
-          visit(*at->second.tenant);
-        return;
+      for (const Kin& kin : table.kinds) {
+        if (label + 1 < labels_.size()) {
+          if (const auto at = kin.known.find(labels_[label]); at != kin.known.end())
+            visit(*at->second.tenant);
+          continue;
+        }
+        for (const auto& [name, known] : kin.known)
+          if (known.tenant->label == label) visit(*known.tenant);
       }
-      for (const auto& [name, known] : table.known)
-        if (known.tenant->label == label) visit(*known.tenant);
     });
   }
   std::size_t size() {
-    return table_.with([](Table& table) { return table.known.size(); });
+    return table_.with(
+        [](Table& table) { return table.kinds[0].known.size() + table.kinds[1].known.size(); });
   }
   // The names that have metrics of their own; any other is counted as the last, `other`.
   const std::vector<std::string>& labels() const noexcept { return labels_; }
@@ -113,14 +118,17 @@ class Tenants {
     TenantPtr tenant;
     std::list<std::string_view>::iterator age;
   };
+  struct Kin {
+    std::unordered_map<std::string_view, Known> known;  // by the name in the tenant
+    std::list<std::string_view> ages;                   // the idlest first
+  };
   struct Table {
     TenantRules rules;
-    std::unordered_map<std::string_view, Known> known;  // by the name in the tenant
-    std::array<std::list<std::string_view>, 2> ages;    // those with a token, addresses; the idlest first
+    std::array<Kin, 2> kinds;  // those with a token, addresses
     TenantPtr others;
   };
   TenantPtr make(const Table& table, std::string_view name, bool is_address) const;
-  static bool forget_one(Table& table, std::list<std::string_view>& ages);
+  static bool forget_one(Kin& kin);
 
   std::vector<std::string> labels_;
   Guarded<Table, tenants_lock.rank> table_;
@@ -133,10 +141,11 @@ template <class F>
 void Tenants::set_rules(TenantRules rules, F apply) {
   table_.with([&](Table& table) {
     table.rules = std::move(rules);
-    for (const auto& [name, known] : table.known) {
-      known.tenant->quota.set_limits(table.rules.quota_of(name));
-      apply(*known.tenant, table.rules.weight_of(name));
-    }
+    for (const Kin& kin : table.kinds)
+      for (const auto& [name, known] : kin.known) {
+        known.tenant->quota.set_limits(table.rules.quota_of(name));
+        apply(*known.tenant, table.rules.weight_of(name));
+      }
   });
 }
 

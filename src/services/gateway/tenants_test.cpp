@@ -54,6 +54,16 @@ TEST(Tenants, those_with_tokens_are_not_pushed_out_by_addresses) {
   EXPECT_EQ(tenants.find("alice", false)->quota.used(0), 7u);
 }
 
+TEST(Tenants, a_token_cannot_be_an_addresss_tenant_by_its_name) {
+  Tenants tenants({});
+  tenants.find("local", true)->quota.count_bytes(7, {});
+  const TenantPtr token = tenants.find("local", false);
+  EXPECT_FALSE(token->is_address);
+  EXPECT_EQ(token->quota.used(0), 0u);
+  EXPECT_TRUE(tenants.find("local", true)->is_address);
+  EXPECT_EQ(tenants.size(), 2u);
+}
+
 TEST(Tenants, new_rules_hold_for_those_that_are_there_and_those_that_come) {
   Tenants tenants({.default_weight = 1, .named = {{.name = "alice", .weight = 4}}});
   const TenantPtr alice = tenants.find("alice", false), bob = tenants.find("bob", false);
