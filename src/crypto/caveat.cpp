@@ -113,16 +113,17 @@ struct Kind {
   std::string_view head;
   Ruling (*rule)(std::string_view value, const CapabilityRequest& request) noexcept;
   const char* broken;
+  bool of_bearer = false;  // about who asks and when, whatever is asked for
 };
 constexpr Kind kinds[] = {
     {"op = ", rule_op, "capability: not for this operation"},
     {"svc = ", rule_svc, "capability: not for this service"},
-    {"tenant = ", rule_tenant, "capability: not for this tenant"},
+    {"tenant = ", rule_tenant, "capability: not for this tenant", true},
     {"addr = ", rule_addr, "capability: not for this address"},
     {"name ^ ", rule_name, "capability: not for this name"},
-    {"expires < ", rule_expires, "capability: expired"},
+    {"expires < ", rule_expires, "capability: expired", true},
     {"max_bytes <= ", rule_max_bytes, "capability: not for so many bytes, or for a body of unknown length"},
-    {"ip = ", rule_ip, "capability: not for this peer's address"},
+    {"ip = ", rule_ip, "capability: not for this peer's address", true},
 };
 
 const Kind* find_kind(std::string_view caveat) noexcept {
@@ -156,17 +157,28 @@ std::string join(std::string_view head, std::span<const std::string_view> words)
 
 std::string join(std::string_view head, std::string_view value) { return join(head, {&value, 1}); }
 
-}  // namespace
+enum class Judged : std::uint8_t { all, of_bearer };
 
-Result<> check_caveats(const Macaroon& macaroon, const CapabilityRequest& request) noexcept {
+Result<> check(const Macaroon& macaroon, const CapabilityRequest& request, Judged judged) noexcept {
   for (const Caveat& caveat : macaroon.caveats) {
     const Kind* kind = caveat.third_party() ? nullptr : find_kind(caveat.text);
     if (kind == nullptr) return fail(ErrorCode::forbidden, "capability: an unknown caveat", Side::client);
     const Ruling ruling = kind->rule(std::string_view(caveat.text).substr(kind->head.size()), request);
     if (ruling.malformed != nullptr) return fail(ErrorCode::forbidden, ruling.malformed, Side::client);
-    if (!ruling.holds) return fail(ErrorCode::forbidden, kind->broken, Side::client);
+    if (!ruling.holds && (judged == Judged::all || kind->of_bearer))
+      return fail(ErrorCode::forbidden, kind->broken, Side::client);
   }
   return {};
+}
+
+}  // namespace
+
+Result<> check_caveats(const Macaroon& macaroon, const CapabilityRequest& request) noexcept {
+  return check(macaroon, request, Judged::all);
+}
+
+Result<> check_bearer(const Macaroon& macaroon, const CapabilityRequest& request) noexcept {
+  return check(macaroon, request, Judged::of_bearer);
 }
 
 std::span<const std::string_view> known_operations() noexcept { return operations; }
@@ -197,12 +209,15 @@ std::string max_bytes_caveat(std::uint64_t bytes) { return join("max_bytes <= ",
 std::string ip_caveat(std::string_view network) { return join("ip = ", network); }
 
 std::optional<std::string_view> find_tenant(const Macaroon& macaroon) noexcept {
+  std::optional<std::string_view> found;
   for (const Caveat& caveat : macaroon.caveats) {
     const Kind* kind = caveat.third_party() ? nullptr : find_kind(caveat.text);
-    if (kind != nullptr && kind->rule == rule_tenant)
-      return std::string_view(caveat.text).substr(kind->head.size());
+    if (kind == nullptr || kind->rule != rule_tenant) continue;
+    const std::string_view tenant = std::string_view(caveat.text).substr(kind->head.size());
+    if (!is_word(tenant, 64) || tenant != found.value_or(tenant)) return std::nullopt;
+    found = tenant;
   }
-  return std::nullopt;
+  return found;
 }
 
 }  // namespace cairn::crypto

@@ -30,8 +30,8 @@ namespace cairn::crypto {
 // The properties of a request that caveats test. A property that the request does not have stays empty, and a
 // caveat about it refuses the request.
 struct CapabilityRequest {
-  std::string_view op;
-  std::string_view service;
+  std::string_view op = {};
+  std::string_view service = {};
   std::string_view tenant = {};
   std::optional<Address> address = {};
   std::string_view name = {};
@@ -47,6 +47,10 @@ struct CapabilityRequest {
 
 // `forbidden` unless every caveat holds. Does not verify the signature: authorize() does both.
 Result<> check_caveats(const Macaroon& macaroon, const CapabilityRequest& request) noexcept;
+
+// The same as far as it can be judged before it is known what the request is about: `forbidden` unless the
+// caveats about who asks and when (tenant, expires, ip) hold, and every other is known and well formed.
+Result<> check_bearer(const Macaroon& macaroon, const CapabilityRequest& request) noexcept;
 
 // The operations and services there are. A token may name others (of a newer version): they match nothing.
 std::span<const std::string_view> known_operations() noexcept;
@@ -66,7 +70,8 @@ std::string expires_caveat(WallTime time);
 std::string max_bytes_caveat(std::uint64_t bytes);
 std::string ip_caveat(std::string_view network);
 
-// The tenant that the caveats bind the token to; nullopt when they name none. Only of a verified macaroon.
+// The tenant that the caveats bind the token to; nullopt when they name none, or none for which all of them
+// could hold. It is a word: 1 to 64 of `[A-Za-z0-9._-]`. Only of a verified macaroon.
 std::optional<std::string_view> find_tenant(const Macaroon& macaroon) noexcept;
 
 }  // namespace cairn::crypto

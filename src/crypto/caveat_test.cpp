@@ -258,6 +258,32 @@ TEST(Caveat, tenant_of_a_token_is_found) {
   EXPECT_FALSE(find_tenant(macaroon));
   macaroon.caveats = {{"op = storage.get"}, {"tenant = home"}};
   EXPECT_EQ(find_tenant(macaroon), "home");
+  macaroon.caveats.push_back({"tenant = home"});
+  EXPECT_EQ(find_tenant(macaroon), "home");
+  macaroon.caveats.push_back({"tenant = work"});
+  EXPECT_FALSE(find_tenant(macaroon)) << "no request is of both";
+  for (const std::string& caveat : malformed_caveats) {
+    macaroon.caveats = {{caveat}};
+    EXPECT_FALSE(find_tenant(macaroon)) << caveat;
+  }
+  macaroon.caveats = {{"tenant = home", "elsewhere", "vid"}};
+  EXPECT_FALSE(find_tenant(macaroon)) << "a third party's";
+}
+
+TEST(Caveat, who_asks_is_judged_before_what_is_asked_for) {
+  CapabilityRequest who{.tenant = "home", .now = full_request().now, .ip = full_request().ip};
+  const auto judged = [&](const std::vector<std::string>& caveats) {
+    Macaroon macaroon;
+    for (const std::string& caveat : caveats) macaroon.caveats.push_back({caveat});
+    return check_bearer(macaroon, who).has_value();
+  };
+  EXPECT_TRUE(judged({"op = storage.get", "svc = index", "name ^ maps/", "max_bytes <= 1", "tenant = home",
+                      "ip = ::/0", "expires < 9999-01-01T00:00:00Z"}));
+  EXPECT_FALSE(judged({"tenant = work"}));
+  EXPECT_FALSE(judged({"ip = 192.0.2.1/32"}));
+  EXPECT_FALSE(judged({"expires < 1970-01-02T00:00:00Z"}));
+  EXPECT_FALSE(judged({"colour = red"}));
+  for (const std::string& caveat : malformed_caveats) EXPECT_FALSE(judged({caveat})) << caveat;
 }
 
 rc::Gen<std::string> any_caveat() {

@@ -58,9 +58,13 @@ Result<const Authorizer::Known*> Authorizer::find_genuine(const http::Fields& fi
   return &known;
 }
 
-Result<const Principal*> Authorizer::authenticate(const http::Fields& fields) {
+Result<std::string_view> Authorizer::find_tenant(const http::Fields& fields,
+                                                 const crypto::CapabilityRequest& request) {
   TRY(const Known* known, find_genuine(fields));
-  return &known->principal;
+  const std::string_view tenant = known->principal.tenant;
+  crypto::CapabilityRequest asked = request;
+  asked.tenant = tenant;
+  return !tenant.empty() && crypto::check_bearer(known->macaroon, asked) ? tenant : std::string_view();
 }
 
 Result<const Principal*> Authorizer::authorize(const http::Fields& fields,

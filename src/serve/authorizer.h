@@ -41,8 +41,10 @@ class Authorizer {
   // `Authorization: Bearer` token, `forbidden` when a caveat does not hold.
   Result<const Principal*> authorize(const http::Fields& fields, const crypto::CapabilityRequest& request);
 
-  // The bearer of a genuine token, whatever its caveats say of this request. Valid as above.
-  Result<const Principal*> authenticate(const http::Fields& fields);
+  // The tenant of a genuine token, before it is known what is asked for: of `request` the time and the peer
+  // count. Empty: the token is bound to none, or cannot be used by this peer now, so that its word for the
+  // tenant is not taken either. Valid until the next call. `unauthorized` as above.
+  Result<std::string_view> find_tenant(const http::Fields& fields, const crypto::CapabilityRequest& request);
 
   // How many tokens were verified in full, for tests.
   std::uint64_t verified() const noexcept { return verified_; }

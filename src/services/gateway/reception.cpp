@@ -69,14 +69,18 @@ void Reception::take_keys(const serve::KeySnapshotPtr& keys) {
 Result<> Reception::check_admin(const serve::Request& request) {
   if (!authorizer_)
     return fail(ErrorCode::forbidden, "the gateway has no keys to know an administrator by", Side::client);
-  crypto::CapabilityRequest asked{.op = "gateway.admin",
-                                  .service = "gateway",
-                                  .now = shard_.wall(),
-                                  .bytes = 0,
-                                  .local = request.peer().local};
-  if (!request.peer().local) asked.ip = std::to_array(request.peer().bytes);
+  crypto::CapabilityRequest asked = who_asks(request);
+  asked.op = "gateway.admin";
+  asked.service = "gateway";
+  asked.bytes = 0;
   TRY_VOID(authorizer_->authorize(request.fields(), asked));
   return {};
+}
+
+crypto::CapabilityRequest Reception::who_asks(const serve::Request& request) const noexcept {
+  crypto::CapabilityRequest asked{.now = shard_.wall(), .local = request.peer().local};
+  if (!request.peer().local) asked.ip = std::to_array(request.peer().bytes);
+  return asked;
 }
 
 Result<TenantPtr> Reception::find_tenant(const serve::Request& request) {
@@ -85,8 +89,8 @@ Result<TenantPtr> Reception::find_tenant(const serve::Request& request) {
     if (fields.repeated(http::FieldName::authorization))
       return fail(ErrorCode::unauthorized, "more than one Authorization", Side::client);
     if (!serve::find_bearer(fields).empty()) {
-      TRY(const serve::Principal* bearer, authorizer_->authenticate(fields));
-      if (!bearer->tenant.empty()) return fairness_.tenants.find(bearer->tenant, false);
+      TRY(const std::string_view tenant, authorizer_->find_tenant(fields, who_asks(request)));
+      if (!tenant.empty()) return fairness_.tenants.find(tenant, false);
     }
   }
   const auto network = tenant_network(request.peer());

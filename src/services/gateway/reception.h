@@ -1,6 +1,7 @@
 // Reception: admits the requests of one shard for their tenants, and charges them what they cost.
 //   [GR-1] A token that is seen is genuine, or its request is refused (401) before it costs anything. Without
-//         keys tokens pass unread, and the tenant is the address's.
+//         keys tokens pass unread, and the tenant is the address's. So it is with a token that has
+//         expired, or is not for this peer: whoever is behind refuses it where one is needed.
 //   [GR-2] A request costs a unit, and one for each 64 KiB of its body and of the answer that is expected: at
 //         most 64. What it uses beyond that is charged as it goes.
 #pragma once
@@ -39,6 +40,7 @@ class Reception final : public serve::Tenancy {
     return *static_cast<Tenant*>(request.tenant.get());
   }
   Result<TenantPtr> find_tenant(const serve::Request& request);
+  crypto::CapabilityRequest who_asks(const serve::Request& request) const noexcept;
   Verdict admit_to_limits(serve::Request& request, Tenant& tenant, Kind kind);
   Verdict admit_to_quota(serve::Request& request, Tenant& tenant);
   std::uint64_t expected_answer(const serve::Request& request) const noexcept;

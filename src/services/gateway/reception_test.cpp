@@ -72,6 +72,36 @@ TEST(Reception, a_bad_token_is_refused_before_anything_and_a_genuine_one_is_its_
       << "a token without a tenant is its address's";
 }
 
+// GR-1
+TEST(Reception, a_token_that_its_bearer_cannot_use_is_its_addresss) {
+  SimulatedGateway gateway({.settings = {{"quota.tenants", "alice=1/0B"}}, .keys = keys()});
+  Guest guest = gateway.connect();
+  const auto is_alice = [&](std::initializer_list<const char*> caveats) {
+    const Answer answer = guest.ask(get("/o/object", bearer(caveats)));
+    EXPECT_EQ(answer.status, 200) << "no capability is asked for here";
+    return answer.field("RateLimit-Limit") == "1";
+  };
+  EXPECT_FALSE(is_alice({"tenant = alice", "expires < 1970-01-01T00:00:00Z"}));
+  EXPECT_FALSE(is_alice({"tenant = alice", "ip = 192.0.2.1/32"}));
+  EXPECT_FALSE(is_alice({"tenant = alice", "tenant = bob"}));
+  EXPECT_FALSE(is_alice({"tenant = bob", "tenant = alice"}));
+  EXPECT_FALSE(is_alice({"tenant = alice", "colour = red"}));
+  EXPECT_FALSE(is_alice({"tenant = alice "}));
+  EXPECT_TRUE(
+      is_alice({"tenant = alice", "expires < 9999-01-01T00:00:00Z", "ip = ::/0", "op = storage.put"}));
+}
+
+TEST(Reception, a_tenant_that_is_no_word_has_no_name_here) {
+  SimulatedGateway gateway({.keys = keys()});
+  Guest guest = gateway.connect();
+  for (const char* caveat :
+       {"tenant = 10.0.0.0/24", "tenant = a\nb", "tenant = \x01", "tenant = ", "tenant = <b>"})
+    EXPECT_EQ(guest.ask(get("/o/object", bearer({caveat}))).status, 200);
+  const Answer told = guest.ask(get("/admin/tenants", bearer({"op = gateway.admin"})));
+  EXPECT_THAT(told.body, HasSubstr("\"known\":1,"));
+  EXPECT_THAT(told.body, Not(HasSubstr("\"kind\":\"token\"")));
+}
+
 TEST(Reception, without_keys_a_token_passes_unread) {
   SimulatedGateway gateway;
   EXPECT_EQ(gateway.ask(get("/o/object", "Authorization: Bearer abcdef\r\n")).status, 200);
