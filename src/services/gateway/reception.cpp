@@ -14,6 +14,12 @@ unsigned whole_seconds(Duration duration) noexcept {
 
 constexpr http::MethodSet reading = http::Method::get | http::Method::head | http::Method::options;
 
+// Else only the head is sent, whatever Content-Length says.
+bool sends_body(const serve::Request& request) noexcept {
+  const int status = request.response.status;
+  return request.head().method != http::Method::head && status != 204 && status != 304;
+}
+
 }  // namespace
 
 // An answer's stream: its bytes are counted for the tenant, and charged beyond what was paid.
@@ -185,7 +191,8 @@ void Reception::answering(serve::Request& request) {
   const std::uint64_t paid = expected_answer(request) / unit * unit + unit;
   if (request.head().method == http::Method::get && response.has_length() && response.status == 200)
     learn(request.route.id, response.size());
-  if (is_stream && request.head().method != http::Method::head)
+  if (!sends_body(request)) return;
+  if (is_stream)
     response.source = std::make_unique<Metered>(shard_, std::move(response.source), request.tenant, paid);
   else
     count_whole(tenant_of(request), response.size(), paid);

@@ -3,7 +3,8 @@
 //         keys tokens pass unread, and the tenant is the address's. So it is with a token that has
 //         expired, or is not for this peer: whoever is behind refuses it where one is needed.
 //   [GR-2] A request costs a unit, and one for each 64 KiB of its body and of the answer that is expected: at
-//         most 64. What it uses beyond that is charged as it goes.
+//         most 64. What it uses beyond that is charged as it goes; a body that is not sent, as for HEAD or
+//         304, costs nothing.
 #pragma once
 
 #include <array>

@@ -58,6 +58,33 @@ TEST(Reception, the_days_bytes_count_bodies_both_ways) {
   EXPECT_EQ(spent.field("RateLimit-Limit"), "5000");
 }
 
+std::string head_of(std::string_view path) {
+  return fmt::format("HEAD {} HTTP/1.1\r\nHost: h\r\n\r\n", path);
+}
+
+// GR-2
+TEST(Reception, a_body_that_is_not_sent_costs_nothing) {
+  for (const bool over_connection : {false, true}) {
+    SimulatedGateway gateway(
+        {.over_connection = over_connection, .settings = {{"quota.bytes_per_day", "8MiB"}}});
+    gateway.plain.state.object.assign(std::size_t{4} << 20, 'x');
+    Guest guest = gateway.connect();
+    const auto units = [&] { return gateway.metric(R"(drr_served_units_total{tenant="other"})"); };
+    guest.send(head_of("/o/object"));
+    const Answer head = guest.answer(true);
+    EXPECT_EQ(head.field("Content-Length"), "4194304");
+    EXPECT_EQ(units(), 1);
+    guest.send(head_of("/o/object"));
+    EXPECT_EQ(guest.answer(true).field("RateLimit-Remaining"), "8388608");
+    EXPECT_EQ(guest.ask(get("/o/object", "If-None-Match: \"one\"\r\n")).status, 304);
+    EXPECT_EQ(units(), 3);
+    EXPECT_EQ(guest.ask(get("/o/object")).status, 200);
+    EXPECT_EQ(units(), 3 + 64) << "a unit for each 64 KiB";
+    guest.send(head_of("/o/object"));
+    EXPECT_EQ(guest.answer(true).field("RateLimit-Remaining"), "4194304");
+  }
+}
+
 TEST(Reception, a_bad_token_is_refused_before_anything_and_a_genuine_one_is_its_tenants) {
   SimulatedGateway gateway({.settings = {{"quota.tenants", "alice=1/0B"}}, .keys = keys()});
   Guest guest = gateway.connect();
