@@ -256,8 +256,10 @@ Task<Result<Turn>> FairTurns::ask(Call call, Seeking seeking) {
   if (!call.expired() && !call.stopped())
     if (auto turn = try_take(seeking)) co_return std::move(*turn);
   DrrTenant& queue = scheduler_.queue_of(*seeking.tenant);
+  // Before the place is taken: without memory nothing is to be given back.
+  auto made = std::make_unique<Entry>(*this, queue, seeking.cost);
   if (!scheduler_.try_take_place(queue)) co_return fail(ErrorCode::busy, "work queue is full");
-  Entry& entry = *new Entry(*this, queue, seeking.cost);
+  Entry& entry = *made.release();
   entries_.push_back(entry);
   set_depth(depth_ + 1);
   entry.deliver = FairScheduler::arrive;

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "runtime/fair_process.h"
+#include "runtime/scarce_memory.h"
 
 namespace cairn {
 namespace {
@@ -12,7 +13,7 @@ namespace {
 using Place = DrivenPlace;
 
 struct Tenants {
-  DrrTenant a, b;
+  DrrTenant a, b, c;
 };
 
 // The tenants outlive the process.
@@ -126,6 +127,27 @@ TEST_F(FairTurnsTest, once_half_of_work_is_used_a_tenant_above_its_share_is_refu
   settle();
   EXPECT_EQ(told, "a- a- ");
   hire(near);
+}
+
+TEST_F(FairTurnsTest, without_memory_an_asker_has_no_place) {
+  if (!ScarceMemory::works) GTEST_SKIP() << "the sanitizer's memory does not run out";
+  open(1);
+  int failed = 0;
+  // What was made stays in the shard's pool: each time there is memory for one thing more.
+  for (; near.turns->depth() == 0 && failed < 20; ++failed) {
+    EXPECT_EQ(places.taken(), 0u);
+    EXPECT_EQ(scheduler.waiting(), 0u);
+    EXPECT_EQ(a.uses.load(), 0u);
+    const ScarceMemory memory(1);
+    try {
+      ask(near, a, "a");
+    } catch (const std::bad_alloc&) {
+    }
+    near.step();
+  }
+  EXPECT_GE(failed, 3);
+  EXPECT_EQ(places.taken(), 1u);
+  EXPECT_EQ(scheduler.waiting(), 1u);
 }
 
 TEST_F(FairTurnsTest, who_waits_too_long_is_never_started_and_its_place_is_free_at_once) {
