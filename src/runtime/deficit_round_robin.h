@@ -11,7 +11,7 @@
 //         tenant the more, the nearer it is to its share.
 //   [DR-4] A decision costs the same however many tenants are known or wait. The exceptions are paid for
 //         beforehand: a round of a tenant in debt by the debit that made the debt, a look at a tenant that
-//         stepped aside by the slot it holds.
+//         stepped aside by the slot it holds, or by the request that is added.
 //   [DR-5] What is charged afterwards may make the deficit negative, by at most `debt_rounds` quanta: a
 //         tenant with a backlog is served again after so many rounds, whatever it has used.
 //
@@ -124,7 +124,9 @@ class DeficitRoundRobin {
   void add(DrrEntry& entry) noexcept {
     CHECK(entry.cost >= 1 && entry.cost <= cost_max);
     DrrTenant& tenant = *entry.tenant;
-    if (tenant.where_ == DrrTenant::Where::idle) wake(tenant);
+    if (tenant.where_ == Where::idle) wake(tenant);
+    // What gave its slots back while nobody seemed to wait has not said so (FairScheduler::give_back).
+    if (tenant.where_ == Where::aside && tenant.held() < bound_of(tenant, slots_)) come_back(tenant);
     tenant.waiting_.push_back(entry);
     set_depth(tenant, tenant.depth_ + 1);
     ++depth_;

@@ -166,16 +166,18 @@ void FairScheduler::ring() noexcept {
 // Takes over what has happened on all shards since the last time.
 void FairScheduler::collect() noexcept {
   touch();
-  while (!arrived_.empty()) {
-    Entry& entry = static_cast<Entry&>(arrived_.pop_front());
-    order_.add(entry);
-    entry.in_order = true;
-  }
+  // Who has left goes first: an entry that came and left is never added, and a tenant that waits for nothing
+  // else begins anew.
   while (!leaving_.empty()) {
     Letter& letter = leaving_.pop_front();
     forget(*letter.entry);
     letter.deliver = FairTurns::come_to_rest;
     send_back(letter, *letter.entry);
+  }
+  while (!arrived_.empty()) {
+    Entry& entry = static_cast<Entry&>(arrived_.pop_front());
+    order_.add(entry);
+    entry.in_order = true;
   }
   DrrTenant* next = nullptr;
   for (DrrTenant* tenant = noted_.exchange(nullptr, std::memory_order_acquire); tenant != nullptr;

@@ -197,6 +197,43 @@ TEST_F(FairTurnsTest, a_grant_that_meets_a_client_that_has_gone_gives_its_slot_b
   EXPECT_TRUE(told == "b+ a- c+ " || told == "b+ a+ c+ ") << told;
 }
 
+TEST_F(FairTurnsTest, a_tenant_whose_slot_came_back_while_nobody_waited_is_looked_at_again) {
+  open(2);
+  hire(near);
+  start_scheduler();
+  settle();
+  const auto run_near = [&](Duration by) {  // its mail waits
+    ShardScope here(near.shard);
+    near.shard.advance(near.shard.now() + by);
+    while (!near.shard.idle()) near.shard.run_one();
+  };
+  ask(near, a, "a", 10_ms);
+  {
+    ShardScope here(far.shard);
+    far.mortals.spawn("asker", asker(far.mortals.call(), far.mortals.call(), far, a, "x", 1_ms));
+  }
+  settle();
+  EXPECT_EQ(a.depth(), 1u) << "it stepped aside: one of two slots is all that it may hold";
+  {
+    ShardScope here(far.shard);
+    far.mortals.cancel(StopReason::client_gone);
+    while (!far.shard.idle()) far.shard.run_one();
+  }
+  run_near(10_ms);
+  EXPECT_EQ(scheduler.out(), 0u);
+  {
+    ShardScope here(near.shard);
+    const auto one = near.turns->try_take({.cost = 1, .tenant = &b});
+    const auto two = near.turns->try_take({.cost = 1, .tenant = &c});
+    EXPECT_TRUE(one && two);
+    ask(near, a, "y");
+    run_near(0_ms);
+    EXPECT_EQ(a.depth(), 2u) << "the scheduler has not heard that the other left";
+  }
+  settle();
+  EXPECT_EQ(told, "a+ x- y+ ");
+}
+
 TEST_F(FairTurnsTest, a_turn_that_comes_after_the_deadline_is_none) {
   open(1);
   hire(far);
