@@ -127,7 +127,7 @@ void FairScheduler::ring_home(Mailbox& from) noexcept {
   if (bell_under_way_.exchange(true, std::memory_order_acq_rel)) return;
   bell_letter_.deliver = [](MailItem& item) {
     FairScheduler& self = *static_cast<Letter&>(item).of;
-    self.bell_under_way_.store(false, std::memory_order_release);
+    (void)self.bell_under_way_.exchange(false, std::memory_order_acq_rel);
     self.ring();
   };
   mailbox_.post(bell_letter_);
@@ -183,7 +183,7 @@ void FairScheduler::collect() noexcept {
   for (DrrTenant* tenant = noted_.exchange(nullptr, std::memory_order_acquire); tenant != nullptr;
        tenant = next) {
     next = tenant->next_noted;
-    tenant->noted.store(false, std::memory_order_seq_cst);
+    (void)tenant->noted.exchange(false, std::memory_order_acq_rel);
     order_.returned(*tenant);
     tenant->uses.fetch_sub(1, std::memory_order_release);
   }

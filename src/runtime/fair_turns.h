@@ -20,8 +20,13 @@
 // Atomics: `slots_`, `out_` and `waiting_` are sequentially consistent. An asker counts itself in `waiting_`
 // before the scheduler looks for a slot for it; who gives a slot back lowers `out_` before it looks at
 // `waiting_`. So either the scheduler sees the slot, or the giver sees that somebody waits, and rings.
-// `noted` of a tenant and the stack of those that gave back hand over nothing but the tenant itself: acquire
-// and release.
+// `noted` of a tenant and `bell_under_way_` say that the scheduler will look anyway: who finds such a flag
+// set does no more. So the scheduler has to see all that was done before that. It clears a flag by an
+// exchange, not by a store, and looks after it: an exchange reads the newest value in the flag's own order,
+// so it acquires from everybody who found the flag set before, all of whom exchanged it too, and released.
+// Whoever comes after it finds the flag clear. A store, were it sequentially consistent, would read nothing:
+// what a weaker exchange before it published might not be seen. The stack of those that gave back hands over
+// the tenant itself: acquire and release.
 #pragma once
 
 #include <atomic>

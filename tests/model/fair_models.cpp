@@ -19,6 +19,22 @@ enum class Asker {
   hurried  // with a deadline
 };
 
+// A shard's mail.
+struct Post {
+  explicit Post(World& world) : bell(world.shard, 1), box([this] { (void)bell.try_send(0); }) {}
+  Mpsc<int> bell;
+  Mailbox box;
+};
+Task<> carry(Call call, Post& post) {
+  for (;;) {
+    post.box.drain();
+    if (!post.box.arm())
+      co_await yield(call);
+    else if (!co_await post.bell.recv(call))
+      co_return;
+  }
+}
+
 struct Fair {
   std::vector<Asker> near;  // at home, of the first tenant
   std::vector<Asker> far;   // of the second
@@ -88,28 +104,12 @@ class FairAskers : public Model {
     int answers = 0;
     char told = '.';
   };
-  // A shard's mail.
-  struct Post {
-    explicit Post(World& world) : bell(world.shard, 1), box([this] { (void)bell.try_send(0); }) {}
-    Mpsc<int> bell;
-    Mailbox box;
-  };
-
   bool start(Asker kind, FairTurns& turns, DrrTenant& tenant) {
     const std::size_t number = asked_++;
     fates_[number].kind = kind;
     Scope& scope = kind == Asker::victim ? victims_ : world_.scope;
     scope.spawn("asker", asker(scope.call(), number, turns, tenant));
     return kind == Asker::victim;
-  }
-  static Task<> carry(Call call, Post& post) {
-    for (;;) {
-      post.box.drain();
-      if (!post.box.arm())
-        co_await yield(call);
-      else if (!co_await post.bell.recv(call))
-        co_return;
-    }
   }
   Task<> schedule(Call call, bool again) {
     co_await scheduler_.run(call);
@@ -165,6 +165,109 @@ class FairAskers : public Model {
   std::uint64_t slots_ = 0, most_slots_ = 0;
 };
 
+// A tenant steps aside, its request leaves, and its slot comes back while nobody waits: so nobody is told.
+// Others take the slots, and it waits again.
+class FairAside : public Model {
+ public:
+  explicit FairAside(World& world) : world_(world), victims_(world.shard, world.scope.call()) {
+    Scope& scope = world.scope;
+    scope.spawn("scheduler", scheduler_.run(scope.call()));
+    scope.spawn("worker", turns_.work(scope.call()));
+    scope.spawn("holder", holder(scope.call()));
+    victims_.spawn("asker", asker(victims_.call(), 0));
+    scope.spawn("asker", asker(scope.call(), 1));
+    scope.spawn("canceller", cancels(victims_, StopReason::client_gone));
+  }
+  ~FairAside() override { box_.drain(); }
+  bool may_wait_at_end(const TaskInfo& task) const override {
+    const std::string_view name = task.name;
+    return name == "scheduler" || name == "worker";
+  }
+  void at_end() override {
+    world_.expect(told_[0] != '.' && told_[1] == 'v', "lost_item",
+                  "a slot is free, and who waits has no turn");
+    world_.expect(scheduler_.waiting() == 0 && places_.taken() == 0, "leaked_place",
+                  "a place was not given back");
+    world_.expect(scheduler_.out() == 0, "leaked_place", "a slot was not given back");
+    world_.expect(first_.uses.load() == 0, "leaked_job", "an entry is alive");
+  }
+  std::string state() const override { return {told_.begin(), told_.end()}; }
+
+ private:
+  Task<> holder(Call call) {
+    {
+      const auto turn = co_await turns_.ask(call, {.cost = 1, .tenant = &first_});
+      co_await yield(call);
+    }
+    const auto one = turns_.try_take({.cost = 1, .tenant = &second_});
+    const auto two = turns_.try_take({.cost = 1, .tenant = &third_});
+    co_await yield(call);
+  }
+  Task<> asker(Call call, std::size_t number) {
+    const auto turn = co_await turns_.ask(call, {.cost = 1, .tenant = &first_});
+    told_[number] = turn ? 'v' : 'c';
+  }
+
+  World& world_;
+  Permits places_{4};
+  DrrTenant first_, second_, third_;
+  Mailbox box_{[] {}};
+  FairScheduler scheduler_{world_.shard, box_, places_};
+  FairTurns turns_{scheduler_, world_.shard, box_, {4, 1, 2}, {}};
+  Scope victims_;
+  std::array<char, 2> told_{'.', '.'};
+};
+
+// The far shard takes the only slot and gives it back, twice, while two wait at home: each time its bell must
+// be heard, whether the one before was already or not.
+class FairBell : public Model {
+ public:
+  explicit FairBell(World& world) : world_(world) {
+    Scope& scope = world.scope;
+    scope.spawn("mail", carry(scope.call(), home_));
+    scope.spawn("scheduler", scheduler_.run(scope.call()));
+    scope.spawn("worker", near_.work(scope.call()));
+    scope.spawn("holder", holder(scope.call()));
+    for (char& told : told_) scope.spawn("asker", asker(scope.call(), told));
+  }
+  ~FairBell() override { home_.box.drain(); }
+  bool may_wait_at_end(const TaskInfo& task) const override {
+    const std::string_view name = task.name;
+    return name == "mail" || name == "scheduler" || name == "worker";
+  }
+  void at_end() override {
+    world_.expect(told_[0] == 'v' && told_[1] == 'v', "lost_item", "who waits has no turn");
+    world_.expect(scheduler_.out() == 0 && scheduler_.waiting() == 0, "leaked_place",
+                  "a slot or a place was not given back");
+  }
+  std::string state() const override { return {told_.begin(), told_.end()}; }
+
+ private:
+  Task<> holder(Call call) {
+    for (int i = 0; i < 2; ++i) {
+      {
+        const auto turn = far_.try_take({.cost = 1, .tenant = &second_});
+        co_await yield(call);
+      }
+      co_await yield(call);
+    }
+  }
+  Task<> asker(Call call, char& told) {
+    const auto turn = co_await near_.ask(call, {.cost = 1, .tenant = &first_});
+    told = turn ? 'v' : 'f';
+  }
+
+  World& world_;
+  Permits places_{4};
+  DrrTenant first_, second_;
+  Post home_{world_};
+  Mailbox away_{[] {}};  // nothing is sent there
+  FairScheduler scheduler_{world_.shard, home_.box, places_};
+  FairTurns near_{scheduler_, world_.shard, home_.box, {4, 1, 1}, {}};
+  FairTurns far_{scheduler_, world_.shard, away_, {4, 1, 1}, {}};
+  std::array<char, 2> told_{'.', '.'};
+};
+
 }  // namespace
 
 void add_fair_models(std::vector<ModelSpec>& to) {
@@ -183,6 +286,8 @@ void add_fair_models(std::vector<ModelSpec>& to) {
   add("fair_far", {.near = {}, .far = {plain}, .near_worker = false});
   add("fair_far_leave", {.near = {}, .far = {victim}, .near_worker = false});
   add("fair_far_deadline", {.near = {}, .far = {hurried}, .near_worker = false});
+  to.push_back(spec<FairAside>("fair_aside"));
+  to.push_back(spec<FairBell>("fair_bell"));
   add("fair_both", {.near = {plain}, .far = {plain}, .far_worker = true});
 }
 
