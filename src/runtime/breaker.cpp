@@ -6,9 +6,11 @@ namespace cairn {
 
 void Breaker::set_policy(const BreakerPolicy& policy) noexcept {
   const bool other_steps = policy.window != policy_.window;
+  const bool other_cooldown =
+      policy.cooldown != policy_.cooldown || policy.cooldown_max != policy_.cooldown_max;
   policy_ = policy;
   if (other_steps) window_.fill({});
-  if (state_ == State::closed) cooldown_ = policy.cooldown;
+  if (other_cooldown || state_ == State::closed) cooldown_ = policy.cooldown;
   if (state_ == State::half_open && proved_ >= policy.half_open_probes) change(State::closed);
 }
 

@@ -72,7 +72,7 @@ class Breaker {
   Breaker(const Breaker&) = delete;
   Breaker& operator=(const Breaker&) = delete;
 
-  // A cooldown that runs is kept.
+  // A cooldown that runs is kept; the next one is counted anew if the policy has others.
   void set_policy(const BreakerPolicy& policy) noexcept;
 
   // Nothing: the request must not be sent.

@@ -146,6 +146,34 @@ TEST(Breaker, a_probe_without_a_verdict_gives_its_place_back) {
   EXPECT_EQ(breaker.state(), State::half_open);
 }
 
+TEST(Breaker, a_window_of_another_length_is_counted_from_its_beginning) {
+  Clock clock;
+  Breaker breaker({.window = Duration::seconds(1)});
+  ASSERT_TRUE(ask(breaker, clock, Verdict::good));
+  breaker.set_policy({.window = Duration::seconds(10)});
+  for (int i = 0; i < 15; ++i) ASSERT_TRUE(ask(breaker, clock, Verdict::wrong));
+  clock.pass(Duration::seconds(20));
+  for (int i = 0; i < 10; ++i) ASSERT_TRUE(ask(breaker, clock, Verdict::good));
+  ASSERT_TRUE(ask(breaker, clock, Verdict::wrong));
+  EXPECT_EQ(breaker.state(), State::closed) << "what is older than the window is forgotten";
+}
+
+TEST(Breaker, another_cooldown_does_not_go_on_where_the_last_had_come) {
+  Clock clock;
+  Breaker breaker;
+  open_it(breaker, clock);
+  for (int i = 0; i < 6; ++i) {
+    clock.now = breaker.opens_until();
+    ASSERT_TRUE(ask(breaker, clock, Verdict::failed));
+  }
+  ASSERT_EQ(breaker.opens_until() - clock.now, Duration::seconds(30));
+  breaker.set_policy({.cooldown = Duration::millis(100)});
+  EXPECT_EQ(breaker.opens_until() - clock.now, Duration::seconds(30)) << "the one that runs is kept";
+  clock.now = breaker.opens_until();
+  ASSERT_TRUE(ask(breaker, clock, Verdict::failed));
+  EXPECT_EQ(breaker.opens_until() - clock.now, Duration::millis(200));
+}
+
 // Whatever happens, it refuses only while it is open or so many probes are out, and it comes back to a peer
 // that is well.
 TEST(Breaker, any_order_of_events_leaves_it_able_to_close) {
