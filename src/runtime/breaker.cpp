@@ -9,6 +9,8 @@ void Breaker::set_policy(const BreakerPolicy& policy) noexcept {
   const bool other_cooldown =
       policy.cooldown != policy_.cooldown || policy.cooldown_max != policy_.cooldown_max;
   policy_ = policy;
+  // A step's number says nothing where steps have another length.
+  if (other_steps) step_ = 0;
   if (other_steps) window_.fill({});
   if (other_cooldown || state_ == State::closed) cooldown_ = policy.cooldown;
   if (state_ == State::half_open && proved_ >= policy.half_open_probes) change(State::closed);
@@ -23,9 +25,13 @@ std::optional<Breaker::Try> Breaker::try_begin(Instant now) noexcept {
   return Try(*this, epoch_, probe);
 }
 
-void Breaker::end(const Try& one, Verdict verdict, Instant now) noexcept {
+void Breaker::give_place_back(Try& one) noexcept {
+  if (std::exchange(one.holds_, false) && one.epoch_ == epoch_) --probing_;
+}
+
+void Breaker::end(Try& one, Verdict verdict, Instant now) noexcept {
+  give_place_back(one);
   if (one.epoch_ != epoch_) return;
-  if (one.probe_) --probing_;
   if (verdict == Verdict::none) return;
   const bool good = verdict == Verdict::good;
   if (one.probe_) {

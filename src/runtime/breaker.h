@@ -4,13 +4,16 @@
 //   closed     every request may begin. It opens after `consecutive` failures in a row, or when at least
 //              `min_requests` ended within `window` and `error_ratio` of them failed.
 //   open       none may begin until the cooldown is over.
-//   half open  at most `half_open_probes` may be out at once. So many successes close it; one failure opens
-//   it
-//              again, with twice the cooldown, up to `cooldown_max`.
+//   half open  at most `half_open_probes` may be out at once that hold a place. So many successes close it;
+//              one failure opens it again, with twice the cooldown, up to `cooldown_max`.
+//
+// A request that may last gives its place back before its end (Try::give_place_back): what lasts would keep
+// the breaker half open for as long.
 //
 //   [BK-1] An open breaker lets nothing begin before its cooldown is over, and then something.
 //   [BK-2] A request that began before the last change of state changes nothing by its end.
 //   [BK-3] A request that ends without a verdict gives its place as a probe back.
+//   [BK-4] A request is counted once, however late: what it did for or against the peer is its one verdict.
 #pragma once
 
 #include <array>
@@ -47,7 +50,10 @@ class Breaker {
   class Try {
    public:
     Try(Try&& other) noexcept
-        : breaker_(std::exchange(other.breaker_, nullptr)), epoch_(other.epoch_), probe_(other.probe_) {}
+        : breaker_(std::exchange(other.breaker_, nullptr)),
+          epoch_(other.epoch_),
+          probe_(other.probe_),
+          holds_(other.holds_) {}
     Try& operator=(Try&&) = delete;
     ~Try() {
       if (breaker_ != nullptr) breaker_->end(*this, Verdict::none, Instant{});
@@ -55,14 +61,20 @@ class Breaker {
     void end(Verdict verdict, Instant now) noexcept {
       if (Breaker* breaker = std::exchange(breaker_, nullptr)) breaker->end(*this, verdict, now);
     }
+    // Its end may be far away: as a probe, it takes no place from others any more. Its verdict counts all the
+    // same.
+    void give_place_back() noexcept {
+      if (breaker_ != nullptr) breaker_->give_place_back(*this);
+    }
 
    private:
     friend class Breaker;
     Try(Breaker& breaker, std::uint64_t epoch, bool probe) noexcept
-        : breaker_(&breaker), epoch_(epoch), probe_(probe) {}
+        : breaker_(&breaker), epoch_(epoch), probe_(probe), holds_(probe) {}
     Breaker* breaker_;
     std::uint64_t epoch_;
     bool probe_;
+    bool holds_;  // a place of a probe
   };
 
   explicit Breaker(BreakerPolicy policy = {}) noexcept : policy_(policy), cooldown_(policy.cooldown) {
@@ -80,6 +92,9 @@ class Breaker {
   State state() const noexcept { return state_; }
   // Of an open breaker: when the next request may begin.
   Instant opens_until() const noexcept { return until_; }
+  // It lets nothing begin at this moment. An open one whose cooldown is over waits only for a request to
+  // come.
+  bool is_shut(Instant now) const noexcept { return state_ == State::open && now < until_; }
 
  private:
   // The window moves in steps of a tenth of it.
@@ -88,7 +103,8 @@ class Breaker {
     std::uint32_t ended = 0, failed = 0;
   };
 
-  void end(const Try& one, Verdict verdict, Instant now) noexcept;
+  void end(Try& one, Verdict verdict, Instant now) noexcept;
+  void give_place_back(Try& one) noexcept;
   void count(bool failed, Instant now) noexcept;
   bool is_too_much() const noexcept;
   void change(State state) noexcept;

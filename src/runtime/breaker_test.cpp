@@ -146,6 +146,49 @@ TEST(Breaker, a_probe_without_a_verdict_gives_its_place_back) {
   EXPECT_EQ(breaker.state(), State::half_open);
 }
 
+// BK-4
+TEST(Breaker, what_lasts_holds_no_place_and_is_counted_all_the_same) {
+  Clock clock;
+  Breaker breaker;
+  const auto let_lasting_in = [&] {
+    std::deque<Breaker::Try> lasting;
+    for (int i = 0; i < 10; ++i) {
+      auto one = breaker.try_begin(clock.now);
+      EXPECT_TRUE(one.has_value());
+      if (!one) break;
+      one->give_place_back();
+      one->give_place_back();  // changes nothing
+      lasting.push_back(std::move(*one));
+    }
+    return lasting;
+  };
+  open_it(breaker, clock);
+  clock.now = breaker.opens_until();
+  std::deque<Breaker::Try> lasting = let_lasting_in();
+  for (int i = 0; i < 2; ++i) lasting[static_cast<std::size_t>(i)].end(Verdict::good, clock.now);
+  EXPECT_EQ(breaker.state(), State::half_open);
+  EXPECT_TRUE(ask(breaker, clock, Verdict::good)) << "there is a place for the third";
+  EXPECT_EQ(breaker.state(), State::closed);
+  lasting[2].end(Verdict::failed, clock.now);
+  EXPECT_EQ(breaker.state(), State::closed) << "it began before the change";
+
+  open_it(breaker, clock);
+  clock.now = breaker.opens_until();
+  lasting = let_lasting_in();
+  lasting[0].end(Verdict::wrong, clock.now);
+  EXPECT_EQ(breaker.state(), State::open);
+}
+
+TEST(Breaker, it_is_shut_only_until_its_cooldown_is_over) {
+  Clock clock;
+  Breaker breaker;
+  EXPECT_FALSE(breaker.is_shut(clock.now));
+  open_it(breaker, clock);
+  EXPECT_TRUE(breaker.is_shut(clock.now));
+  EXPECT_FALSE(breaker.is_shut(breaker.opens_until()));
+  EXPECT_EQ(breaker.state(), State::open) << "nobody has asked yet";
+}
+
 TEST(Breaker, a_window_of_another_length_is_counted_from_its_beginning) {
   Clock clock;
   Breaker breaker({.window = Duration::seconds(1)});
@@ -183,7 +226,10 @@ TEST(Breaker, any_order_of_events_leaves_it_able_to_close) {
     Breaker breaker;
     std::deque<Breaker::Try> out;
     for (int i = 0; i < 400; ++i) {
-      switch (random.below(4)) {
+      switch (random.below(5)) {
+        case 4:
+          if (!out.empty()) out[random.below(out.size())].give_place_back();
+          break;
         case 0:
           clock.pass(Duration::millis(static_cast<std::int64_t>(random.below(800))));
           break;
