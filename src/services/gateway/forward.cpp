@@ -1,4 +1,6 @@
 // How a request is passed on: to the upstream, and its answer back, block by block.
+#include <algorithm>
+
 #include "codec/decode_guard.h"
 #include "http/peer_call.h"
 #include "runtime/backoff.h"
@@ -37,12 +39,14 @@ bool GatewayShard::may_last(const serve::Request& request) noexcept {
          request.head().query().find("wait=") != std::string_view::npos;
 }
 
-Task<Result<>> GatewayShard::ask(Call call, serve::Request* request, Way* way, http::PeerCall* passed,
-                                 RequestSource* body, Asking asking) {
+Task<Result<Way::Try>> GatewayShard::ask(Call call, serve::Request* request, Way* way, http::PeerCall* passed,
+                                         RequestSource* body, Asking asking) {
   Shard& shard = context_.machine.shard;
   Backoff backoff({});
   for (;;) {
-    CO_TRY(Way::Try one, way->try_begin(shard.now()));
+    const Instant begun_at = shard.now();
+    CO_TRY(Way::Try one, way->try_begin(begun_at));
+    if (asking.lasting == Lasting::yes) one.give_place_back();
     if (!std::exchange(asking.has_begun, false)) {
       passed->start(asking.method, asking.target, request->peer());
       pass_fields(*request, *passed, !way->peer()->is_inside(), asking.choosing);
@@ -52,12 +56,10 @@ Task<Result<>> GatewayShard::ask(Call call, serve::Request* request, Way* way, h
     }
     const Result<> answered = co_await passed->ask(call);
     if (body != nullptr && body->failure()) co_return fail(*body->failure());
-    if (answered) {
-      one.end(Breaker::Verdict::good, shard.now());
-      co_return Result<>{};
-    }
+    if (answered) co_return std::move(one);
     const Error& why = answered.error();
-    one.end(judge(call, *request, why), shard.now());
+    const Instant heard = body == nullptr ? begun_at : std::max(begun_at, body->last_given());
+    one.end(judge(call, *request, asking.lasting, why, heard), shard.now());
     const bool begun = body != nullptr && body->is_begun();
     if (begun || !may_try_again(*request, why)) co_return fail(told_of(why));
     const auto wait = backoff.next(shard.random());
@@ -104,7 +106,7 @@ Task<Result<>> GatewayShard::pass_object(Call call, serve::Request& request) {
 }
 
 // NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the request outlives its handler
-Task<Result<>> GatewayShard::forward(Call call, serve::Request& request, Upstream upstream) {
+Task<Result<>> GatewayShard::forward(Call call, serve::Request& request, Upstream upstream, Lasting lasting) {
   Way& way = ways_[static_cast<std::size_t>(upstream)];
   if (way.peer() == nullptr)
     co_return fail(ErrorCode::not_implemented, "the gateway is not told where this service is");
@@ -116,11 +118,13 @@ Task<Result<>> GatewayShard::forward(Call call, serve::Request& request, Upstrea
   serve::Peer::Handle passed = begun != nullptr ? std::move(begun->call) : way.peer()->call();
   request.exchange.taking_body = !request.body.done();
   const bool has_body = request.head().body != http::BodyKind::none;
-  CO_TRY_VOID(co_await ask(call, &request, &way, passed.get(), has_body ? &body : nullptr,
-                           {.method = request.head().method,
-                            .target = request.head().origin_form(),
-                            .upgrade = request.exchange.upgrade,
-                            .has_begun = begun != nullptr}));
+  CO_TRY(Way::Try one, co_await ask(call, &request, &way, passed.get(), has_body ? &body : nullptr,
+                                    {.method = request.head().method,
+                                     .target = request.head().origin_form(),
+                                     .upgrade = request.exchange.upgrade,
+                                     .has_begun = begun != nullptr,
+                                     .lasting = lasting}));
+  one.end(Breaker::Verdict::good, context_.machine.shard.now());
   request.exchange.taking_body = false;
   if (passed->conversation() != nullptr && !has_its_key(request))
     co_return fail(ErrorCode::malformed, "no Sec-WebSocket-Key", Side::client);
@@ -134,15 +138,19 @@ Result<> GatewayShard::pass_answer(serve::Request& request, serve::Peer::Handle 
   return {};
 }
 
-// A timeout is the upstream's fault only if it had the whole of the request's time, and the whole request.
-Breaker::Verdict GatewayShard::judge(const Call& call, const serve::Request& request,
-                                     const Error& why) const noexcept {
+// A timeout is the upstream's fault only if it was waited for, and if it had the whole of the request's time
+// for the whole request. What the gateway itself has used up of it, in a queue or for an earlier try, was
+// never the upstream's; a sixteenth is what a loaded machine takes in between.
+Breaker::Verdict GatewayShard::judge(const Call& call, const serve::Request& request, Lasting lasting,
+                                     const Error& why, Instant heard) const noexcept {
   using Verdict = Breaker::Verdict;
-  if (call.stopped()) return Verdict::none;
-  if (why.code != ErrorCode::timeout)
-    return why.side == Side::upstream && why.code != ErrorCode::cancelled ? Verdict::failed : Verdict::none;
-  const bool shortened = request.deadline < request.started() + context_.settings.request_timeout;
-  return shortened || may_last(request) || !request.body.done() ? Verdict::none : Verdict::failed;
+  if (call.stopped() || why.side != Side::upstream || why.code == ErrorCode::cancelled) return Verdict::none;
+  if (why.code != ErrorCode::timeout) return Verdict::failed;
+  const Duration whole = context_.settings.request_timeout;
+  const bool shortened = request.deadline < request.started() + whole;
+  const bool had_whole = context_.machine.shard.now() - heard >= whole - Duration::nanos(whole.ns / 16);
+  const bool counts = had_whole && !shortened && lasting == Lasting::no && request.body.done();
+  return counts ? Verdict::failed : Verdict::none;
 }
 
 }  // namespace cairn::gateway

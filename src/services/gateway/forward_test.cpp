@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <deque>
+
 #include "crypto/key_ring.h"
 #include "crypto/macaroon.h"
 #include "crypto/sample_object.h"
@@ -18,6 +20,8 @@ using testing::Not;
 using Reply = ScriptedUpstream::Reply;
 
 constexpr char ok[] = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+
+const io::Endpoint front_door{"host", SimulatedGateway::port, {}};
 
 // A gateway before a scripted upstream.
 struct Outside {
@@ -365,6 +369,63 @@ TEST(BreakerBefore, answers_with_errors_and_clients_that_leave_do_not_count) {
   EXPECT_EQ(world.gateway.breaker("closed"), 1);
 }
 
+// The upstream needs most of the time of a request. Who waited for a turn has too little left.
+TEST(BreakerBefore, time_that_was_spent_in_the_queue_is_not_the_upstreams) {
+  Outside world(at_head({.bytes = ok, .after = Duration::millis(900)}),
+                {{"timeouts.request", "1s"}, {"pools.workers", "1"}, {"pools.worker_slots", "1"}});
+  for (int i = 0; i < 15; ++i) {
+    Guest first = world.gateway.connect(), second = world.gateway.connect();
+    first.send(get("/o/a"));
+    first.run_for(Duration::millis(10));
+    second.send(get("/o/a"));
+    ASSERT_EQ(first.answer().status, 200);
+    ASSERT_EQ(second.answer().status, 504);
+  }
+  EXPECT_EQ(world.gateway.breaker("closed"), 1);
+  EXPECT_EQ(world.gateway.metric(R"(gateway_upstream_failures_total{target="storage"})"), 0);
+}
+
+TEST(BreakerBefore, a_body_that_came_late_leaves_the_upstream_too_little_time) {
+  Outside world(at_body(4, {.bytes = ok, .after = Duration::seconds(60)}), {{"timeouts.request", "1s"}});
+  Guest guest = world.gateway.connect();
+  for (int i = 0; i < 8; ++i) {
+    guest.send("POST /o HTTP/1.1\r\nHost: h\r\nContent-Length: 4\r\n\r\nbo");
+    guest.run_for(Duration::millis(900));
+    guest.send("dy");
+    ASSERT_EQ(guest.answer().status, 504);
+  }
+  EXPECT_EQ(world.gateway.breaker("closed"), 1);
+}
+
+// A gateway whose breaker before the service is half open.
+void open_until_half(Outside& world, const std::string& path) {
+  world.upstream.set_script(at_head({.then = Reply::Then::close}));
+  Guest guest = world.gateway.connect();
+  while (guest.ask(get(path)).status != 503) {
+  }
+  guest.run_for(Duration::seconds(1));
+}
+
+TEST(BreakerBefore, long_polls_do_not_keep_it_half_open) {
+  Outside world(at_head({.bytes = ok}));
+  open_until_half(world, "/registry/x");
+  world.upstream.set_script([](const std::string& got) -> std::optional<Reply> {
+    if (got.find("\r\n\r\n") == std::string::npos) return std::nullopt;
+    const bool waits = got.find("wait=") != std::string::npos;
+    return Reply{.bytes = ok, .after = waits ? Duration::seconds(20) : Duration()};
+  });
+  std::deque<Guest> waiting;
+  for (int i = 0; i < 5; ++i) {
+    waiting.emplace_back(world.gateway.world, world.gateway.away, front_door);
+    waiting.back().send(get("/registry/head?wait=30s"));
+  }
+  ASSERT_TRUE(waiting.back().until([&] { return world.upstream.last().find("wait=") != std::string::npos; }));
+  Guest guest = world.gateway.connect();
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(guest.ask(get("/registry/x")).status, 200);
+  EXPECT_EQ(world.gateway.metric(R"(breaker_state{target="registry",state="closed"})"), 1);
+  for (Guest& one : waiting) EXPECT_EQ(one.answer(false, Duration::seconds(30)).body, "ok");
+}
+
 // --- objects of an upstream that is not believed
 
 // A storage that serves one object and its proofs, and may be made to lie.
@@ -448,6 +509,48 @@ TEST(Verify, a_wrong_byte_anywhere_never_has_a_right_end) {
       EXPECT_EQ(mismatches(world), 1);
       EXPECT_EQ(world.gateway.breaker("closed"), 1);  // one is not in the row of failures
     }
+}
+
+// GV-3
+TEST(Verify, a_wrong_object_is_counted_once) {
+  Store store = object_of(1024);
+  store.lie_at = 0;
+  Outside world(serving(store));
+  const auto ask_some = [&](int count) {
+    for (int i = 0; i < count; ++i) {
+      Guest guest = world.gateway.connect();
+      guest.send(get("/o/" + store.address()));
+      ASSERT_TRUE(guest.until_ended());
+    }
+  };
+  ask_some(19);
+  EXPECT_EQ(world.gateway.breaker("closed"), 1) << "of twenty requests half may fail, and none in a row did";
+  ask_some(1);
+  EXPECT_EQ(world.gateway.breaker("open"), 1);
+  EXPECT_EQ(mismatches(world), 20);
+}
+
+// GV-3
+TEST(Verify, a_slow_object_does_not_keep_the_breaker_half_open) {
+  const Store store = object_of(200'000);
+  Outside world(serving(store));
+  open_until_half(world, "/o/a");
+  world.upstream.set_script([store](const std::string& got) -> std::optional<Reply> {
+    if (got.find("\r\n\r\n") == std::string::npos) return std::nullopt;
+    if (got.find(store.address()) == std::string::npos) return Reply{.bytes = ok};
+    const std::string whole = store(got).bytes;
+    return Reply{.bytes = whole.substr(0, 1000), .later = whole.substr(1000), .pause = Duration::seconds(4)};
+  });
+  std::deque<Guest> reading;
+  for (int i = 0; i < 5; ++i) {
+    reading.emplace_back(world.gateway.world, world.gateway.away, front_door);
+    reading.back().send(get("/o/" + store.address()));
+  }
+  reading.back().run_for(Duration::seconds(1));
+  Guest guest = world.gateway.connect();
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(guest.ask(get("/o/a")).status, 200);
+  EXPECT_EQ(world.gateway.breaker("closed"), 1);
+  for (Guest& one : reading) EXPECT_TRUE(one.answer(false, Duration::seconds(10)).whole);
 }
 
 TEST(Verify, an_empty_body_is_only_the_empty_object) {

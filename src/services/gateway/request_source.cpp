@@ -31,6 +31,7 @@ Task<Result<io::Piece>> RequestSource::next(Call call) {
 Task<Result<Buffer>> RequestSource::pull(Call call) {
   if (begun_at_ == Instant::never()) begun_at_ = current_shard()->now();
   CO_TRY(Buffer slice, co_await next_in_pace(call, request_, begun_at_));
+  if (!slice.empty()) given_at_ = current_shard()->now();
   if (decoder_ && slice.empty()) CO_TRY_VOID(decoder_->finish());
   if (decoder_) CO_TRY_VOID(count(slice.bytes()));
   co_return slice;

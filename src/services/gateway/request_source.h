@@ -20,6 +20,8 @@ class RequestSource final : public io::BodySource {
   std::optional<std::uint64_t> length() const noexcept;
   // Some of it was asked for: it cannot be sent a second time.
   bool is_begun() const noexcept { return begun_; }
+  // When it last gave something, and so, once all of it was given, when it ended.
+  Instant last_given() const noexcept { return given_at_; }
   // Why it ended too early: it is the client's fault, and no upstream's.
   const std::optional<Error>& failure() const noexcept { return failure_; }
 
@@ -37,6 +39,7 @@ class RequestSource final : public io::BodySource {
   std::optional<Error> failure_;
   bool begun_ = false;
   Instant begun_at_ = Instant::never();  // the body was first asked for
+  Instant given_at_{};
 };
 
 }  // namespace cairn::gateway

@@ -56,13 +56,14 @@ class GatewayShard final : public serve::ServiceShard {
   // longer than others.
   template <Upstream upstream>
   Task<Result<>> pass_open(Call call, serve::Request& request) {
-    return forward(may_last(request) ? call : call.by(request.started() + context_.settings.request_timeout),
-                   request, upstream);
+    if (may_last(request)) return forward(call, request, upstream, Lasting::yes);
+    return forward(call.by(request.started() + context_.settings.request_timeout), request, upstream);
   }
   static bool may_last(const serve::Request& request) noexcept;
   bool leave(serve::Request&) { return false; }
   // NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the request outlives its handler
-  Task<Result<>> forward(Call call, serve::Request& request, Upstream upstream);
+  Task<Result<>> forward(Call call, serve::Request& request, Upstream upstream,
+                         Lasting lasting = Lasting::no);
   Result<bool> try_forward(serve::Request& request, Upstream upstream);
   // --- of the first shard
   Task<> probe(Call call);
@@ -81,19 +82,22 @@ class GatewayShard final : public serve::ServiceShard {
     std::string_view range = {};    // a Range field; empty: none but the client's
     std::string_view upgrade = {};  // the protocol to switch to; empty: none
     bool has_begun = false;         // by try_forward()
+    Lasting lasting = Lasting::no;
   };
   static Result<> pass_answer(serve::Request& request, serve::Peer::Handle passed);
-  // Asks as often as is right. On success the answer's head is there. `body`: nullptr, if none is sent. The
-  // arguments outlive it. Cancel: partial — the upstream may have seen the request.
-  Task<Result<>> ask(Call call, serve::Request* request, Way* way, http::PeerCall* passed,
-                     RequestSource* body, Asking asking);
+  // Asks as often as is right. On success the answer's head is there, and the caller judges the try. `body`:
+  // nullptr, if none is sent. The arguments outlive it. Cancel: partial — the upstream may have seen the
+  // request.
+  Task<Result<Way::Try>> ask(Call call, serve::Request* request, Way* way, http::PeerCall* passed,
+                             RequestSource* body, Asking asking);
   // An object of an upstream that is not believed (verify.cpp).
   Task<Result<>> forward_verified(Call call, serve::Request* request, Way* way, Address address);
   struct Range;
   Task<Result<>> find_range(Call call, serve::Request* request, Way* way, Range* range);
-  Result<> answer_verified(serve::Request& request, Way& way, serve::Peer::Handle passed,
-                           const Address& address, Range* range);
-  Breaker::Verdict judge(const Call& call, const serve::Request& request, const Error& why) const noexcept;
+  Result<> answer_verified(serve::Request& request, Way::Try one, serve::Peer::Handle passed, Range* range);
+  // Of a try without an answer. `heard`: since when the upstream had the whole request.
+  Breaker::Verdict judge(const Call& call, const serve::Request& request, Lasting lasting, const Error& why,
+                         Instant heard) const noexcept;
   // Of a service that is not built.
   Result<> refuse_unbuilt(serve::Request& request);
 

@@ -8,8 +8,8 @@ namespace {
 
 using crypto::group_size;
 
-auto mismatch(Way& way) {
-  way.count_mismatch(current_shard()->now());
+auto mismatch(Way::Try& one) {
+  one.end(Breaker::Verdict::wrong, current_shard()->now());
   return fail(ErrorCode::integrity, "the bytes are not those of the address", Side::upstream);
 }
 
@@ -32,10 +32,10 @@ Task<Result<Buffer>> pull(Call call, http::PeerCall* from) {
 
 }  // namespace
 
-WholeSource::WholeSource(serve::Peer::Handle call, Way& way, Slab& slab, const Address& address,
+WholeSource::WholeSource(serve::Peer::Handle call, Way::Try one, Slab& slab, const Address& address,
                          std::uint64_t size)
     : call_(std::move(call)),
-      way_(way),
+      one_(std::move(one)),
       slab_(slab),
       address_(address),
       left_(size),
@@ -64,7 +64,8 @@ Task<Result<io::Piece>> WholeSource::finish(Call call) {
     hasher_.update(slice.bytes());
     keep(std::move(slice));
   }
-  if (hasher_.finish().address != address_) co_return mismatch(way_);
+  if (hasher_.finish().address != address_) co_return mismatch(one_);
+  one_.end(Breaker::Verdict::good, current_shard()->now());
   Buffer whole = last_.share();
   last_.clear();
   co_return io::Piece(std::move(whole));
@@ -82,10 +83,10 @@ void WholeSource::keep(Buffer slice) {
   last_.fill(slice.size());
 }
 
-RangeSource::RangeSource(serve::Peer::Handle call, Way& way, Slab& slab, crypto::ProofReader proof,
+RangeSource::RangeSource(serve::Peer::Handle call, Way::Try one, Slab& slab, crypto::ProofReader proof,
                          http::ByteRange range)
     : call_(std::move(call)),
-      way_(way),
+      one_(std::move(one)),
       slab_(slab),
       proof_(std::move(proof)),
       range_(range),
@@ -95,11 +96,12 @@ Task<Result<io::Piece>> RangeSource::next(Call call) {
   if (at_ > range_.last) co_return io::Piece();
   const std::size_t wanted = crypto::group_length(proof_.size(), at_ / group_size);
   CO_TRY_VOID(co_await gather(call, wanted));
-  if (!proof_.verify_group(at_ / group_size, group_.bytes())) co_return mismatch(way_);
+  if (!proof_.verify_group(at_ / group_size, group_.bytes())) co_return mismatch(one_);
   Buffer piece = std::exchange(group_, Buffer());
   if (at_ + wanted > range_.last + 1) piece.truncate(static_cast<std::size_t>(range_.last + 1 - at_));
   if (range_.first > at_) piece.consume(static_cast<std::size_t>(range_.first - at_));
   at_ += wanted;
+  if (at_ > range_.last) one_.end(Breaker::Verdict::good, current_shard()->now());
   co_return io::Piece(std::move(piece));
 }
 

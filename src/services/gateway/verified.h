@@ -3,6 +3,7 @@
 //          group. That group leaves only when the whole fits the address, so that a client never sees a right
 //          end behind a wrong byte.
 //   [GV-2] What the upstream sends piece by piece is gathered in one block of a group.
+//   [GV-3] The try of the request is judged once: when the last byte is proved, or the first wrong one found.
 #pragma once
 
 #include <cstdint>
@@ -19,8 +20,8 @@ namespace cairn::gateway {
 // upstream's own.
 class WholeSource final : public io::BodySource, public PooledFrame {
  public:
-  // The way and the slab outlive it.
-  WholeSource(serve::Peer::Handle call, Way& way, Slab& slab, const Address& address, std::uint64_t size);
+  // The slab and the way of the try outlive it.
+  WholeSource(serve::Peer::Handle call, Way::Try one, Slab& slab, const Address& address, std::uint64_t size);
   Task<Result<io::Piece>> next(Call call) override;
 
  private:
@@ -28,7 +29,7 @@ class WholeSource final : public io::BodySource, public PooledFrame {
   void keep(Buffer slice);
 
   serve::Peer::Handle call_;
-  Way& way_;
+  Way::Try one_;
   Slab& slab_;
   Address address_;
   std::uint64_t left_;   // bytes that the upstream has not given yet
@@ -41,7 +42,7 @@ class WholeSource final : public io::BodySource, public PooledFrame {
 // Some bytes of an object, cut out of its groups, each of which `proof` verifies.
 class RangeSource final : public io::BodySource, public PooledFrame {
  public:
-  RangeSource(serve::Peer::Handle call, Way& way, Slab& slab, crypto::ProofReader proof,
+  RangeSource(serve::Peer::Handle call, Way::Try one, Slab& slab, crypto::ProofReader proof,
               http::ByteRange range);
   Task<Result<io::Piece>> next(Call call) override;
 
@@ -49,7 +50,7 @@ class RangeSource final : public io::BodySource, public PooledFrame {
   Task<Result<>> gather(Call call, std::size_t wanted);
 
   serve::Peer::Handle call_;
-  Way& way_;
+  Way::Try one_;
   Slab& slab_;
   crypto::ProofReader proof_;
   http::ByteRange range_;

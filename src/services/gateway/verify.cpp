@@ -31,12 +31,13 @@ Task<Result<>> GatewayShard::forward_verified(Call call, serve::Request* request
   Range range{.address = address};
   if (request->fields().has(FieldName::range)) CO_TRY_VOID(co_await find_range(call, request, way, &range));
   serve::Peer::Handle passed = way->peer()->call();
-  CO_TRY_VOID(co_await ask(call, request, way, passed.get(), nullptr,
-                           {.method = http::Method::get,
-                            .target = request->head().origin_form(),
-                            .choosing = Choosing::whole,
-                            .range = range.field}));
-  co_return answer_verified(*request, *way, std::move(passed), address, &range);
+  CO_TRY(Way::Try one, co_await ask(call, request, way, passed.get(), nullptr,
+                                    {.method = http::Method::get,
+                                     .target = request->head().origin_form(),
+                                     .choosing = Choosing::whole,
+                                     .range = range.field}));
+  one.give_place_back();  // the client sets the pace of what follows
+  co_return answer_verified(*request, std::move(one), std::move(passed), &range);
 }
 
 // One range of an object whose proof can be had. Several ranges, the last bytes of an object whose size is
@@ -52,9 +53,12 @@ Task<Result<>> GatewayShard::find_range(Call call, serve::Request* request, Way*
   const std::string target = fmt::format(
       "/o/{}/proof?range={}-{}", format_address(range->address), asked.at[0].first,
       asked.at[0].last + 1 == crypto::object_size_max ? std::string() : fmt::format("{}", asked.at[0].last));
-  CO_TRY_VOID(co_await ask(call, request, way, passed.get(), nullptr,
-                           {.method = http::Method::get, .target = target, .choosing = Choosing::by_range}));
+  CO_TRY(Way::Try one,
+         co_await ask(call, request, way, passed.get(), nullptr,
+                      {.method = http::Method::get, .target = target, .choosing = Choosing::by_range}));
+  const auto judged = [&](Breaker::Verdict verdict) { one.end(verdict, context_.machine.shard.now()); };
   if (passed->status() != whole_content) {  // no such object or range, or no right to it: that is the answer
+    judged(Breaker::Verdict::good);
     range->field = text;
     co_return Result<>{};
   }
@@ -63,12 +67,16 @@ Task<Result<>> GatewayShard::find_range(Call call, serve::Request* request, Way*
     const Result<io::Piece> piece = co_await passed->next(call);
     if (!piece) co_return fail(told_of(piece.error()));
     const auto used = piece->empty() ? Result<std::size_t>(0) : reader.update(piece->bytes);
-    if (!used && used.error().code == ErrorCode::body_cap) co_return Result<>{};
+    if (!used && used.error().code == ErrorCode::body_cap) {
+      judged(Breaker::Verdict::good);
+      co_return Result<>{};
+    }
     if (!used || *used != piece->size() || piece->empty()) {
-      way->count_mismatch(context_.machine.shard.now());
+      judged(Breaker::Verdict::wrong);
       co_return fail(ErrorCode::integrity, "the proof does not lead to the address", Side::upstream);
     }
   }
+  judged(Breaker::Verdict::good);
   asked = http::parse_range(text, reader.size());
   if (asked.kind != http::RangeSet::Kind::ranges || asked.count != 1) co_return Result<>{};
   range->bytes = asked.at[0];
@@ -79,8 +87,11 @@ Task<Result<>> GatewayShard::find_range(Call call, serve::Request* request, Way*
   co_return Result<>{};
 }
 
-Result<> GatewayShard::answer_verified(serve::Request& request, Way& way, serve::Peer::Handle passed,
-                                       const Address& address, Range* range) {
+// A try that is neither wrong nor still to be proved has answered: that is good.
+Result<> GatewayShard::answer_verified(serve::Request& request, Way::Try one, serve::Peer::Handle passed,
+                                       Range* range) {
+  const Address& address = range->address;
+  const Instant now = context_.machine.shard.now();
   http::Response& response = request.response;
   const int status = passed->status();
   const auto length = passed->length();
@@ -91,13 +102,17 @@ Result<> GatewayShard::answer_verified(serve::Request& request, Way& way, serve:
   if (status == partial_content &&
       (!range->proof ||
        content_range != http::format_content_range(range->groups, range->proof->size(), room) ||
-       length != range->groups.size()))
+       length != range->groups.size())) {
+    one.end(Breaker::Verdict::good, now);
     return fail(ErrorCode::integrity, "another range than the one that was asked for", Side::upstream);
+  }
   const bool is_success = status >= 200 && status < 300;
-  if (is_success && (!has_object || !length || is_coded))
+  if (is_success && (!has_object || !length || is_coded)) {
+    one.end(Breaker::Verdict::good, now);
     return fail(ErrorCode::upstream, "an object that cannot be verified", Side::upstream);
+  }
   if (status == whole_content && *length == 0 && !is_empty_object(address)) {
-    way.count_mismatch(context_.machine.shard.now());
+    one.end(Breaker::Verdict::wrong, now);
     return fail(ErrorCode::integrity, "the bytes are not those of the address", Side::upstream);
   }
   const std::string_view ours = status == partial_content
@@ -108,14 +123,16 @@ Result<> GatewayShard::answer_verified(serve::Request& request, Way& way, serve:
   const std::string_view type = response.content_type;
   Slab& slab = context_.machine.slab;
   if (status == partial_content) {
-    response.answer_sized(
-        type,
-        std::make_unique<RangeSource>(std::move(passed), way, slab, std::move(*range->proof), range->bytes),
-        range->bytes.size());
+    response.answer_sized(type,
+                          std::make_unique<RangeSource>(std::move(passed), std::move(one), slab,
+                                                        std::move(*range->proof), range->bytes),
+                          range->bytes.size());
   } else if (status == whole_content && *length > 0) {
-    response.answer_sized(type, std::make_unique<WholeSource>(std::move(passed), way, slab, address, *length),
-                          *length);
+    response.answer_sized(
+        type, std::make_unique<WholeSource>(std::move(passed), std::move(one), slab, address, *length),
+        *length);
   } else {
+    one.end(Breaker::Verdict::good, now);
     answer_with(response, std::move(passed));
   }
   return {};

@@ -29,17 +29,13 @@ Result<Way::Try> Way::try_begin(Instant now) noexcept {
 void Way::Try::end(Breaker::Verdict verdict, Instant now) noexcept {
   if (!guarded_) return;
   if (verdict == Breaker::Verdict::failed) way_.metrics_->failures.at(way_.target_).add(way_.slot_);
+  if (verdict == Breaker::Verdict::wrong) way_.metrics_->mismatches.at(way_.target_).add(way_.slot_);
   guarded_->end(verdict, now);
+  guarded_.reset();
   way_.show();
 }
 
 void Way::count_retry() const noexcept { metrics_->retries.at(target_).add(slot_); }
-
-void Way::count_mismatch(Instant now) noexcept {
-  metrics_->mismatches.at(target_).add(slot_);
-  if (auto counted = breaker_.try_begin(now)) counted->end(Breaker::Verdict::wrong, now);
-  show();
-}
 
 void Way::show() noexcept {
   const Breaker::State state = breaker_.state();

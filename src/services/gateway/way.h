@@ -11,13 +11,21 @@
 
 namespace cairn::gateway {
 
+// Whether a request may take as long as it likes: a long poll, or a stream.
+enum class Lasting : std::uint8_t { no, yes };
+
 class Way {
  public:
   // One try of a request, which ends with this object.
   class Try {
    public:
     Try(Way& way, std::optional<Breaker::Try> guarded) noexcept : way_(way), guarded_(std::move(guarded)) {}
+    // The first verdict counts. `wrong`: the answer was not what its address says.
     void end(Breaker::Verdict verdict, Instant now) noexcept;
+    // Its end may be far away, and others need not wait for it.
+    void give_place_back() noexcept {
+      if (guarded_) guarded_->give_place_back();
+    }
 
    private:
     Way& way_;
@@ -35,8 +43,6 @@ class Way {
   // `breaker_open`: the upstream must be left alone for now.
   Result<Try> try_begin(Instant now) noexcept;
   void count_retry() const noexcept;
-  // An answer was not what its address says.
-  void count_mismatch(Instant now) noexcept;
 
  private:
   void show() noexcept;
