@@ -397,6 +397,22 @@ TEST(BreakerBefore, a_body_that_came_late_leaves_the_upstream_too_little_time) {
   EXPECT_EQ(world.gateway.breaker("closed"), 1);
 }
 
+// SW-1: nobody but a change that is let in finds out that the upstream is well again.
+TEST(BreakerBefore, changes_are_let_in_again_after_its_cooldown) {
+  Outside world(at_head({.then = Reply::Then::close}), {{"breaker.cooldown", "5s"}});
+  Guest guest = world.gateway.connect();
+  for (const char* path : {"/o/a", "/registry/x"})
+    while (guest.ask(get(path)).status != 503) {
+    }
+  guest.run_for(Duration::seconds(2));
+  EXPECT_THAT(guest.ask(post("/o", "new")).body, HasSubstr("degraded"));
+  EXPECT_EQ(world.gateway.metric("gateway_degraded"), 1);
+  world.upstream.set_script(at_head({.bytes = ok}));
+  guest.run_for(Duration::seconds(15));
+  EXPECT_EQ(world.gateway.metric("gateway_degraded"), 0);
+  EXPECT_EQ(guest.ask(post("/o", "new")).status, 200);
+}
+
 // A gateway whose breaker before the service is half open.
 void open_until_half(Outside& world, const std::string& path) {
   world.upstream.set_script(at_head({.then = Reply::Then::close}));

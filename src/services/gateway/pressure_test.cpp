@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "services/gateway/shut_ways.h"
+
 namespace cairn::gateway {
 namespace {
 
@@ -55,6 +57,20 @@ TEST(Pressure, a_load_about_the_border_does_not_make_it_flap) {
     if (std::exchange(last, pressure.level()) != last) ++changes;
   }
   EXPECT_EQ(changes, 1);
+}
+
+TEST(ShutWays, those_of_all_shards_count_while_their_cooldown_runs) {
+  ShutWays shut(2);
+  EXPECT_EQ(shut.part(at(0)), 0);
+  shut.tell(0, 0, Instant{});
+  shut.tell(1, 0, Instant{});
+  EXPECT_EQ(shut.part(at(0)), 0);
+  shut.tell(1, 0, at(10));
+  EXPECT_EQ(shut.part(at(9)), 0.5);
+  shut.tell(0, 0, at(5));
+  EXPECT_EQ(shut.part(at(4)), 1);
+  EXPECT_EQ(shut.part(at(5)), 0.5);
+  EXPECT_EQ(shut.part(at(10)), 0);
 }
 
 TEST(Pressure, without_any_upstream_changes_are_shed) {

@@ -51,9 +51,10 @@ GatewayShard::GatewayShard(Shared& shared, serve::ShardContext context)
       context_(context),
       turns_(shared.fairness.make_turns(context_)),
       reception_(shared.fairness, context_) {
+  if (context_.slot == 0) shared_.shut = std::make_unique<ShutWays>(context_.shards);
   for (std::size_t i = 0; i < ways_.size(); ++i)
     ways_[i].open(context_.peers.find(upstream_names[i]), static_cast<Upstream>(i), shared_.metrics,
-                  context_.slot);
+                  *shared_.shut, context_.slot);
 }
 
 Task<Result<>> GatewayShard::start(Call call) {

@@ -21,6 +21,7 @@ struct Shared {
   Keys keys;
   Fairness fairness;
   Metrics metrics = {};
+  std::unique_ptr<ShutWays> shut = {};  // made on the first shard, before the others
 };
 
 class GatewayShard final : public serve::ServiceShard {
@@ -72,7 +73,6 @@ class GatewayShard final : public serve::ServiceShard {
   Task<> load_quotas(Call call);
   void sample();
   void show_gates();
-  double shut_ways() const noexcept;
   Result<> tell_tenants(serve::Request& request);  // admin.cpp
   // What an upstream is asked for: the request itself, or a part of it.
   struct Asking {

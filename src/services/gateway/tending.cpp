@@ -36,23 +36,13 @@ void GatewayShard::sample() {
   load.queue = static_cast<double>(context_.work.taken()) / static_cast<double>(context_.work.limit());
   load.memory = static_cast<double>(context_.machine.slab.bytes_in_use() * context_.shards) /
                 static_cast<double>(fairness.options.memory_bytes);
-  load.upstreams = shut_ways();
+  load.upstreams = shared_.shut->part(context_.machine.shard.now());
   const Pressure::Level before = fairness.pressure.level();
   fairness.pressure.sample(load, context_.machine.shard.now());
   if (const Pressure::Level level = fairness.pressure.level(); level != before)
     context_.log.warn("the pressure has changed",
                       {{"level", static_cast<int>(level)}, {"before", static_cast<int>(before)}});
   show_gates();
-}
-
-// The part of the ways to upstreams that their breakers have shut, on this shard.
-double GatewayShard::shut_ways() const noexcept {
-  std::size_t known = 0, shut = 0;
-  for (const Way& way : ways_) {
-    known += way.is_known() ? 1 : 0;
-    shut += way.is_shut() ? 1 : 0;
-  }
-  return known == 0 ? 0 : static_cast<double>(shut) / static_cast<double>(known);
 }
 
 void GatewayShard::show_gates() {

@@ -7,15 +7,23 @@ std::size_t index(Breaker::State state) noexcept { return static_cast<std::size_
 
 }  // namespace
 
-void Way::open(serve::Peer* peer, Upstream upstream, const Metrics& metrics, observe::Slot slot) noexcept {
+void Way::open(serve::Peer* peer, Upstream upstream, const Metrics& metrics, ShutWays& shut,
+               observe::Slot slot) noexcept {
   peer_ = peer;
   target_ = static_cast<std::size_t>(upstream);
   metrics_ = &metrics;
+  shut_ = &shut;
   slot_ = slot;
   if (peer_ == nullptr) return;
   // The gateway tries again by its own rules.
   peer_->set_retries({.backoff = {.tries = 1}, .total = Instant::never() - Instant{}});
   metrics_->breaker.at(target_, index(shown_)).set(slot_, 1);
+  shut_->tell(slot_, target_, Instant{});
+}
+
+void Way::set_policy(const BreakerPolicy& policy) noexcept {
+  breaker_.set_policy(policy);
+  show();
 }
 
 Result<Way::Try> Way::try_begin(Instant now) noexcept {
@@ -43,6 +51,7 @@ void Way::show() noexcept {
   metrics_->breaker.at(target_, index(shown_)).set(slot_, 0);
   metrics_->breaker.at(target_, index(state)).set(slot_, 1);
   shown_ = state;
+  shut_->tell(slot_, target_, state == Breaker::State::open ? breaker_.opens_until() : Instant{});
 }
 
 }  // namespace cairn::gateway

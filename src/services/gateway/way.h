@@ -7,6 +7,7 @@
 #include "runtime/breaker.h"
 #include "serve/peers.h"
 #include "services/gateway/metrics.h"
+#include "services/gateway/shut_ways.h"
 #include "services/gateway/upstream.h"
 
 namespace cairn::gateway {
@@ -33,13 +34,11 @@ class Way {
   };
 
   // `peer`: nullptr, if the configuration names none.
-  void open(serve::Peer* peer, Upstream upstream, const Metrics& metrics, observe::Slot slot) noexcept;
-  void set_policy(const BreakerPolicy& policy) noexcept { breaker_.set_policy(policy); }
+  void open(serve::Peer* peer, Upstream upstream, const Metrics& metrics, ShutWays& shut,
+            observe::Slot slot) noexcept;
+  void set_policy(const BreakerPolicy& policy) noexcept;
 
   serve::Peer* peer() noexcept { return peer_; }
-  bool is_known() const noexcept { return peer_ != nullptr; }
-  // Its breaker lets nothing through.
-  bool is_shut() const noexcept { return breaker_.state() == Breaker::State::open; }
   // `breaker_open`: the upstream must be left alone for now.
   Result<Try> try_begin(Instant now) noexcept;
   void count_retry() const noexcept;
@@ -50,6 +49,7 @@ class Way {
   serve::Peer* peer_ = nullptr;
   std::size_t target_ = 0;
   const Metrics* metrics_ = nullptr;
+  ShutWays* shut_ = nullptr;
   observe::Slot slot_{};
   Breaker breaker_;
   Breaker::State shown_ = Breaker::State::closed;
