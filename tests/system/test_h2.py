@@ -150,6 +150,7 @@ class Line:
 
 class H2Case(unittest.TestCase):
     SETTINGS = {}
+    STORAGE = {}
 
     @classmethod
     def setUpClass(cls):
@@ -157,7 +158,7 @@ class H2Case(unittest.TestCase):
         cls.authority = Authority(cls.home)
         cert, key = cls.authority.certify("localhost", "127.0.0.1")
         cls.tls = {"tls.enabled": "true", "tls.cert": cert, "tls.key": key}
-        cls.storage = Storage(TRUSTING)
+        cls.storage = Storage({**TRUSTING, **cls.STORAGE})
         cls.addClassCleanup(cls.storage.end)
         cls.gateway = cls.start()
         cls.context = cls.authority.context(protocols=("h2",))
