@@ -7,9 +7,9 @@
 //   [TS-3] An idle connection holds no buffer, neither here nor in OpenSSL. A connection whose peer does not
 //         read holds at most `unsent_max` bytes.
 //   [TS-4] Records have up to 16 KiB, or as much as the peer has asked for (RFC 6066, 4). One write to the
-//   stream below has up to four of them and a bit more. [TS-5] A `readable` that is not ready has nothing
-//   decrypted behind it. The stream below tells of the next
-//         byte.
+//         stream below has up to four of them and a bit more.
+//   [TS-5] A `readable` that is not ready has nothing decrypted behind it. The stream below tells of the
+//         next byte.
 //   [TS-6] One attempt reads a bounded number of bytes from the stream below, and handles a bounded number of
 //         records and messages that bring no data. Then `readable` is paused. A peer that sends more of those
 //         than `without_data_max` in a row, as key updates, breaks the connection.

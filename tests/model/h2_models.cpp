@@ -96,7 +96,8 @@ class ResetStream : public Model {
     if (asked.drained) world.scope.spawn("drainer", drainer());
   }
   void at_end() override {
-    world_.expect(answerer_.begun == answerer_.ended, "not_told", "the answerer was not told of an end, once");
+    world_.expect(answerer_.begun == answerer_.ended, "not_told",
+                  "the answerer was not told of an end, once");
     world_.expect(!answerer_.running, "orphan", "a handler outlived its connection");
     world_.expect(answerer_.sources == 0, "leak", "the source of an answer is still there");
     world_.expect(server_.connections() == 0 && gate_.inside == 0, "place", "a connection keeps its place");
@@ -119,7 +120,8 @@ class ResetStream : public Model {
       of_.answerer_.fetching = true;
       co_await yield(call);
       of_.answerer_.fetching = false;
-      if (call.stopped()) co_return fail(Error(ErrorCode::cancelled, "source", Side::self, StopReason::client_gone));
+      if (call.stopped())
+        co_return fail(Error(ErrorCode::cancelled, "source", Side::self, StopReason::client_gone));
       if (at_++ == 1) co_return io::Piece();
       co_return io::Piece::memory(as_bytes(std::string_view("piece")));
     }
@@ -141,7 +143,8 @@ class ResetStream : public Model {
       exchange.stays_open = of.asked_.kind == Kind::open;
       return Next::handle;
     }
-    // NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the exchange outlives its handler
+    // NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the exchange outlives its
+    // handler
     Task<> handle(Call call, http::Exchange& exchange) override {
       running = true;
       co_await yield(call);
@@ -209,8 +212,8 @@ void add_h2_models(std::vector<ModelSpec>& to) {
   to.push_back(spec<ResetStream>("h2_reset_open", Asked{.kind = Kind::open, .reset = true}));
   to.push_back(spec<ResetStream>("h2_drain_source", Asked{.kind = Kind::streamed, .drained = true}));
   to.push_back(spec<ResetStream>("h2_drain_open", Asked{.kind = Kind::open, .drained = true}));
-  to.push_back(spec<ResetStream>("h2_reset_drain",
-                                 Asked{.kind = Kind::streamed, .reset = true, .drained = true}));
+  to.push_back(
+      spec<ResetStream>("h2_reset_drain", Asked{.kind = Kind::streamed, .reset = true, .drained = true}));
 }
 
 }  // namespace cairn::model
