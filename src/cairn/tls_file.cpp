@@ -8,7 +8,6 @@
 
 #include "cairn/key_file.h"
 #include "crypto/certificate.h"
-#include "crypto/secret_bytes.h"
 #include "io/process.h"
 #include "io/small_file.h"
 
@@ -47,9 +46,8 @@ Outcome<> write(const std::string& path, const std::string& text) {
   return {};
 }
 
-Outcome<> write(const std::string& certificate, const std::string& key, crypto::Certified& made) {
-  TRY_VOID(write(key, made.key));
-  crypto::wipe(made.key);
+Outcome<> write(const std::string& certificate, const std::string& key, const crypto::Certified& made) {
+  TRY_VOID(write(key, made.key.reveal()));
   return write(certificate, made.certificate);
 }
 
@@ -71,9 +69,8 @@ Outcome<crypto::Certified> load_or_make_authority(const std::string& data) {
   }
   auto made = crypto::make_authority("cairn local authority", io::wall_clock(), authority_lasts);
   if (!made) return fail(Failure(made.error()));
-  crypto::Certified kept = *made;
   TRY_VOID(write(path, key_path, *made));
-  return kept;
+  return std::move(*made);
 }
 
 }  // namespace
@@ -83,7 +80,6 @@ Outcome<TlsFiles> make_tls_files(const std::string& data, const std::vector<std:
   TRY_VOID(make_directory(data));
   TRY(crypto::Certified authority, load_or_make_authority(data));
   auto made = crypto::issue_certificate(authority, names, io::wall_clock(), certificate_lasts);
-  crypto::wipe(authority.key);
   if (!made) return fail(Failure(made.error()));
   const TlsFiles files = files_of(data, names.front());
   TRY_VOID(write(files.certificate, files.key, *made));

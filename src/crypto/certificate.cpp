@@ -130,7 +130,8 @@ Result<Certified> make_authority(const std::string& name, WallTime now, Duration
 
 Result<Certified> issue_certificate(const Certified& authority, const std::vector<std::string>& names,
                                     WallTime now, Duration lasts, CertificateKind kind) {
-  const Freed<BIO> issuer_text = reader_of(authority.certificate), issuer_key_text = reader_of(authority.key);
+  const Freed<BIO> issuer_text = reader_of(authority.certificate),
+                   issuer_key_text = reader_of(authority.key.reveal());
   const Freed<X509> issuer(PEM_read_bio_X509(issuer_text.get(), nullptr, nullptr, nullptr));
   const Freed<EVP_PKEY> issuer_key(PEM_read_bio_PrivateKey(issuer_key_text.get(), nullptr, nullptr, nullptr));
   if (!issuer || !issuer_key || X509_check_private_key(issuer.get(), issuer_key.get()) != 1)

@@ -7,6 +7,7 @@
 
 #include "base/result.h"
 #include "base/units.h"
+#include "crypto/secret_bytes.h"
 
 namespace cairn::crypto {
 
@@ -14,7 +15,8 @@ namespace cairn::crypto {
 enum class CertificateKind : std::uint8_t { p256, ed25519 };
 
 struct Certified {
-  std::string certificate, key;
+  std::string certificate;
+  SecretText key;
 };
 
 // An authority that vouches for servers and for no other authority. `lasts` from a day before `now`, because

@@ -90,7 +90,7 @@ TEST(Certificate, an_authority_without_its_own_key_vouches_for_nothing) {
   const auto one = make_authority("one", now, month), two = make_authority("two", now, month);
   EXPECT_EQ(issue_certificate({one->certificate, two->key}, {"a"}, now, month).error().code,
             ErrorCode::invalid);
-  EXPECT_EQ(issue_certificate({"", ""}, {"a"}, now, month).error().code, ErrorCode::invalid);
+  EXPECT_EQ(issue_certificate({"", std::string()}, {"a"}, now, month).error().code, ErrorCode::invalid);
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// SecretBytes: key material of a fixed size that does not outlive its owner in memory.
+// SecretBytes, SecretText: key material that does not outlive its owner in memory.
 #pragma once
 
 #include <algorithm>
@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <span>
 #include <string>
+#include <utility>
 
 #include "base/bytes.h"
 
@@ -13,7 +14,7 @@ namespace cairn::crypto {
 
 // Overwrites in a way that the compiler may not leave out.
 void wipe(MutableByteView bytes) noexcept;
-void wipe(std::string& text) noexcept;
+void wipe(std::string& text) noexcept;  // with what it held behind its present end
 
 // Every copy wipes itself; a move is a copy. There is no comparison: secrets are compared by
 // equal_constant_time, and no formatter: secrets are not printed.
@@ -34,6 +35,36 @@ class SecretBytes {
 
  private:
   std::array<std::byte, N> bytes_{};
+};
+
+// The same for a text of any length, as a key in PEM. A text that is moved away is wiped as well, because a
+// short one lies within its string.
+class SecretText {
+ public:
+  SecretText() = default;
+  // NOLINTNEXTLINE(google-explicit-constructor): a text becomes a secret wherever one is wanted
+  SecretText(std::string text) noexcept : text_(std::move(text)) { wipe(text); }
+  SecretText(const SecretText&) = default;
+  SecretText(SecretText&& other) noexcept : text_(std::move(other.text_)) { wipe(other.text_); }
+  SecretText& operator=(const SecretText& other) {
+    if (this == &other) return *this;
+    wipe(text_);
+    text_ = other.text_;
+    return *this;
+  }
+  SecretText& operator=(SecretText&& other) noexcept {
+    if (this == &other) return *this;
+    wipe(text_);
+    text_ = std::move(other.text_);
+    wipe(other.text_);
+    return *this;
+  }
+  ~SecretText() { wipe(text_); }
+
+  const std::string& reveal() const noexcept { return text_; }
+
+ private:
+  std::string text_;
 };
 
 }  // namespace cairn::crypto

@@ -292,7 +292,7 @@ TEST(SmallFile, only_a_regular_file_is_read_where_nothing_may_wait) {
   }
   for (const mode_t mode : {0600u, 0400u}) {
     ASSERT_EQ(chmod(directory.at("f").c_str(), mode), 0);
-    EXPECT_EQ(read_private_file(directory.at("f"), 12).value(), "twelve bytes");
+    EXPECT_EQ(read_private_file(directory.at("f"), 12).value().reveal(), "twelve bytes");
   }
   EXPECT_EQ(read_regular_file(directory.path(), 100).error().code, ErrorCode::invalid);
   ASSERT_EQ(mkfifo(directory.at("pipe").c_str(), 0600), 0);

@@ -61,8 +61,9 @@ Result<std::string> read_small_file(const std::string& path, std::size_t most) {
 
 namespace {
 
-Result<std::string> read_opened(const Descriptor& file, std::size_t most) {
-  std::string text(most + 1, '\0');
+// What was read is in `text` even if it is not all.
+Result<> read_opened(const Descriptor& file, std::size_t most, std::string& text) {
+  text.assign(most + 1, '\0');
   std::size_t size = 0;
   while (size < text.size()) {
     const ssize_t count = read(file.number(), text.data() + size, text.size() - size);
@@ -72,10 +73,10 @@ Result<std::string> read_opened(const Descriptor& file, std::size_t most) {
   }
   text.resize(size);
   if (text.size() > most) return fail(ErrorCode::invalid, "is too large");
-  return text;
+  return {};
 }
 
-Result<std::string> read_if(const std::string& path, std::size_t most, mode_t refused) {
+Result<> read_if(const std::string& path, std::size_t most, mode_t refused, std::string& text) {
   // O_NONBLOCK: opening a pipe without a writer would block.
   const Descriptor file(open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
   if (!file.ok()) return fail(ErrorCode::not_found, "cannot be read");
@@ -83,17 +84,23 @@ Result<std::string> read_if(const std::string& path, std::size_t most, mode_t re
   if (fstat(file.number(), &about) != 0) return fail(ErrorCode::io_failed, "cannot be read");
   if (!S_ISREG(about.st_mode)) return fail(ErrorCode::invalid, "is not a regular file");
   if ((about.st_mode & refused) != 0) return fail(ErrorCode::forbidden, "can be read or changed by others");
-  return read_opened(file, most);
+  return read_opened(file, most, text);
 }
 
 }  // namespace
 
 Result<std::string> read_regular_file(const std::string& path, std::size_t most) {
-  return read_if(path, most, 0);
+  std::string text;
+  TRY_VOID(read_if(path, most, 0, text));
+  return text;
 }
 
-Result<std::string> read_private_file(const std::string& path, std::size_t most) {
-  return read_if(path, most, S_IRWXG | S_IRWXO);
+Result<crypto::SecretText> read_private_file(const std::string& path, std::size_t most) {
+  std::string text;
+  const Result<> read = read_if(path, most, S_IRWXG | S_IRWXO, text);
+  crypto::SecretText secret(std::move(text));
+  if (!read) return fail(read.error());
+  return secret;
 }
 
 Result<FileMark> mark_file(const std::string& path) {

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "base/result.h"
+#include "crypto/secret_bytes.h"
 
 namespace cairn::io {
 
@@ -17,7 +18,7 @@ Result<std::string> read_small_file(const std::string& path, std::size_t most);
 Result<std::string> read_regular_file(const std::string& path, std::size_t most);
 
 // The same for a secret: `forbidden` when anybody but its owner can read or change it.
-Result<std::string> read_private_file(const std::string& path, std::size_t most);
+Result<crypto::SecretText> read_private_file(const std::string& path, std::size_t most);
 
 // A mark that differs once a file was replaced or written to: for polling.
 struct FileMark {

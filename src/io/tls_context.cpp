@@ -192,7 +192,7 @@ Outcome TlsServer::add(const TlsIdentity& identity, TlsVersion lowest) {
   SSL_CTX* const context = shown.context.get();
   if (context == nullptr) return refuse("OpenSSL makes no context");
   if (auto used = use_chain(context, identity.chain); !used) return used;
-  if (auto used = use_key(context, identity.key); !used) return used;
+  if (auto used = use_key(context, identity.key.reveal()); !used) return used;
   if (!identity.ocsp.empty())
     if (auto checked = check_ocsp(identity.ocsp); !checked) return checked;
   SSL_CTX_set_app_data(context, this);

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/units.h"
+#include "crypto/secret_bytes.h"
 #include "io/tls_tickets.h"
 
 struct bio_method_st;
@@ -40,7 +41,9 @@ enum class TlsVersion : std::uint8_t { tls12, tls13 };  // the lowest that is sp
 // A service's name in the world: a certificate with its chain, its private key (both PEM), and a stapled OCSP
 // answer (DER) or nothing.
 struct TlsIdentity {
-  std::string chain, key, ocsp;
+  std::string chain;
+  crypto::SecretText key;
+  std::string ocsp;
 };
 
 struct TlsServerOptions {

@@ -1,14 +1,21 @@
 #include "io/tls_stream.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <algorithm>
+#include <cstdio>
+#include <fstream>
 #include <optional>
 
+#include "crypto/secret_bytes.h"
 #include "io/process.h"
 #include "io/real_loop.h"
 #include "io/sim/world.h"
+#include "io/small_file.h"
 #include "io/tls_sample.h"
 #include "runtime/driven_shard.h"
 #include "runtime/wait.h"
@@ -807,10 +814,89 @@ TEST(TlsContext, texts_that_do_not_fit_are_refused_with_the_reason) {
   EXPECT_THAT(refusal({"", good.key, ""}), testing::StartsWith("holds no certificate"));
   EXPECT_THAT(refusal({good.chain + "-----BEGIN CERTIFICATE-----\nxx\n", good.key, ""}),
               testing::StartsWith("the chain is damaged"));
-  EXPECT_THAT(refusal({good.chain, "", ""}), testing::StartsWith("holds no private key"));
+  EXPECT_THAT(refusal({good.chain, std::string(), ""}), testing::StartsWith("holds no private key"));
   EXPECT_THAT(refusal({good.chain, other.key, ""}),
               testing::StartsWith("the key does not belong to the certificate"));
   EXPECT_THAT(refusal({good.chain, good.key, "no answer"}), testing::StartsWith("is no OCSP answer"));
+}
+
+// A piece of a secret, kept so that the process's memory does not hold the piece itself because of it.
+class Sought {
+ public:
+  explicit Sought(std::string_view secret) {
+    for (const char each : secret) masked_ += static_cast<char>(each ^ mask);
+  }
+  // How often it lies in what this process can write to, freed memory included.
+  std::size_t count() const {
+    std::size_t found = 0;
+    std::ifstream maps("/proc/self/maps");
+    const int memory = open("/proc/self/mem", O_RDONLY | O_CLOEXEC);
+    for (std::string line; std::getline(maps, line);) {
+      unsigned long from = 0, to = 0;
+      char rights[8] = {};
+      if (std::sscanf(line.c_str(), "%lx-%lx %7s", &from, &to, rights) != 3) continue;
+      // What is larger is a sanitizer's.
+      if (std::string_view(rights) == "rw-p" && to - from <= std::size_t{1} << 30)
+        found += count_in(memory, from, to);
+    }
+    close(memory);
+    return found;
+  }
+
+ private:
+  static constexpr char mask = 0x55;
+  std::size_t count_in(int memory, unsigned long from, unsigned long to) const {
+    static std::array<char, 1 << 16> piece;
+    std::size_t found = 0;
+    while (to - from >= masked_.size()) {
+      const ssize_t got =
+          pread(memory, piece.data(), std::min(piece.size(), to - from), static_cast<off_t>(from));
+      if (got < static_cast<ssize_t>(masked_.size())) break;
+      const std::string_view text(piece.data(), static_cast<std::size_t>(got));
+      const char first = static_cast<char>(masked_.front() ^ mask);
+      for (std::size_t i = 0; (i = text.find(first, i)) <= text.size() - masked_.size(); ++i)
+        if (std::ranges::equal(text.substr(i, masked_.size()), masked_, {}, [](char c) { return c ^ mask; }))
+          ++found;
+      from += static_cast<unsigned long>(got) - masked_.size() + 1;
+      crypto::wipe(std::as_writable_bytes(std::span(piece)));
+    }
+    return found;
+  }
+  std::string masked_;
+};
+
+TEST(TlsContext, a_private_key_leaves_nothing_in_memory_whatever_becomes_of_it) {
+  const TemporaryDirectory directory;
+  const std::string path = directory.at("key");
+  std::optional<Sought> sought;
+  std::string chain;
+  {
+    const SampleAuthority authority(WallTime{1'767'225'600'000}, crypto::CertificateKind::p256);
+    TlsIdentity made = authority.identity({"a"});
+    const std::string& pem = made.key.reveal();
+    ASSERT_TRUE(replace_file(path, pem));
+    // The first two lines of it: OpenSSL itself reads line by line.
+    sought.emplace(std::string_view(pem).substr(pem.find('\n') + 1, 129));
+    EXPECT_GT(sought->count(), 0u);
+    chain = made.chain;
+  }
+  EXPECT_EQ(sought->count(), 0u);
+
+  const auto load = [&](std::string with, std::string ocsp) {
+    auto key = read_private_file(path, 1 << 20);
+    ASSERT_TRUE(key.has_value());
+    const TlsIdentity identity{std::move(with), std::move(*key), std::move(ocsp)};
+    EXPECT_GT(sought->count(), 0u);
+    (void)TlsServer::make({.identities = {identity, identity}}, std::make_shared<TlsTicketKeys>());
+  };
+  load(chain, "");
+  EXPECT_EQ(sought->count(), 0u);
+  load("no certificate", "");
+  EXPECT_EQ(sought->count(), 0u);
+  load(chain, "no answer");
+  EXPECT_EQ(sought->count(), 0u);
+  EXPECT_EQ(read_private_file(path, 200).error().code, ErrorCode::invalid);
+  EXPECT_EQ(sought->count(), 0u);
 }
 
 }  // namespace

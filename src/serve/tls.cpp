@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include "config/load.h"
-#include "crypto/secret_bytes.h"
 #include "io/small_file.h"
 
 namespace cairn::serve {
@@ -11,11 +10,9 @@ namespace {
 
 constexpr std::size_t file_max = 1 << 20;
 
-using Text = std::expected<std::string, std::string>;
-
 // The same words for every file, with what can be done about it.
-Text read(const std::string& key, const std::string& path, bool secret) {
-  auto text = secret ? io::read_private_file(path, file_max) : io::read_regular_file(path, file_max);
+template <class Text>
+std::expected<Text, std::string> told(const std::string& key, const std::string& path, Result<Text> text) {
   if (text) return std::move(*text);
   if (text.error().code == ErrorCode::forbidden)
     return std::unexpected(
@@ -23,13 +20,20 @@ Text read(const std::string& key, const std::string& path, bool secret) {
   return std::unexpected(fmt::format("{}: {}: {}", key, path, text.error().context));
 }
 
+auto read(const std::string& key, const std::string& path) {
+  return told(key, path, io::read_regular_file(path, file_max));
+}
+auto read_secret(const std::string& key, const std::string& path) {
+  return told(key, path, io::read_private_file(path, file_max));
+}
+
 std::expected<io::TlsIdentity, std::string> read_identity(const std::string& cert_name,
                                                           const std::string& cert,
                                                           const std::string& key_name,
                                                           const std::string& key) {
-  auto chain = read(cert_name, cert, false);
+  auto chain = read(cert_name, cert);
   if (!chain) return std::unexpected(chain.error());
-  auto secret = read(key_name, key, true);
+  auto secret = read_secret(key_name, key);
   if (!secret) return std::unexpected(secret.error());
   return io::TlsIdentity{std::move(*chain), std::move(*secret), {}};
 }
@@ -55,7 +59,7 @@ std::expected<std::vector<io::TlsIdentity>, std::string> read_identities(const c
       !fits)
     return std::unexpected(fits.error());
   if (const std::string& ocsp = snapshot.get(keys.tls_ocsp); !ocsp.empty()) {
-    auto answer = read(name("tls.ocsp"), ocsp, false);
+    auto answer = read(name("tls.ocsp"), ocsp);
     if (!answer) return std::unexpected(answer.error());
     all.front().ocsp = std::move(*answer);
     if (auto fits = try_alone(all.front(), fmt::format("{}: {}", name("tls.ocsp"), ocsp)); !fits)
@@ -85,7 +89,6 @@ std::expected<std::shared_ptr<const io::TlsServer>, std::string> load_tls_server
   if (keys.http2) options.protocols.insert(options.protocols.begin(), "h2");
   if (snapshot.get(keys.tls_lowest) == config::LowestTls::tls12) options.lowest = io::TlsVersion::tls12;
   auto made = io::TlsServer::make(options, std::move(tickets));
-  for (io::TlsIdentity& each : options.identities) crypto::wipe(each.key);
   if (!made) return std::unexpected(fmt::format("{}: {}", config::full_name(prefix, "tls"), made.error()));
   return made;
 }
@@ -95,7 +98,7 @@ std::expected<std::shared_ptr<const io::TlsClient>, std::string> load_tls_client
   const std::string &name = config::full_name(prefix, "tls.ca"), &path = snapshot.get(keys.tls_ca);
   io::TlsClientOptions options;
   if (!path.empty()) {
-    auto text = read(name, path, false);
+    auto text = read(name, path);
     if (!text) return std::unexpected(text.error());
     options.authorities = std::move(*text);
     if (options.authorities.empty()) return std::unexpected(fmt::format("{}: {}: is empty", name, path));
