@@ -19,6 +19,10 @@ void TlsTicketKeys::State::drop_old(Instant now) noexcept {
   if (before && now - before->made >= period * 2) before.reset();
 }
 
+void TlsTicketKeys::drop_old(Instant now) noexcept {
+  state_.with([&](State& state) { state.drop_old(now); });
+}
+
 std::optional<TlsTicketKey> TlsTicketKeys::sealing(Instant now) {
   return state_.with([&](State& state) -> std::optional<TlsTicketKey> {
     state.drop_old(now);

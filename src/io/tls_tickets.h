@@ -1,6 +1,7 @@
 // TlsTicketKeys: the keys that seal session tickets (RFC 5077, RFC 8446). All contexts of a service share
 // them, so that a ticket of one shard resumes on every shard, and a reload of certificates loses no session.
-//   [TK-1] A key seals for one period and opens for one more. Then it is wiped: who learns the present keys
+//   [TK-1] A key seals for one period and opens for one more. Soon after that it is wiped: who learns the
+//   present keys
 //         cannot read what older tickets protect.
 // The keys live in memory only. From any shard.
 #pragma once
@@ -30,6 +31,9 @@ class TlsTicketKeys {
   std::optional<TlsTicketKey> sealing(Instant now);
   // The key of that name, unless it is too old.
   std::optional<TlsTicketKey> opening(Instant now, const unsigned char* name);
+  // Wipes the keys that are too old. To be called every `look`; sealing() and opening() do it as well.
+  void drop_old(Instant now) noexcept;
+  static constexpr Duration look = Duration::seconds(60);
 
  private:
   struct Aged {

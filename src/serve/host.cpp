@@ -13,9 +13,9 @@
 #include "io/process.h"
 #include "io/small_file.h"
 #include "observe/log_thread.h"
-#include "runtime/mpsc.h"
 #include "runtime/wait.h"
 #include "serve/lifecycle.h"
+#include "serve/reloads.h"
 #include "serve/shared_rows.h"
 #include "serve/sizes.h"
 #include "serve/tls.h"
@@ -66,6 +66,7 @@ class Sections {
       tickets_.push_back(std::make_shared<io::TlsTicketKeys>());
     }
   }
+  const TicketKeys& tickets() const noexcept { return tickets_; }
   std::expected<Loaded, std::string> load(const HostOptions& options, Reading reading,
                                           std::uint64_t version) const {
     auto sources = options.sources(reading);
@@ -86,8 +87,8 @@ class Sections {
  private:
   bool shared_;
   std::vector<config::Section> sections_;
-  std::vector<config::ServerKeys> keys_;                     // of each service
-  std::vector<std::shared_ptr<io::TlsTicketKeys>> tickets_;  // the same, for as long as the process runs
+  std::vector<config::ServerKeys> keys_;  // of each service
+  TicketKeys tickets_;                    // the same, for as long as the process runs
 };
 
 std::string cannot_listen(const Endpoint& asked, const Error& why) {
@@ -552,7 +553,7 @@ class Host {
 
   // Reading a file may take long, so it does not happen on a shard.
   Task<> reload_loop(Call call) {
-    while (co_await reloads_.recv(call)) {
+    while (co_await next_reload(call, &reloads_, &sections_.tickets())) {
       while (reloads_.try_recv()) {
       }
       show_reloads();
@@ -663,7 +664,6 @@ class Host {
   std::unique_ptr<Lifecycle> lifecycle_;
   Events events_;
   Scope control_;
-  struct ReloadAsked {};
   Mpsc<ReloadAsked> reloads_;
   Supervisor watching_;                       // the tasks beside the services
   std::atomic<std::int64_t> patience_ns_{0};  // publishes nothing else

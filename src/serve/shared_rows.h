@@ -27,7 +27,9 @@ consteval auto shared_tasks(const SharedRows& of) {
       {"supervisor", "supervisor", "one per shard", Criticality::essential,
        "starts tasks, restarts them, ends them in order", process},
       {"reloader", "host", "one per process", Criticality::degrading,
-       "reads the configuration again after SIGHUP, off the shards, and applies it", process},
+       "reads the configuration again after SIGHUP, off the shards, and applies it; wipes old keys of "
+       "session tickets",
+       process},
       {"watch-keys", "host", "one per process", Criticality::degrading,
        "reads the root keys of capabilities again when their file has changed", process},
       {"watch-revocations", "host", "one per process", Criticality::degrading,
