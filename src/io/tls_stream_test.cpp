@@ -803,6 +803,16 @@ TEST(TlsTickets, a_key_seals_for_a_period_and_opens_for_one_more) {
   EXPECT_FALSE(keys.opening(later + TlsTicketKeys::period, name).has_value());
 }
 
+TEST(TlsTickets, a_key_that_no_other_follows_opens_no_longer_than_others) {
+  TlsTicketKeys keys;
+  const auto only = keys.sealing({});
+  ASSERT_TRUE(only.has_value());
+  const auto* name = reinterpret_cast<const unsigned char*>(only->name.data());
+  const Instant end = Instant{} + TlsTicketKeys::period * 2;
+  EXPECT_TRUE(keys.opening(end + Duration::nanos(-1), name).has_value());
+  EXPECT_FALSE(keys.opening(end, name).has_value());
+}
+
 TEST(TlsContext, texts_that_do_not_fit_are_refused_with_the_reason) {
   const SampleAuthority authority(WallTime{1'767'225'600'000});
   const TlsIdentity good = authority.identity({"a"}), other = authority.identity({"b"});
