@@ -1,5 +1,8 @@
 #include "services/gateway/pace.h"
 
+#include <exception>
+#include <utility>
+
 #include "runtime/scope.h"
 #include "runtime/wait.h"
 
@@ -21,10 +24,20 @@ Task<Result<Buffer>> next_in_pace(Call call, serve::Request& request, Instant be
   const std::uint64_t paid_ns = request.body.received() * 1'000'000'000 / least_bytes_per_second;
   const Instant due = begun + pace_allowance + Duration::nanos(static_cast<std::int64_t>(paid_ns));
   Scope watch(*current_shard(), call);
+  // Made before the task is there: behind it nothing may fail for want of memory until it has ended.
+  Task<Result<Buffer>> next = request.body.next(call);
+  Task<> ended = watch.join_all(call);
   watch.spawn("pace", give_back_at(watch.call(), &request, due));
-  auto slice = co_await request.body.next(call);
+  Result<Buffer> slice = Buffer();
+  std::exception_ptr problem;
+  try {
+    slice = co_await std::move(next);
+  } catch (...) {
+    problem = std::current_exception();
+  }
   watch.cancel(StopReason::superseded);
-  co_await watch.join_all(call);
+  co_await std::move(ended);
+  if (problem) std::rethrow_exception(problem);
   co_return slice;
 }
 
