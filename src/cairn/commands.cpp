@@ -177,7 +177,7 @@ constexpr Command verbs[] = {
     {.name = "gateway",
      .summary = "Start the gateway alone: one origin before the services that `peers.*` names.",
      .text = "It forwards to storage at 127.0.0.1:7410 and to the registry at 127.0.0.1:7430, unless it is "
-             "told otherwise.",
+             "told otherwise. The data directory has what tenants have used of their quotas.",
      .flags = registry_flags,
      .examples = gateway_examples,
      .run = gateway_verb},

@@ -252,6 +252,8 @@ class Composition {
     return sources;
   }
 
+  bool is_gateway_alone() const noexcept { return names_.front() == "gateway"; }
+
   // The services of `up` that speak TLS with --tls.
   static std::vector<std::string_view> front_services() { return {"gateway"}; }
 
@@ -275,21 +277,20 @@ class Composition {
       options.process_schema = &process_schema_;
       options.process_keys = process_keys_;
     }
-    // The gateway alone has no keys, and asks for no capability.
-    if (names_.front() != "gateway")
-      options.root_keys =
-          [this](const std::vector<bool>& amnesic) -> std::expected<serve::RootKeys*, std::string> {
-        std::vector<std::string> writers;
-        for (std::size_t i = 0; i < names_.size(); ++i)
-          if (!amnesic[i]) writers.push_back(names_[i]);
-        // If one service may leave nothing on disk, the keys, which all services share, are not on disk
-        // either.
-        amnesia_ = writers.size() < names_.size();
-        auto prepared = amnesia_ ? prepare_amnesia(data_, writers) : prepare_data_directory(data_, writers);
-        if (!prepared) return std::unexpected(prepared.error());
-        prepared_ = std::move(*prepared);
-        return prepared_.keys.get();
-      };
+    options.root_keys =
+        [this](const std::vector<bool>& amnesic) -> std::expected<serve::RootKeys*, std::string> {
+      std::vector<std::string> writers;
+      for (std::size_t i = 0; i < names_.size(); ++i)
+        if (!amnesic[i]) writers.push_back(names_[i]);
+      // If one service may leave nothing on disk, the keys, which all services share, are not on disk either.
+      amnesia_ = writers.size() < names_.size();
+      auto prepared = is_gateway_alone() ? prepare_without_keys(data_, writers)
+                      : amnesia_         ? prepare_amnesia(data_, writers)
+                                         : prepare_data_directory(data_, writers);
+      if (!prepared) return std::unexpected(prepared.error());
+      prepared_ = std::move(*prepared);
+      return prepared_.keys.get();
+    };
     options.revoked = [this](const crypto::KeyRing& left) -> Result<> {
       if (amnesia_) return {};
       return renew_admin_capability(data_, left);
@@ -320,7 +321,9 @@ class Composition {
   // Tells the verbs of this machine, through the lock files, where this process listens: they send the data
   // directory's own capability nowhere else. Without these addresses they still find the socket beside the
   // lock.
+  // A gateway alone is not told: what it passes on may go to other machines.
   void write_addresses(std::span<const serve::Served> served) {
+    if (is_gateway_alone()) return;
     for (ServiceLock& held : prepared_.locks) {
       std::vector<std::string> addresses;
       for (const serve::Served& one : served) {
@@ -345,7 +348,7 @@ class Composition {
       announce(terminal_.json() ? fmt::format("{{\"service\":{},\"url\":{}}}\n", json_string(one.service),
                                               json_string(url_of(one)))
                                 : fmt::format("{:<10} {}\n", one.service, url_of(one)));
-    if (names_.front() == "gateway") return;
+    if (is_gateway_alone()) return;
     if (amnesia_)
       return announce(terminal_.json() ? fmt::format("{{\"admin\":{}}}\n", json_string(prepared_.admin))
                                        : fmt::format("CAIRN_CAP={}\n", prepared_.admin));

@@ -152,16 +152,22 @@ Result<> renew_admin_capability(const std::string& directory, const crypto::KeyR
 
 std::expected<Prepared, std::string> prepare_amnesia(const std::string& directory,
                                                      const std::vector<std::string>& writers) {
-  Prepared prepared;
-  if (!writers.empty()) {
-    auto locks = lock_data_directory(directory, writers);
-    if (!locks) return std::unexpected(locks.error());
-    prepared.locks = std::move(*locks);
-  }
+  auto prepared = prepare_without_keys(directory, writers);
+  if (!prepared) return prepared;
   crypto::KeyRing ring = fresh_ring();
-  prepared.admin = mint_admin(ring);
-  prepared.keys = std::make_unique<serve::RootKeys>(std::move(ring));
-  prepared.made = true;
+  prepared->admin = mint_admin(ring);
+  prepared->keys = std::make_unique<serve::RootKeys>(std::move(ring));
+  prepared->made = true;
+  return prepared;
+}
+
+std::expected<Prepared, std::string> prepare_without_keys(const std::string& directory,
+                                                          const std::vector<std::string>& writers) {
+  Prepared prepared;
+  if (writers.empty()) return prepared;
+  auto locks = lock_data_directory(directory, writers);
+  if (!locks) return std::unexpected(locks.error());
+  prepared.locks = std::move(*locks);
   return prepared;
 }
 

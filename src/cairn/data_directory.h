@@ -42,6 +42,10 @@ Result<> renew_admin_capability(const std::string& directory, const crypto::KeyR
 // locks. Without writers nothing on disk is touched.
 std::expected<Prepared, std::string> prepare_amnesia(const std::string& directory,
                                                      const std::vector<std::string>& writers);
+// For services that ask for no capability: the writers' locks and nothing else. Without writers nothing on
+// disk is touched.
+std::expected<Prepared, std::string> prepare_without_keys(const std::string& directory,
+                                                          const std::vector<std::string>& writers);
 
 // Every store is noted in the data directory, so that a store that is gone (a disk that is not mounted) is
 // not taken for a new one. `stores`: the directories that storage is to use.

@@ -61,8 +61,8 @@ struct HostOptions {
   // taken leaves nothing behind.
   bool first_start = false;
   // Makes the root keys of capabilities for every service; they outlive the host. Called with the accepted
-  // configuration before any service is made. Empty: only for services that ask for no capability or are
-  // open. `amnesic`: for each service, in order, whether it may leave nothing on disk.
+  // configuration before any service is made. Empty, or null keys: only for services that ask for no
+  // capability or are open. `amnesic`: for each service, in order, whether it may leave nothing on disk.
   std::function<std::expected<RootKeys*, std::string>(const std::vector<bool>& amnesic)> root_keys = {};
   // Called after a request has revoked a key and before it is answered, with the keys that are left. Runs in
   // a thread of the pool, and may block.

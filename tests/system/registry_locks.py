@@ -57,6 +57,24 @@ class Locks(unittest.TestCase):
         self.assertEqual(self.refused("storage", "--bind", "127.0.0.1:0"), str(first.pid))
         self.assertFalse(os.path.exists(os.path.join(self.data, "registry.lock")))
 
+    def test_a_gateway_alone_has_its_directory_alone(self):
+        self.data = os.path.join(self.top, "gateway")
+        first = self.start("gateway", "--bind", "127.0.0.1:0")
+        self.assertEqual(os.stat(self.data).st_mode & 0o777, 0o700)
+        self.assertEqual(self.refused("gateway", "--bind", "127.0.0.1:0"), str(first.pid))
+        self.assertEqual(self.refused("up", "--port-base", str(free_port_base())), str(first.pid))
+        # One that keeps nothing needs none, and storage has a lock of its own.
+        others = [self.start("gateway", "--bind", "127.0.0.1:0", "--set", "amnesia.enabled=true"),
+                  self.start("storage", "--bind", "127.0.0.1:0")]
+        told = cairn("health", "--data", self.data)
+        self.assertEqual((told.returncode, told.stdout), (0, "storage is ready\n"), "a gateway is not where the capability goes")
+        for process in (first, *others):
+            process.send_signal(signal.SIGTERM)
+            self.assertEqual(process.wait(wire.PATIENCE), 0)
+        again = self.start("gateway", "--bind", "127.0.0.1:0")
+        again.send_signal(signal.SIGTERM)
+        self.assertEqual(again.wait(wire.PATIENCE), 0)
+
     def test_a_service_that_does_not_answer_is_told_beside_the_one_that_does(self):
         self.assertEqual(cairn("registry", "init", "--data", self.data).returncode, 0)
         registry, _ = [self.start(verb, "--bind", "127.0.0.1:0") for verb in ("registry", "storage")]
