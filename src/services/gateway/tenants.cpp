@@ -88,16 +88,23 @@ TenantPtr Tenants::find(std::string_view name, bool is_address) {
   });
 }
 
+// The present second is the latest that any shard has seen, and a tenant is counted once in it: a shard whose
+// clock is behind would else count it anew, and make every share smaller.
 std::uint64_t Tenants::asking(Tenant& tenant, Instant now) noexcept {
-  const std::int64_t present = now.ns / second;
+  std::int64_t present = now.ns / second;
   std::int64_t known = second_.load(std::memory_order_relaxed);
   if (present > known && second_.compare_exchange_strong(known, present, std::memory_order_relaxed)) {
     const std::uint64_t last = now_.exchange(0, std::memory_order_relaxed);
     before_.store(present == known + 1 ? last : 0, std::memory_order_relaxed);
   }
+  present = std::max(present, known);
   const std::uint64_t weight = tenant.turns.weight();
-  if (tenant.asked_in.exchange(present, std::memory_order_relaxed) != present)
-    now_.fetch_add(weight, std::memory_order_relaxed);
+  std::int64_t asked = tenant.asked_in.load(std::memory_order_relaxed);
+  while (asked < present)
+    if (tenant.asked_in.compare_exchange_weak(asked, present, std::memory_order_relaxed)) {
+      now_.fetch_add(weight, std::memory_order_relaxed);
+      break;
+    }
   return std::max({weight, now_.load(std::memory_order_relaxed), before_.load(std::memory_order_relaxed)});
 }
 
@@ -116,6 +123,7 @@ void Tenants::leave(Tenant& tenant, Permits& inflight) noexcept {
 }
 
 // What a tenant takes beyond its share does not count against it later: `paid_until` stays within the share.
+// It never goes back: to a shard whose clock is behind the share's end looks nearer than it is.
 RateVerdict Tenants::try_take(Tenant& tenant, std::uint64_t asking, RateLimiter& rate, Instant now) noexcept {
   const std::uint64_t weight = tenant.turns.weight(), all = rate.rate();
   const auto share = static_cast<std::int64_t>(share_of(all, weight, asking));
@@ -127,8 +135,8 @@ RateVerdict Tenants::try_take(Tenant& tenant, std::uint64_t asking, RateLimiter&
   if (!below && rate.half_used(now)) return {false, Duration::nanos(next - horizon)};
   const RateVerdict verdict = rate.try_take(now, below && asking > weight ? all / beyond_part : 0);
   if (!verdict) return verdict;
-  while (!tenant.paid_until.compare_exchange_weak(paid, std::min(std::max(paid, now.ns) + interval, horizon),
-                                                  std::memory_order_relaxed)) {
+  const auto paid_for = [&] { return std::max(paid, std::min(std::max(paid, now.ns) + interval, horizon)); };
+  while (!tenant.paid_until.compare_exchange_weak(paid, paid_for(), std::memory_order_relaxed)) {
   }
   return verdict;
 }

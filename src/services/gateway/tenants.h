@@ -10,7 +10,8 @@
 //         its share may go an eighth beyond the whole.
 //
 // Atomics of a tenant and of the sums: each is a number that publishes no other memory, so the order is
-// relaxed. Shards that ask at the same moment may each let one request too many pass.
+// relaxed. Shards that ask at the same moment may each let one request too many pass. Shards' clocks differ
+// by a loop turn: seconds and `paid_until` only go forward.
 #pragma once
 
 #include <array>

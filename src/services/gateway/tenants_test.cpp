@@ -123,6 +123,35 @@ TEST(Tenants, the_rate_of_one_that_floods_is_its_share_and_the_others_have_their
   EXPECT_LE(took_a + took_b, 5000 + 500 + 63);
 }
 
+TEST(Tenants, a_shard_whose_clock_is_behind_counts_nobody_twice) {
+  Tenants tenants({});
+  const TenantPtr a = tenants.find("a", false), b = tenants.find("b", false);
+  const Instant early = begin + Duration::millis(4'997), late = begin + Duration::seconds(5);
+  for (int i = 0; i < 100; ++i)
+    for (const TenantPtr& tenant : {a, b})
+      for (const Instant now : {late, early}) EXPECT_LE(tenants.asking(*tenant, now), 2u);
+  EXPECT_EQ(tenants.asking(*a, early), 2u);
+  EXPECT_EQ(tenants.asking(*a, late + Duration::seconds(1)), 2u) << "b asked in the second before";
+  EXPECT_EQ(tenants.asking(*b, early), 2u);
+  EXPECT_EQ(tenants.asking(*a, late + Duration::seconds(9)), 1u);
+}
+
+TEST(Tenants, a_shard_whose_clock_is_behind_gives_no_rate_back) {
+  Tenants tenants({});
+  RateLimiter rate(1000);
+  const TenantPtr a = tenants.find("a", false);
+  const Instant early = begin + Duration::millis(400), late = begin + Duration::millis(500);
+  const auto take = [&](Instant now) {
+    const std::int64_t before = a->paid_until.load();
+    const bool taken = static_cast<bool>(tenants.try_take(*a, 10, rate, now));
+    EXPECT_GE(a->paid_until.load(), before);
+    return taken;
+  };
+  for (int i = 0; i < 100; ++i) EXPECT_TRUE(take(late)) << "its share of a tenth";
+  EXPECT_TRUE(take(early)) << "half of the rate is free";
+  EXPECT_TRUE(take(late));
+}
+
 TEST(Tenants, alone_a_tenant_has_the_whole_rate) {
   Tenants tenants({});
   RateLimiter rate(500);
