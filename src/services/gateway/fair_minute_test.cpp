@@ -1,5 +1,5 @@
-// A minute of eight tenants in simulated time, of which one sends a hundred times its share, or slow requests,
-// or thousands at once, with an upstream that takes 10 to 30 ms.
+// A minute of eight tenants in simulated time, of which one sends a hundred times its share, or slow
+// requests, or thousands at once, with an upstream that takes 10 to 30 ms.
 #include <gtest/gtest.h>
 
 #include <algorithm>

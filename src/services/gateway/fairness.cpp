@@ -56,8 +56,8 @@ std::unique_ptr<FairTurns> Fairness::make_turns(const serve::ShardContext& conte
   const observe::Slot slot = context.slot;
   FairTurns::Told told{.work = [&shown, slot](std::size_t depth) { shown.show_depth("work", slot, depth); },
                        .sched = [&shown, slot](std::size_t depth) { shown.show_depth("sched", slot, depth); },
-                       .dropped = [&shown, slot] { shown.count_dropped("sched", slot); },
-                       .slots = [this, &health = context.health] { show_slots(health); }};
+                       .dropped = [&shown, slot] { shown.count_dropped("sched", slot); }};
+  if (index == 0) told.slots = [this, &health = context.health] { show_slots(health); };
   return std::make_unique<FairTurns>(*scheduler, machine.shard, machine.mailbox, size, std::move(told));
 }
 

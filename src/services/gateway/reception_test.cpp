@@ -193,6 +193,17 @@ TEST(Reception, a_worker_that_dies_takes_its_slots_and_readiness_tells_until_it_
   EXPECT_EQ(guest.ask(get("/o/object")).status, 200);
 }
 
+TEST(Reception, a_gate_that_says_something_else_than_the_slots_is_mended_within_two_seconds) {
+  SimulatedGateway gateway({.settings = two_slots});
+  Guest guest = gateway.connect();
+  gateway.health().set("workers", false);  // as by a shard that looked before another changed them
+  gateway.health().set("slots", false);
+  EXPECT_EQ(guest.ask(get("/readyz")).status, 503);
+  guest.run_for(Duration::seconds(2));
+  EXPECT_THAT(guest.ask(get("/readyz")).body, Not(HasSubstr("workers")));
+  EXPECT_EQ(guest.ask(get("/readyz")).status, 200);
+}
+
 TEST(Reception, what_waits_at_the_drain_deadline_is_503_and_what_gets_a_slot_before_is_answered) {
   SimulatedGateway gateway(
       {.settings = {{"pools.workers", "1"}, {"pools.worker_slots", "1"}, {"timeouts.request", "60s"}}});

@@ -302,6 +302,7 @@ class SimulatedGateway {
     const std::size_t at = text.find(fmt::format("\n{} ", cell));
     return at == std::string::npos ? 0 : std::stod(text.substr(at + cell.size() + 2));
   }
+  serve::Health& health() { return node_->health(); }
   void fail_task(std::string_view name) {
     ShardScope here(host.shard());
     node_->fail_task(0, name);

@@ -47,6 +47,7 @@ void GatewayShard::sample() {
 
 void GatewayShard::show_gates() {
   const Fairness& fairness = shared_.fairness;
+  fairness.show_slots(context_.health);
   const Pressure::Level level = fairness.pressure.level();
   serve::Health& health = context_.health;
   health.set("accepts-changes", level < Pressure::Level::changes);
