@@ -99,6 +99,14 @@ Client::~Client() {
   CHECK(live_ == 0 && open_ == 0 && closers_.empty());
 }
 
+void Client::raise_limit(std::size_t connections_max) {
+  touch();
+  if (connections_max <= options_.connections_max) return;
+  idle_.reserve(connections_max);
+  slots_.grow(connections_max - options_.connections_max);
+  options_.connections_max = connections_max;
+}
+
 Client::Exchanging Client::borrow() {
   if (spare_.empty()) spare_.push_back(std::make_unique<ClientExchange>(*this));
   Exchanging exchange(spare_.back().release());
@@ -118,7 +126,7 @@ void Client::give_back(ClientExchange* exchange) noexcept {
 
 Task<Result<Permit>> Client::wait_for_slot(Call call) {
   if (waiting_ >= options_.waiting_max)
-    co_return fail(ErrorCode::busy, "too many requests wait for a connection");
+    co_return fail(ErrorCode::busy, "every connection is in use, and too many requests wait for one");
   ++waiting_;
   auto permit = co_await slots_.acquire(call);
   --waiting_;

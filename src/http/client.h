@@ -1,6 +1,7 @@
 // Client: HTTP/1.1 to peers from one shard, over connections that are kept and used again.
 //   [C-1] At most connections_max connections are open, idle ones included. Idle ones make room first; then
-//         callers wait in order of arrival, at most waiting_max of them, until their deadline.
+//         callers wait in order of arrival, at most waiting_max of them, until their deadline. A client with
+//         a waiting_max of none tells them at once.
 //   [C-2] A connection is used again only after an answer that was read to its very end, allowed it, and left
 //         no byte behind. After an error, a cancel or an unread body it is closed.
 //   [C-3] A request is sent a second time only if it may be repeated and the kept connection it was sent on
@@ -140,6 +141,9 @@ class Client {
   Task<Result<ClientResponse>> send(Call call, ClientRequest request);
   // The same for a request that the caller keeps, to send it again. The request outlives the call.
   Task<Result<ClientResponse>> attempt(Call call, ClientRequest& request);
+
+  // So many connections from now on, if that is more than before.
+  void raise_limit(std::size_t connections_max);
 
   // Closes the connections that have been idle too long, and returns how many. Each send does this too; a
   // background loop calls it for clients that send nothing for a while.

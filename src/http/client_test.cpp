@@ -796,6 +796,41 @@ TEST(Client, waiting_for_a_connection_ends_at_the_deadline_and_is_bounded) {
   EXPECT_EQ(w.wires.connects, 1u);
 }
 
+TEST(Client, a_raised_limit_lets_in_who_waits) {
+  World w({.connections_max = 1, .waiting_max = 1});
+  Asked first, second, third;
+  w.ask(first, get());
+  w.ask(second, get());
+  EXPECT_EQ(w.wires.connects, 1u);
+  w.client.raise_limit(1);  // as it is
+  w.settle();
+  EXPECT_EQ(w.wires.connects, 1u);
+  w.client.raise_limit(2);
+  w.settle();
+  EXPECT_EQ(w.wires.connects, 2u);
+  w.ask(third, get());
+  EXPECT_EQ(w.wires.connects, 2u) << "it waits";
+  for (std::size_t i = 0; i < 2; ++i) w.wires.at[i].answer(ok);
+  w.settle();
+  ASSERT_TRUE(first.ended() && *first.head && second.ended() && *second.head);
+  w.read(first);
+  w.settle();
+  w.wires.at[0].answer(ok);
+  w.settle();
+  EXPECT_TRUE(third.ended() && *third.head);
+}
+
+TEST(Client, where_nobody_may_wait_it_says_so_at_once) {
+  World w({.connections_max = 1, .waiting_max = 0});
+  Asked first, second;
+  w.ask(first, get());
+  w.ask(second, get());
+  EXPECT_EQ(second.error().code, ErrorCode::busy);
+  w.wires.at[0].answer(ok);
+  w.settle();
+  EXPECT_TRUE(first.ended() && *first.head);
+}
+
 // ---- connections that went stale
 
 TEST(Client, a_connection_seen_to_end_while_idle_is_not_tried) {

@@ -43,6 +43,12 @@ class Semaphore {
     return Permit(*this);
   }
 
+  // So many more permits from now on. Who waits has them first.
+  void grow(std::size_t more) noexcept {
+    total_ += more;
+    while (more-- > 0) release();
+  }
+
   // Cancel: clean (a permit granted in the same turn is still returned to the caller).
   class Acquire : public Waiter {
    public:

@@ -13,10 +13,11 @@ namespace {
 
 struct Users {
   std::size_t permits;
-  int plain;    // wait as long as it takes
-  int victims;  // may be cancelled at any moment, all at once
-  int hurried;  // have a deadline
-  int rounds;   // of each user
+  int plain;              // wait as long as it takes
+  int victims;            // may be cancelled at any moment, all at once
+  int hurried;            // have a deadline
+  int rounds;             // of each user
+  std::size_t grown = 0;  // permits that are added at any moment
 };
 
 class SemaphoreUsers : public Model {
@@ -30,14 +31,15 @@ class SemaphoreUsers : public Model {
     for (int i = 0; i < users.victims; ++i) victims_.spawn("victim", use(victims_.call(), Kind::victim));
     for (int i = 0; i < users.hurried; ++i)
       world.scope.spawn("hurried", use(world.scope.call(), Kind::hurried));
+    if (users.grown > 0) world.scope.spawn("grower", grow());
     if (users.victims > 0) world.scope.spawn("canceller", cancels(victims_, StopReason::client_gone));
   }
   void after_step() override {
-    world_.expect(held_ + semaphore_.available() <= users_.permits, "permit_conservation",
+    world_.expect(held_ + semaphore_.available() <= permits_, "permit_conservation",
                   "more permits are held or available than exist");
   }
   void at_end() override {
-    world_.expect(semaphore_.available() == users_.permits, "permit_conservation", "a permit was lost");
+    world_.expect(semaphore_.available() == permits_, "permit_conservation", "a permit was lost");
   }
   std::string state() const override {
     return fmt::format("got={} late={} cancelled={}", got_, late_, cancelled_);
@@ -65,10 +67,18 @@ class SemaphoreUsers : public Model {
     }
   }
 
+  // Nobody else gives a permit back to those who wait, if it is the last to run.
+  Task<> grow() {
+    permits_ += users_.grown;
+    semaphore_.grow(users_.grown);
+    co_return;
+  }
+
   World& world_;
   Users users_;
   Scope victims_;
   Semaphore semaphore_;
+  std::size_t permits_ = users_.permits;
   std::size_t held_ = 0;
   int got_ = 0, late_ = 0, cancelled_ = 0;
 };
@@ -145,6 +155,8 @@ void add_semaphore_models(std::vector<ModelSpec>& to) {
   to.push_back(spec<SemaphoreUsers>("semaphore1_cancel_all", Users{1, 1, 2, 0, 2}));
   to.push_back(spec<SemaphoreUsers>("semaphore1_deadline", Users{1, 1, 0, 2, 1}));
   to.push_back(spec<SemaphoreUsers>("semaphore1_cancel_deadline", Users{1, 1, 1, 1, 1}));
+  to.push_back(spec<SemaphoreUsers>("semaphore0_grow", Users{0, 2, 0, 0, 1, 1}));
+  to.push_back(spec<SemaphoreUsers>("semaphore1_grow_cancel", Users{1, 1, 1, 0, 1, 2}));
   to.push_back(spec<SemaphoreOrder>("semaphore_order"));
   to.push_back(spec<GuardedSteps>("guarded_steps"));
 }
