@@ -1,44 +1,63 @@
 #include "serve/peers.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "http/local_call.h"
 #include "http/remote_call.h"
 
 namespace cairn::serve {
 
-Peer::Handle Peer::call() {
+void Peer::set_limits(const PeerLimits& limits) {
+  limits_ = limits;
+  for (const Lasting lasting : {Lasting::no, Lasting::yes})
+    if (http::Client* const client = way(lasting).client.get()) client->raise_limit(connections(lasting));
+}
+
+http::Client& Peer::client(Lasting lasting) {
+  std::unique_ptr<http::Client>& client = way(lasting).client;
+  if (client == nullptr) {
+    http::ClientOptions options;
+    options.connections_max = connections(lasting);
+    options.waiting_max = limits_.waiting;
+    // A peer is asked again soon, and opening another connection costs as much as a request itself.
+    options.idle_per_host_max = std::numeric_limits<std::size_t>::max();
+    options.tls = target_.tls;
+    client = std::make_unique<http::Client>(machine_, std::move(options));
+  }
+  return *client;
+}
+
+Peer::Handle Peer::call(Lasting lasting) {
+  if (is_inside()) lasting = Lasting::no;  // there is no connection to keep
+  std::vector<std::unique_ptr<http::PeerCall>>& spare = way(lasting).spare;
   std::unique_ptr<http::PeerCall> call;
-  if (!spare_.empty()) {
-    call = std::move(spare_.back());
-    spare_.pop_back();
+  if (!spare.empty()) {
+    call = std::move(spare.back());
+    spare.pop_back();
   } else if (is_inside()) {
     call = std::make_unique<http::LocalCall>(machine_, *target_.inside);
   } else {
-    call = std::make_unique<http::RemoteCall>(*client_, target_.endpoint, retries_);
+    call = std::make_unique<http::RemoteCall>(client(lasting), target_.endpoint, retries_);
   }
-  return Handle(call.release(), GiveBack{this});
+  return Handle(call.release(), GiveBack{this, lasting});
 }
 
-void Peer::give_back(http::PeerCall* call) noexcept {
+void Peer::give_back(http::PeerCall* call, Lasting lasting) noexcept {
   std::unique_ptr<http::PeerCall> owned(call);
   owned->drop();
-  if (spare_.capacity() < spare_max) spare_.reserve(spare_max);
-  if (spare_.size() < spare_max) spare_.push_back(std::move(owned));
+  std::vector<std::unique_ptr<http::PeerCall>>& spare = way(lasting).spare;
+  if (spare.capacity() < spare_max) spare.reserve(spare_max);
+  if (spare.size() < spare_max) spare.push_back(std::move(owned));
+}
+
+Task<> Peer::close(Call call) {
+  for (Way& way : ways_)
+    if (way.client) co_await way.client->close(call);
 }
 
 Peers::Peers(io::Machine& machine, std::span<const PeerTarget> targets) {
-  const auto outside = [](const PeerTarget& target) { return target.inside == nullptr; };
-  if (std::ranges::any_of(targets, outside)) {
-    http::ClientOptions options;
-    // A peer is asked again soon, and opening another connection costs as much as a request itself.
-    options.idle_per_host_max = options.connections_max;
-    for (const PeerTarget& target : targets)
-      if (target.tls) options.tls = target.tls;  // all have the same authorities
-    client_ = std::make_unique<http::Client>(machine, std::move(options));
-  }
-  for (const PeerTarget& target : targets)
-    peers_.push_back(std::make_unique<Peer>(machine, target, client_.get()));
+  for (const PeerTarget& target : targets) peers_.push_back(std::make_unique<Peer>(machine, target));
 }
 
 Peer* Peers::find(std::string_view name) noexcept {
@@ -47,7 +66,7 @@ Peer* Peers::find(std::string_view name) noexcept {
 }
 
 Task<> Peers::close(Call call) {
-  if (client_) co_await client_->close(call);
+  for (const auto& peer : peers_) co_await peer->close(call);
 }
 
 }  // namespace cairn::serve

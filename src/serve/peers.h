@@ -3,6 +3,7 @@
 // which.
 #pragma once
 
+#include <array>
 #include <memory>
 #include <span>
 #include <string>
@@ -25,34 +26,57 @@ struct PeerTarget {
   std::shared_ptr<const io::TlsClient> tls = {};
 };
 
+// Whether a call may take as long as it likes: a long poll, or a stream.
+enum class Lasting : std::uint8_t { no, yes };
+
+// How many connections a shard has to a peer in another process. What lasts has its own, so that it keeps no
+// other call from the peer; and no peer has those of another.
+struct PeerLimits {
+  std::size_t connections = 256, lasting = 256;
+  std::size_t waiting = 256;  // calls of each kind that wait for a connection; beyond them `busy`
+};
+
 class Peer {
  public:
   struct GiveBack {
     Peer* peer = nullptr;
-    void operator()(http::PeerCall* call) const noexcept { peer->give_back(call); }
+    Lasting lasting = Lasting::no;
+    void operator()(http::PeerCall* call) const noexcept { peer->give_back(call, lasting); }
   };
   using Handle = std::unique_ptr<http::PeerCall, GiveBack>;
 
-  // `client` is needed for a peer in another process. Both references outlive this.
-  Peer(io::Machine& machine, const PeerTarget& target, http::Client* client)
-      : machine_(machine), target_(target), client_(client) {}
+  // The machine outlives it.
+  Peer(io::Machine& machine, const PeerTarget& target) : machine_(machine), target_(target) {}
 
   std::string_view name() const noexcept { return target_.name; }
   bool is_inside() const noexcept { return target_.inside != nullptr; }
   // How often a request to another process is sent again; before the first call().
   void set_retries(const http::RetryPolicy& retries) noexcept { retries_ = retries; }
+  // Before the first call() as they are; later only more connections.
+  void set_limits(const PeerLimits& limits);
   // Serves one request after the other. The unread rest of an answer is dropped with the handle.
-  Handle call();
+  Handle call(Lasting lasting = Lasting::no);
+  // Closes the connections. Cancel: partial — idle connections are closed.
+  Task<> close(Call call);
 
  private:
   static constexpr std::size_t spare_max = 64;
-  void give_back(http::PeerCall* call) noexcept;
+  struct Way {
+    std::unique_ptr<http::Client> client;  // made with the first call to another process
+    std::vector<std::unique_ptr<http::PeerCall>> spare;
+  };
+  Way& way(Lasting lasting) noexcept { return ways_[static_cast<std::size_t>(lasting)]; }
+  std::size_t connections(Lasting lasting) const noexcept {
+    return lasting == Lasting::yes ? limits_.lasting : limits_.connections;
+  }
+  http::Client& client(Lasting lasting);
+  void give_back(http::PeerCall* call, Lasting lasting) noexcept;
 
   io::Machine& machine_;
   PeerTarget target_;
-  http::Client* client_;
   http::RetryPolicy retries_ = {};
-  std::vector<std::unique_ptr<http::PeerCall>> spare_;
+  PeerLimits limits_ = {};
+  std::array<Way, 2> ways_;  // by Lasting
 };
 
 class Peers {
@@ -64,7 +88,6 @@ class Peers {
   Task<> close(Call call);
 
  private:
-  std::unique_ptr<http::Client> client_;  // none: every peer is inside
   std::vector<std::unique_ptr<Peer>> peers_;
 };
 

@@ -115,7 +115,7 @@ Task<Result<>> GatewayShard::forward(Call call, serve::Request& request, Upstrea
                    Side::client);
   RequestSource body(request, context_.machine.slab, context_.settings.decode);
   auto* const begun = static_cast<Begun*>(request.state.get());
-  serve::Peer::Handle passed = begun != nullptr ? std::move(begun->call) : way.peer()->call();
+  serve::Peer::Handle passed = begun != nullptr ? std::move(begun->call) : way.peer()->call(lasting);
   request.exchange.taking_body = !request.body.done();
   const bool has_body = request.head().body != http::BodyKind::none;
   CO_TRY(Way::Try one, co_await ask(call, &request, &way, passed.get(), has_body ? &body : nullptr,

@@ -286,6 +286,60 @@ TEST(ForwardOutside, a_client_that_leaves_ends_the_request) {
   EXPECT_EQ(world.upstream.connections, 2u);
 }
 
+// --- connections to upstreams
+
+// Begins to answer what `part` names, and does not go on.
+ScriptedUpstream::Script stalling(std::string part) {
+  return [part = std::move(part)](const std::string& got) -> std::optional<Reply> {
+    if (got.find("\r\n\r\n") == std::string::npos) return std::nullopt;
+    if (got.find(part) == std::string::npos) return Reply{.bytes = ok};
+    return Reply{.bytes = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n"};
+  };
+}
+const SettingTexts many_clients{{"server.max_conns", "600"}, {"server.max_conns_per_ip", "600"}};
+
+// Clients that were answered, as far as the upstream goes.
+std::deque<Guest> stalled(Outside& world, std::string_view path, std::size_t count) {
+  world.gateway.wait_until_it_serves();
+  std::deque<Guest> guests;
+  for (std::size_t i = 0; i < count; ++i) {
+    guests.emplace_back(world.gateway.world, world.gateway.away, front_door);
+    guests.back().send(get(path));
+    EXPECT_TRUE(guests.back().until([&] { return guests.back().got().find("ok") != std::string::npos; },
+                                    Duration::seconds(1)))
+        << i;
+  }
+  return guests;
+}
+
+TEST(Connections, streams_keep_no_other_request_from_their_upstream) {
+  Outside world(stalling("/stream"), many_clients);
+  std::deque<Guest> streams = stalled(world, "/registry/stream", 300);
+  const Instant before = world.gateway.world.now();
+  const Answer busy = world.gateway.ask(get("/registry/stream"));
+  EXPECT_EQ(busy.status, 429) << "half of max_conns";
+  EXPECT_TRUE(busy.field("Retry-After").has_value());
+  EXPECT_EQ(world.gateway.ask(get("/registry/head?wait=1s")).status, 429);
+  EXPECT_LT(world.gateway.world.now() - before, Duration::millis(20));
+  EXPECT_EQ(world.gateway.ask(get("/registry/head")).status, 200);
+  EXPECT_EQ(world.gateway.ask(get("/registry/x")).status, 200);
+  EXPECT_EQ(world.gateway.metric(R"(breaker_state{target="registry",state="closed"})"), 1);
+  streams.back().close();
+  world.gateway.world.run_for(Duration::seconds(1));
+  Guest next = world.gateway.connect();
+  next.send(get("/registry/stream"));
+  EXPECT_TRUE(next.until([&] { return next.got().find("ok") != std::string::npos; }, Duration::seconds(1)));
+  next.close();
+  for (Guest& stream : streams) stream.close();
+}
+
+TEST(Connections, an_upstream_that_stalls_keeps_nobody_from_another) {
+  Outside world(stalling("/o/"), many_clients);
+  std::deque<Guest> readers = stalled(world, "/o/a", 300);
+  EXPECT_EQ(world.gateway.ask(get("/registry/x")).status, 200);
+  for (Guest& reader : readers) reader.close();
+}
+
 // --- tries, and the breaker
 
 TEST(Retries, a_lost_connection_is_tried_three_times_and_then_it_is_502) {

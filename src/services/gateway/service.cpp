@@ -44,6 +44,18 @@ BreakerPolicy read_policy(const config::Snapshot& snapshot, const BreakerKeys& k
   return policy;
 }
 
+// A request in flight has at most one connection to an upstream, so that none of them has to wait for one.
+// What lasts takes a place of `max_conns`: half of these may end at one upstream, and the rest is left for
+// others. Nobody waits: a connection that a stream has may not come back for hours.
+serve::PeerLimits limits_of(const config::Snapshot& snapshot, const config::ServerKeys& keys,
+                            std::size_t shards) {
+  const auto inflight = static_cast<std::size_t>(snapshot.get(keys.max_inflight));
+  const auto places = static_cast<std::size_t>(snapshot.get(keys.max_conns));
+  return {.connections = inflight + inflight / serve::Shares::beyond_part,
+          .lasting = (places + 2 * shards - 1) / (2 * shards),
+          .waiting = 0};
+}
+
 }  // namespace
 
 GatewayShard::GatewayShard(Shared& shared, serve::ShardContext context)
@@ -81,7 +93,11 @@ Task<> GatewayShard::stop(Call call) {
 
 void GatewayShard::apply(const config::Snapshot& snapshot) {
   verify_ = snapshot.get(shared_.keys.verify);
-  for (Way& way : ways_) way.set_policy(read_policy(snapshot, shared_.keys.breaker));
+  const serve::PeerLimits limits = limits_of(snapshot, shared_.keys.server, context_.shards);
+  for (Way& way : ways_) {
+    way.set_policy(read_policy(snapshot, shared_.keys.breaker));
+    way.set_limits(limits);
+  }
   if (context_.slot != 0) return;
   Fairness& fairness = shared_.fairness;
   fairness.tenants.set_rules(

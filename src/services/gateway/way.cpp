@@ -21,6 +21,10 @@ void Way::open(serve::Peer* peer, Upstream upstream, const Metrics& metrics, Shu
   shut_->tell(slot_, target_, Instant{});
 }
 
+void Way::set_limits(const serve::PeerLimits& limits) {
+  if (peer_ != nullptr) peer_->set_limits(limits);
+}
+
 void Way::set_policy(const BreakerPolicy& policy) noexcept {
   breaker_.set_policy(policy);
   show();

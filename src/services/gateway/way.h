@@ -12,8 +12,7 @@
 
 namespace cairn::gateway {
 
-// Whether a request may take as long as it likes: a long poll, or a stream.
-enum class Lasting : std::uint8_t { no, yes };
+using serve::Lasting;
 
 class Way {
  public:
@@ -37,6 +36,8 @@ class Way {
   void open(serve::Peer* peer, Upstream upstream, const Metrics& metrics, ShutWays& shut,
             observe::Slot slot) noexcept;
   void set_policy(const BreakerPolicy& policy) noexcept;
+
+  void set_limits(const serve::PeerLimits& limits);
 
   serve::Peer* peer() noexcept { return peer_; }
   // `breaker_open`: the upstream must be left alone for now.
