@@ -11,6 +11,13 @@ ProofReader::ProofReader(const Address& address, std::uint64_t first_byte, std::
   CHECK(first_byte <= last_byte);
 }
 
+ProofReader::ProofReader(const Address& address, std::uint64_t first_byte, std::uint64_t last_byte,
+                         std::span<Hash> room) noexcept
+    : ProofReader(address, first_byte, last_byte) {
+  has_room_ = true;
+  room_ = room;
+}
+
 Result<std::size_t> ProofReader::update(ByteView bytes) {
   std::size_t taken = 0;
   while (taken < bytes.size() && (state_ == State::size || state_ == State::parents)) {
@@ -40,7 +47,7 @@ Result<> ProofReader::take_size() {
   if (first_byte_ > last)
     return fail(ErrorCode::integrity, "a proof of an object that ends before the range", Side::upstream);
   range_ = groups_of_bytes(first_byte_, std::min(last_byte_, last));
-  if (range_.count() > proof_groups_max)
+  if (range_.count() > (has_room_ ? room_.size() : proof_groups_max))
     return fail(ErrorCode::body_cap, "a proof of more groups than are read at once");
   size_ = size;
   state_ = State::parents;
@@ -71,8 +78,13 @@ void ProofReader::push(GroupSpan span, const Hash& hash) noexcept {
 }
 
 void ProofReader::settle() {
-  for (; depth_ != 0 && pending_[depth_ - 1].span.count() == 1; --depth_)
-    groups_.push_back(pending_[depth_ - 1].hash);
+  for (; depth_ != 0 && pending_[depth_ - 1].span.count() == 1; --depth_) {
+    const Hash& hash = pending_[depth_ - 1].hash;
+    if (has_room_)
+      room_[in_room_++] = hash;
+    else
+      groups_.push_back(hash);
+  }
   if (depth_ == 0) state_ = State::done;
 }
 
@@ -82,7 +94,7 @@ Result<> ProofReader::verify_group(std::uint64_t index, ByteView bytes) const no
     return fail(ErrorCode::integrity, "the proof does not cover the group", Side::upstream);
   if (bytes.size() != group_length(size_, index))
     return fail(ErrorCode::integrity, "a group has another length than the size says", Side::upstream);
-  if (hash_group(bytes, index, group_count(size_) == 1) != groups_[index - range_.first])
+  if (hash_group(bytes, index, group_count(size_) == 1) != hash_of(index))
     return fail(ErrorCode::integrity, "a group has another hash", Side::upstream);
   return {};
 }

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "base/address.h"
@@ -28,10 +29,14 @@ class ProofReader {
   // Bytes first..last inclusive, first <= last. A range that reaches beyond the object ends with it, so
   // that the caller need not know the size; one that begins beyond it is an error.
   ProofReader(const Address& address, std::uint64_t first_byte, std::uint64_t last_byte) noexcept;
+  // The same, but it keeps the groups' hashes in `room`, which outlives it, and takes no more groups than
+  // that.
+  ProofReader(const Address& address, std::uint64_t first_byte, std::uint64_t last_byte,
+              std::span<Hash> room) noexcept;
 
   // Takes the next bytes and returns how many of them belong to the proof: all until it is done, none
   // afterwards. Errors: integrity when a parent is wrong or the object ends before the range, malformed for a
-  // size that no object has, body_cap when the range has more than 65536 groups.
+  // size that no object has, body_cap when the range has more than 65536 groups, or than there is room for.
   Result<std::size_t> update(ByteView bytes);
   // All parents were read and verified: the groups may come.
   bool done() const noexcept { return state_ == State::done; }
@@ -57,6 +62,10 @@ class ProofReader {
   void push(GroupSpan span, const Hash& hash) noexcept;
   // Moves the next groups in order from the pending nodes to groups_.
   void settle();
+  const Hash& hash_of(std::uint64_t index) const noexcept {
+    const auto at = static_cast<std::size_t>(index - range_.first);
+    return has_room_ ? room_[at] : groups_[at];
+  }
 
   Address address_;
   std::uint64_t first_byte_;
@@ -70,6 +79,9 @@ class ProofReader {
   unsigned depth_ = 0;
   std::array<Node, 64> pending_{};  // known hashes of nodes not yet opened, the next one last
   std::vector<Hash> groups_;
+  bool has_room_ = false;
+  std::span<Hash> room_;
+  std::size_t in_room_ = 0;
 };
 
 }  // namespace cairn::crypto

@@ -55,6 +55,23 @@ RC_GTEST_PROP(Proof, any_range_of_any_object_verifies, (std::uint32_t seed)) {
   }
 }
 
+TEST(Proof, it_takes_no_more_groups_than_there_is_room_for) {
+  const SampleObject object(5 * group_size + 1, 1);
+  const auto read = [&](std::uint64_t first, std::uint64_t last, std::span<Hash> room) {
+    ProofReader reader(object.hash.address, first, last, room);
+    const auto used = reader.update(object.prove(first, std::min<std::uint64_t>(last, object.size() - 1)));
+    if (used)
+      for (std::uint64_t index = reader.groups().first; index < reader.groups().end; ++index)
+        EXPECT_TRUE(reader.verify_group(index, object.group(index)));
+    return used;
+  };
+  std::array<Hash, 6> room;
+  EXPECT_TRUE(read(0, object.size() - 1, room));
+  EXPECT_TRUE(fails_with(read(0, object.size() - 1, std::span(room).first(5)), ErrorCode::body_cap));
+  EXPECT_TRUE(read(4 * group_size, ~std::uint64_t{0} >> 2, std::span(room).first(2)))
+      << "what is beyond the object needs none";
+}
+
 TEST(Proof, range_reaches_as_far_as_the_object) {
   for (const std::size_t size : {std::size_t{0}, std::size_t{5}, 5 * group_size + 1}) {
     const SampleObject object(size, 1);

@@ -93,6 +93,7 @@ RangeSet parse_range(std::string_view value, std::uint64_t size) noexcept {
       if (spec == Spec::malformed) return {};
       if (++asked > RangeSet::capacity || spec == Spec::empty_suffix) whole = true;
       if (spec == Spec::inside && !whole) set.at[set.count++] = range;
+      set.from_end = set.from_end || text.starts_with('-');
     }
     if (comma == std::string_view::npos) break;
     list.remove_prefix(comma + 1);

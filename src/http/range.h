@@ -19,6 +19,7 @@ struct RangeSet {
   static constexpr std::size_t capacity = 8;
 
   Kind kind = Kind::whole;
+  bool from_end = false;  // one of them is the last bytes of the object: where it begins depends on the size
   std::uint8_t count = 0;
   std::array<ByteRange, capacity> at;
 

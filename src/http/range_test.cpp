@@ -78,6 +78,12 @@ TEST(Range, nothing_touched_is_unsatisfiable) {
   EXPECT_EQ(answer("bytes=-0", 0), "none");
 }
 
+TEST(Range, a_suffix_is_known_as_one_however_it_is_spelled) {
+  for (const char* text : {"bytes=-5", "bytes= -5", "bytes=\t-5 ", "bytes=,-5", "bytes=0-1, -5"})
+    EXPECT_TRUE(parse_range(text, 100).from_end) << text;
+  for (const char* text : {"bytes=0-5", "bytes= 5-", "bytes=-", "nonsense"})
+    EXPECT_FALSE(parse_range(text, 100).from_end) << text;
+}
 TEST(Range, a_suffix_of_an_empty_object_is_the_whole_object) { EXPECT_EQ(answer("bytes=-5", 0), "whole"); }
 
 TEST(Range, more_than_8_ranges_or_two_overlaps_are_the_whole_object) {
