@@ -9,6 +9,7 @@
 #include "crypto/macaroon.h"
 #include "crypto/sample_object.h"
 #include "services/gateway/simulated_gateway.h"
+#include "services/gateway/verified.h"
 
 namespace cairn::gateway {
 namespace {
@@ -676,10 +677,82 @@ TEST(Verify, a_wrong_proof_or_another_range_is_502) {
   EXPECT_EQ(world.gateway.ask(get("/o/" + store.address(), "Range: bytes=0-10\r\n")).status, 502);
 }
 
+TEST(Verify, a_refused_proof_is_what_it_is) {
+  const Store store = object_of(300000);
+  for (const char* refusal : {"429 Busy", "503 Degraded", "507 Full"}) {
+    Outside world([&](const std::string& got) -> std::optional<Reply> {
+      if (got.find("/proof") == std::string::npos) return serving(store)(got);
+      if (got.find("\r\n\r\n") == std::string::npos) return std::nullopt;
+      return Reply{.bytes =
+                       fmt::format("HTTP/1.1 {}\r\nRetry-After: 7\r\nContent-Length: 3\r\n\r\nwhy", refusal)};
+    });
+    const Answer answer = world.gateway.ask(get("/o/" + store.address(), "Range: bytes=0-10\r\n"));
+    EXPECT_EQ(answer.status, std::atoi(refusal));
+    EXPECT_EQ(answer.field("Retry-After"), "7");
+    EXPECT_EQ(answer.body, "why");
+    EXPECT_EQ(mismatches(world), 0);
+    EXPECT_EQ(world.upstream.asked.size(), 1u);
+  }
+}
+
+TEST(Verify, without_a_proof_the_whole_object_is_the_answer) {
+  const Store store = object_of(300000);
+  for (const char* refusal : {"403 No", "404 No", "501 No"}) {
+    Outside world([&](const std::string& got) -> std::optional<Reply> {
+      if (got.find("/proof") == std::string::npos) return serving(store)(got);
+      return at_head({.bytes = fmt::format("HTTP/1.1 {}\r\nContent-Length: 0\r\n\r\n", refusal)})(got);
+    });
+    const Answer answer = world.gateway.ask(get("/o/" + store.address(), "Range: bytes=0-10\r\n"));
+    EXPECT_EQ(answer.status, 200) << refusal;
+    EXPECT_TRUE(answer.whole && answer.body == store.object);
+  }
+}
+
+// GV-4
+TEST(Verify, a_range_of_too_many_groups_is_answered_with_the_whole) {
+  const std::uint64_t size = (std::uint64_t{RangeProof::groups_max} + 1) * crypto::group_size;
+  std::string claim(8, '\0');
+  for (unsigned i = 0; i < 8; ++i) claim[i] = static_cast<char>(size >> (8 * i) & 0xff);
+  Outside world([&](const std::string& got) -> std::optional<Reply> {
+    if (got.find("/proof") == std::string::npos)
+      return at_head({.bytes = "HTTP/1.1 404 No\r\nContent-Length: 2\r\n\r\nno"})(got);
+    return at_head({.bytes = "HTTP/1.1 200 OK\r\nContent-Length: 8\r\n\r\n" + claim})(got);
+  });
+  const std::string path = "/o/" + object_of(5).address();
+  EXPECT_EQ(world.gateway.ask(get(path, "Range: bytes=0-\r\n")).body, "no");
+  EXPECT_THAT(world.upstream.last(), Not(HasSubstr("Range:")));
+  EXPECT_EQ(mismatches(world), 0);
+  EXPECT_EQ(world.gateway.ask(get(path, "Range: bytes=65536-\r\n")).status, 502)
+      << "a proof of so many groups would be read: this one is none";
+}
+
+// GV-4
+TEST(Verify, the_memory_of_a_proof_is_the_slabs) {
+  Slab slab;
+  {
+    const RangeProof narrow(slab, Address{}, {70'000, 80'000});
+    EXPECT_EQ(slab.bytes_in_use(), Slab::small);
+    const RangeProof wide(slab, Address{}, {0, crypto::object_size_max - 1});
+    EXPECT_EQ(slab.bytes_in_use(), Slab::small + Slab::large);
+  }
+  EXPECT_EQ(slab.bytes_in_use(), 0u);
+}
+
+TEST(Verify, blanks_in_a_range_change_nothing) {
+  const Store store = object_of(100000);
+  Outside world(serving(store));
+  for (const char* range : {" 5-10", "\t5-10 ", ",5-10"}) {
+    const Answer answer =
+        world.gateway.ask(get("/o/" + store.address(), fmt::format("Range: bytes={}\r\n", range)));
+    EXPECT_EQ(answer.status, 206) << range;
+    EXPECT_EQ(answer.body, store.object.substr(5, 6));
+  }
+}
+
 TEST(Verify, several_ranges_and_the_last_bytes_are_answered_with_the_whole) {
   const Store store = object_of(100000);
   Outside world(serving(store));
-  for (const char* range : {"0-1,5-6", "-10", "nonsense"}) {
+  for (const char* range : {"0-1,5-6", "-10", " -10", ",-10", "nonsense"}) {
     const Answer answer =
         world.gateway.ask(get("/o/" + store.address(), fmt::format("Range: bytes={}\r\n", range)));
     EXPECT_EQ(answer.status, 200);

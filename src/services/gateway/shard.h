@@ -93,7 +93,8 @@ class GatewayShard final : public serve::ServiceShard {
   // An object of an upstream that is not believed (verify.cpp).
   Task<Result<>> forward_verified(Call call, serve::Request* request, Way* way, Address address);
   struct Range;
-  Task<Result<>> find_range(Call call, serve::Request* request, Way* way, Range* range);
+  // True: the upstream cannot answer now, and the client was told so.
+  Task<Result<bool>> find_range(Call call, serve::Request* request, Way* way, Range* range);
   Result<> answer_verified(serve::Request& request, Way::Try one, serve::Peer::Handle passed, Range* range);
   // Of a try without an answer. `heard`: since when the upstream had the whole request.
   Breaker::Verdict judge(const Call& call, const serve::Request& request, Lasting lasting, const Error& why,

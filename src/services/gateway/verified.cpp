@@ -83,7 +83,7 @@ void WholeSource::keep(Buffer slice) {
   last_.fill(slice.size());
 }
 
-RangeSource::RangeSource(serve::Peer::Handle call, Way::Try one, Slab& slab, crypto::ProofReader proof,
+RangeSource::RangeSource(serve::Peer::Handle call, Way::Try one, Slab& slab, RangeProof proof,
                          http::ByteRange range)
     : call_(std::move(call)),
       one_(std::move(one)),
@@ -94,9 +94,9 @@ RangeSource::RangeSource(serve::Peer::Handle call, Way::Try one, Slab& slab, cry
 
 Task<Result<io::Piece>> RangeSource::next(Call call) {
   if (at_ > range_.last) co_return io::Piece();
-  const std::size_t wanted = crypto::group_length(proof_.size(), at_ / group_size);
+  const std::size_t wanted = crypto::group_length(proof_.reader.size(), at_ / group_size);
   CO_TRY_VOID(co_await gather(call, wanted));
-  if (!proof_.verify_group(at_ / group_size, group_.bytes())) co_return mismatch(one_);
+  if (!proof_.reader.verify_group(at_ / group_size, group_.bytes())) co_return mismatch(one_);
   Buffer piece = std::exchange(group_, Buffer());
   if (at_ + wanted > range_.last + 1) piece.truncate(static_cast<std::size_t>(range_.last + 1 - at_));
   if (range_.first > at_) piece.consume(static_cast<std::size_t>(range_.first - at_));

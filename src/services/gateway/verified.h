@@ -6,15 +6,38 @@
 //   [GV-3] The try of the request is judged once: when the last byte is proved, or the first wrong one found.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "crypto/object_hasher.h"
 #include "crypto/proof.h"
 #include "http/range.h"
+#include "runtime/buffer.h"
 #include "runtime/task.h"
 #include "services/gateway/way.h"
 
 namespace cairn::gateway {
+
+// A proof of some bytes, and the block of the slab in which it keeps the hashes of their groups.
+//   [GV-4] It proves at most `groups_max` groups, 128 MiB: so many hashes as fit into the largest block. So
+//         the memory of proofs is bounded, and counted like that of bodies.
+struct RangeProof {
+  static constexpr std::size_t groups_max = Slab::large / sizeof(crypto::Hash);
+  // Bytes beyond the object's end are not asked for.
+  RangeProof(Slab& slab, const Address& address, http::ByteRange bytes)
+      : hashes(slab.take(count(bytes) * sizeof(crypto::Hash))),
+        reader(address, bytes.first, bytes.last,
+               {reinterpret_cast<crypto::Hash*>(hashes.room().data()), count(bytes)}) {}
+
+  Buffer hashes;
+  crypto::ProofReader reader;
+
+ private:
+  static std::size_t count(http::ByteRange bytes) noexcept {
+    const std::uint64_t groups = crypto::groups_of_bytes(bytes.first, bytes.last).count();
+    return static_cast<std::size_t>(std::min<std::uint64_t>(groups, groups_max));
+  }
+};
 
 // The whole object of `size` bytes, not empty. An error: the bytes are not those of the address, or the
 // upstream's own.
@@ -42,8 +65,7 @@ class WholeSource final : public io::BodySource, public PooledFrame {
 // Some bytes of an object, cut out of its groups, each of which `proof` verifies.
 class RangeSource final : public io::BodySource, public PooledFrame {
  public:
-  RangeSource(serve::Peer::Handle call, Way::Try one, Slab& slab, crypto::ProofReader proof,
-              http::ByteRange range);
+  RangeSource(serve::Peer::Handle call, Way::Try one, Slab& slab, RangeProof proof, http::ByteRange range);
   Task<Result<io::Piece>> next(Call call) override;
 
  private:
@@ -52,7 +74,7 @@ class RangeSource final : public io::BodySource, public PooledFrame {
   serve::Peer::Handle call_;
   Way::Try one_;
   Slab& slab_;
-  crypto::ProofReader proof_;
+  RangeProof proof_;
   http::ByteRange range_;
   std::uint64_t at_;  // where the next group begins
   Buffer slice_;

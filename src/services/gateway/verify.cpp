@@ -12,16 +12,42 @@ namespace {
 using crypto::group_size;
 using http::FieldName;
 
-constexpr int whole_content = 200, partial_content = 206;
+constexpr int whole_content = 200, partial_content = 206, not_satisfiable = 416, too_many_requests = 429,
+              not_implemented = 501;
 
 bool is_empty_object(const Address& address) noexcept { return crypto::hash_object({}) == address; }
+
+// False: the range has more groups than the reader takes. `integrity`: it does not lead to the address.
+Task<Result<bool>> read_proof(Call call, http::PeerCall* passed, crypto::ProofReader* reader) {
+  while (!reader->done()) {
+    const Result<io::Piece> piece = co_await passed->next(call);
+    if (!piece) co_return fail(told_of(piece.error()));
+    const auto used = piece->empty() ? Result<std::size_t>(0) : reader->update(piece->bytes);
+    if (!used && used.error().code == ErrorCode::body_cap) co_return false;
+    if (!used || *used != piece->size() || piece->empty())
+      co_return fail(ErrorCode::integrity, "the proof does not lead to the address", Side::upstream);
+  }
+  co_return true;
+}
 
 }  // namespace
 
 // The bytes that a client asks for, and what proves them. Without a proof the whole object is answered.
 struct GatewayShard::Range {
+  // The part of a Range field that touches the object, whose size is known now.
+  void take(RangeProof of, std::string_view text) {
+    const std::uint64_t size = of.reader.size();
+    const http::RangeSet asked = http::parse_range(text, size);
+    if (asked.kind != http::RangeSet::Kind::ranges || asked.count != 1) return;
+    bytes = asked.at[0];
+    groups.first = bytes.first / group_size * group_size;
+    groups.last = std::min(size, (bytes.last / group_size + 1) * group_size) - 1;
+    field = fmt::format("bytes={}-{}", groups.first, groups.last);
+    proof.emplace(std::move(of));
+  }
+
   Address address;
-  std::optional<crypto::ProofReader> proof = {};
+  std::optional<RangeProof> proof = {};
   http::ByteRange bytes = {};   // as asked
   http::ByteRange groups = {};  // as fetched
   std::string field = {};       // of the fetch
@@ -29,7 +55,10 @@ struct GatewayShard::Range {
 
 Task<Result<>> GatewayShard::forward_verified(Call call, serve::Request* request, Way* way, Address address) {
   Range range{.address = address};
-  if (request->fields().has(FieldName::range)) CO_TRY_VOID(co_await find_range(call, request, way, &range));
+  if (request->fields().has(FieldName::range)) {
+    CO_TRY(const bool is_answered, co_await find_range(call, request, way, &range));
+    if (is_answered) co_return Result<>{};
+  }
   serve::Peer::Handle passed = way->peer()->call();
   CO_TRY(Way::Try one, co_await ask(call, request, way, passed.get(), nullptr,
                                     {.method = http::Method::get,
@@ -41,50 +70,44 @@ Task<Result<>> GatewayShard::forward_verified(Call call, serve::Request* request
 }
 
 // One range of an object whose proof can be had. Several ranges, the last bytes of an object whose size is
-// not known, and ranges with a condition are answered with the whole object, as every server may do.
-Task<Result<>> GatewayShard::find_range(Call call, serve::Request* request, Way* way, Range* range) {
+// not known, ranges with a condition, and such as have too many groups are answered with the whole object, as
+// every server may do.
+Task<Result<bool>> GatewayShard::find_range(Call call, serve::Request* request, Way* way, Range* range) {
   const std::string_view text = request->fields().get(FieldName::range);
-  const bool suffix = text.size() > 6 && text.substr(6).starts_with('-');
-  http::RangeSet asked = http::parse_range(text, crypto::object_size_max);
+  const http::RangeSet asked = http::parse_range(text, crypto::object_size_max);
   if (request->fields().repeated(FieldName::range) || request->fields().has(FieldName::if_range) ||
-      asked.kind != http::RangeSet::Kind::ranges || asked.count != 1 || suffix)
-    co_return Result<>{};
+      asked.kind != http::RangeSet::Kind::ranges || asked.count != 1 || asked.from_end)
+    co_return false;
+  const http::ByteRange bytes = asked.at[0];
   serve::Peer::Handle passed = way->peer()->call();
-  const std::string target = fmt::format(
-      "/o/{}/proof?range={}-{}", format_address(range->address), asked.at[0].first,
-      asked.at[0].last + 1 == crypto::object_size_max ? std::string() : fmt::format("{}", asked.at[0].last));
+  const std::string target =
+      fmt::format("/o/{}/proof?range={}-{}", format_address(range->address), bytes.first,
+                  bytes.last + 1 == crypto::object_size_max ? std::string() : fmt::format("{}", bytes.last));
   CO_TRY(Way::Try one,
          co_await ask(call, request, way, passed.get(), nullptr,
                       {.method = http::Method::get, .target = target, .choosing = Choosing::by_range}));
-  const auto judged = [&](Breaker::Verdict verdict) { one.end(verdict, context_.machine.shard.now()); };
-  if (passed->status() != whole_content) {  // no such object or range, or no right to it: that is the answer
-    judged(Breaker::Verdict::good);
-    range->field = text;
-    co_return Result<>{};
-  }
-  crypto::ProofReader reader(range->address, asked.at[0].first, asked.at[0].last);
-  while (!reader.done()) {
-    const Result<io::Piece> piece = co_await passed->next(call);
-    if (!piece) co_return fail(told_of(piece.error()));
-    const auto used = piece->empty() ? Result<std::size_t>(0) : reader.update(piece->bytes);
-    if (!used && used.error().code == ErrorCode::body_cap) {
-      judged(Breaker::Verdict::good);
-      co_return Result<>{};
+  const int status = passed->status();
+  if (status != whole_content) {
+    one.end(Breaker::Verdict::good, context_.machine.shard.now());
+    // It cannot answer now: so it says, and would say again.
+    if (status == too_many_requests || (status >= 500 && status != not_implemented)) {
+      CO_TRY_VOID(pass_answer(*request, std::move(passed)));
+      co_return true;
     }
-    if (!used || *used != piece->size() || piece->empty()) {
-      judged(Breaker::Verdict::wrong);
-      co_return fail(ErrorCode::integrity, "the proof does not lead to the address", Side::upstream);
-    }
+    // There is no such range, which the upstream has to tell; or no such proof, so that only the whole object
+    // can be verified.
+    if (status == not_satisfiable) range->field = text;
+    co_return false;
   }
-  judged(Breaker::Verdict::good);
-  asked = http::parse_range(text, reader.size());
-  if (asked.kind != http::RangeSet::Kind::ranges || asked.count != 1) co_return Result<>{};
-  range->bytes = asked.at[0];
-  range->groups.first = asked.at[0].first / group_size * group_size;
-  range->groups.last = std::min(reader.size(), (asked.at[0].last / group_size + 1) * group_size) - 1;
-  range->field = fmt::format("bytes={}-{}", range->groups.first, range->groups.last);
-  range->proof = std::move(reader);
-  co_return Result<>{};
+  RangeProof proof(context_.machine.slab, range->address, bytes);
+  const Result<bool> is_proved = co_await read_proof(call, passed.get(), &proof.reader);
+  // A proof that was cut off is no answer, and says nothing of the object.
+  const bool is_wrong = !is_proved && is_proved.error().code == ErrorCode::integrity;
+  if (is_proved || is_wrong)
+    one.end(is_wrong ? Breaker::Verdict::wrong : Breaker::Verdict::good, context_.machine.shard.now());
+  if (!is_proved) co_return fail(is_proved.error());
+  if (*is_proved) range->take(std::move(proof), text);
+  co_return false;
 }
 
 // A try that is neither wrong nor still to be proved has answered: that is good.
@@ -101,10 +124,10 @@ Result<> GatewayShard::answer_verified(serve::Request& request, Way::Try one, se
   std::array<char, http::content_range_size_max> room;
   if (status == partial_content &&
       (!range->proof ||
-       content_range != http::format_content_range(range->groups, range->proof->size(), room) ||
+       content_range != http::format_content_range(range->groups, range->proof->reader.size(), room) ||
        length != range->groups.size())) {
     one.end(Breaker::Verdict::good, now);
-    return fail(ErrorCode::integrity, "another range than the one that was asked for", Side::upstream);
+    return fail(ErrorCode::upstream, "another range than the one that was asked for", Side::upstream);
   }
   const bool is_success = status >= 200 && status < 300;
   if (is_success && (!has_object || !length || is_coded)) {
@@ -115,9 +138,9 @@ Result<> GatewayShard::answer_verified(serve::Request& request, Way::Try one, se
     one.end(Breaker::Verdict::wrong, now);
     return fail(ErrorCode::integrity, "the bytes are not those of the address", Side::upstream);
   }
-  const std::string_view ours = status == partial_content
-                                    ? http::format_content_range(range->bytes, range->proof->size(), room)
-                                    : std::string_view();
+  const std::string_view ours =
+      status == partial_content ? http::format_content_range(range->bytes, range->proof->reader.size(), room)
+                                : std::string_view();
   if (!pass_head(*passed, response, ours))
     return fail(ErrorCode::upstream, "the answer's head cannot be passed on");
   const std::string_view type = response.content_type;
