@@ -82,6 +82,8 @@ struct ClientRequest {
     source = std::move(body);
     length = size;
   }
+  // The added fields, as lines.
+  std::string_view field_lines() const noexcept { return lines_; }
   // Prepares for another request, and keeps the room of the texts.
   void clear() noexcept;
   // Idempotent or repeatable, and its body is still there to be sent.

@@ -81,6 +81,8 @@ class SimNetwork {
   NetworkFaults faults;
   // What both ends of every connection have agreed upon to speak, as if by ALPN. Outlives the network.
   std::string_view protocol;
+  // The same of connections to that port, whatever is spoken elsewhere.
+  std::map<std::uint16_t, std::string_view> protocols;
 
   // Nodes are known by number from here on.
   unsigned add_node(std::string name);
@@ -155,6 +157,11 @@ class SimNetwork {
     bool frozen = false;
     std::uint16_t next_port = 40'000;
   };
+
+  std::string_view protocol_of(std::uint16_t port) const noexcept {
+    const auto at = protocols.find(port);
+    return at == protocols.end() ? protocol : at->second;
+  }
 
   // --- naming
   Result<Address> resolve(const Endpoint& endpoint, unsigned self, bool to_listen) const;
@@ -243,7 +250,7 @@ class SimStream final : public Stream {
   void shutdown_send() noexcept override { network_.shutdown_send(*this); }
   void close(bool reset = false) noexcept override { network_.close(*this, reset); }
   PeerAddress peer() const noexcept override { return peer_; }
-  std::string_view protocol() const noexcept override { return network_.protocol; }
+  std::string_view protocol() const noexcept override { return network_.protocol_of(port_); }
 
  private:
   friend class SimNetwork;
@@ -251,6 +258,7 @@ class SimStream final : public Stream {
   SimNetwork& network_;
   std::uint64_t connection_;
   unsigned side_;
+  std::uint16_t port_;  // that was connected to
   PeerAddress peer_;
 };
 

@@ -7,9 +7,6 @@
 namespace cairn::io::sim {
 namespace {
 
-// Worlds begin on 2026-01-01: a plausible date, the same in every run.
-constexpr std::int64_t epoch_ms = 1'767'225'600'000;
-
 std::uint64_t draw_seed(Clockwork& clockwork) { return clockwork.choices.pick(0xffff'ffffu, "world.seed"); }
 
 }  // namespace
@@ -34,7 +31,7 @@ Node::Place::Place(Clockwork& clockwork, SimNetwork& net, Node& node, unsigned i
       next_timer(Instant::never().ns) {
   shard.set_turns();
   shard.set_now(clockwork.now);
-  shard.set_wall_offset(epoch_ms + node.skew_ms_);
+  shard.set_wall_offset(epoch.ms + node.skew_ms_);
 }
 
 Node::Node(Clockwork& clockwork, SimNetwork& network, std::string name, unsigned shards, Boot boot)

@@ -23,6 +23,8 @@ namespace cairn::io::sim {
 
 class Node;
 class World;
+// Worlds begin on 2026-01-01: a plausible date, the same in every run.
+inline constexpr WallTime epoch{1'767'225'600'000};
 // Builds the node's program: listens, spawns into the node's scopes, keeps the objects that must live as long
 // as those.
 using Boot = std::function<void(Node&)>;

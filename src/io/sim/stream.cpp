@@ -12,6 +12,7 @@ SimStream::SimStream(SimNetwork& network, Shard& shard, std::uint64_t connection
   SimNetwork::Connection* found = network_.find(connection_);
   CHECK(found != nullptr);
   found->ends[side_].stream = this;
+  port_ = found->ends[1].port;
   const SimNetwork::End& other = found->ends[1 - side_];
   const unsigned number = other.node + 1;
   peer_.local = found->local;
