@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "h2_link.h"
 #include "runtime/wait.h"
 
 namespace cairn::simulator {
@@ -15,6 +16,19 @@ using http::Method;
 namespace {
 
 constexpr std::size_t body_cap = 16u << 20;
+
+class H1Arriving final : public Arriving {
+ public:
+  explicit H1Arriving(http::ClientResponse response)
+      : Arriving(read_head(response.head())), response_(std::move(response)) {}
+  Task<Result<std::string>> next(Call call) override {
+    CO_TRY(const Buffer slice, co_await response_.next(call));
+    co_return std::string(as_text(slice.bytes()));
+  }
+
+ private:
+  http::ClientResponse response_;
+};
 
 }  // namespace
 
@@ -60,10 +74,14 @@ std::string_view noise(std::size_t offset, std::size_t size) {
 }
 
 Caller::Caller(Scenario& scenario, io::Machine machine, unsigned number, std::uint64_t seed)
-    : scenario_(scenario), machine_(machine), number_(number), random_(seed) {}
+    : scenario_(scenario),
+      machine_(machine),
+      number_(number),
+      random_(seed),
+      weights_(&scenario.plan().weights) {}
 
 Task<> Caller::live(Call call) {
-  client_ = std::make_unique<http::Client>(machine_, http::ClientOptions{});
+  renew(scenario_.healed_since());
   while (!call.stopped() && scenario_.phase() != Phase::over) {
     if (scenario_.phase() == Phase::healing && !scenario_.has_converged(number_)) {
       co_await converge(call);
@@ -76,14 +94,21 @@ Task<> Caller::live(Call call) {
     co_await visit(call.within(scenario_.plan().patience));
   }
   co_await client_->close(call);
+  if (link_ != nullptr) link_->leave();
+}
+
+void Caller::renew(Instant since) {
+  client_ = std::make_unique<http::Client>(machine_, http::ClientOptions{.tls = scenario_.tls_client()});
+  if (link_ != nullptr) link_->renew(since);
 }
 
 // After the healing: every node serves this visitor again, in bounded time, or the run fails.
 Task<> Caller::converge(Call call) {
   // Connections made in bad times keep their faults: leave them.
   co_await client_->close(call);
-  client_ = std::make_unique<http::Client>(machine_, http::ClientOptions{});
-  for (auto& server : scenario_.servers())
+  renew(scenario_.healed_since());
+  for (std::size_t i = 0; i < scenario_.doors(); ++i) {
+    Server* const server = scenario_.servers()[i].get();
     for (unsigned step = 0; step < converge_steps();) {
       const std::string why = co_await converge_with(call, *server, step);
       if (why.empty()) {
@@ -94,17 +119,26 @@ Task<> Caller::converge(Call call) {
       // Everybody asks; who is told to wait makes room for the others.
       if (!co_await sleep_for(call, Duration::millis(between(50, 1500)))) co_return;
     }
+    // By others' requests too; each on a connection of its own, which may come to any shard.
+    for (std::string why; !(why = scenario_.find_ill(keeper(*server))).empty();) {
+      scenario_.explain(number_, server->name() + ": " + why);
+      co_await client_->close(call);
+      renew(now());
+      (void)co_await converge_with(call, *server, converge_steps() - 1);
+      if (!co_await sleep_for(call, Duration::millis(between(50, 1500)))) co_return;
+    }
+  }
   co_await client_->close(call);
-  client_ = std::make_unique<http::Client>(machine_, http::ClientOptions{});
+  renew(scenario_.healed_since());
   scenario_.converged(number_);
 }
 
 std::size_t Caller::draw_visit() {
   std::uint64_t sum = 0;
-  for (const std::uint32_t weight : scenario_.plan().weights) sum += weight;
+  for (const std::uint32_t weight : *weights_) sum += weight;
   std::uint64_t drawn = below(sum);
   std::size_t what = 0;
-  while (drawn >= scenario_.plan().weights[what]) drawn -= scenario_.plan().weights[what++];
+  while (drawn >= (*weights_)[what]) drawn -= (*weights_)[what++];
   return what;
 }
 
@@ -120,10 +154,30 @@ http::ClientRequest Caller::make(const Server& server, Method method, std::strin
     request.add_field("X-Corr-ID", below(2) == 0 ? "short" : "not fit to be logged");
   else
     request.add_field("X-Corr-ID", format_corr(id));
+  scenario_.dress(request, number_);
   return request;
 }
 
+Task<Result<std::unique_ptr<Arriving>>> Caller::begin(Call call, http::ClientRequest request) {
+  if (link_ != nullptr) co_return co_await link_->begin(call, std::move(request));
+  CO_TRY(http::ClientResponse response, co_await client_->send(call, std::move(request)));
+  co_return std::unique_ptr<Arriving>(std::make_unique<H1Arriving>(std::move(response)));
+}
+
+Task<Result<Answer>> Caller::finish(Call call, Arriving* arriving) {
+  Answer answer = arriving->head;
+  for (;;) {
+    CO_TRY(const std::string slice, co_await arriving->next(call));
+    if (slice.empty()) co_return answer;
+    answer.body += slice;
+  }
+}
+
 Task<Result<Answer>> Caller::ask(Call call, http::ClientRequest request) {
+  if (link_ != nullptr) {
+    CO_TRY(const auto arriving, co_await link_->begin(call, std::move(request)));
+    co_return co_await finish(call, arriving.get());
+  }
   CO_TRY(http::ClientResponse response, co_await client_->send(call, std::move(request)));
   Answer answer = read_head(response.head());
   CO_TRY(answer.body, co_await response.read_text(call, body_cap));
@@ -137,6 +191,10 @@ void Caller::complain(std::uint32_t id, const std::string& what) {
                                 request.issued.ns / 1'000'000, what));
 }
 
+bool Caller::is_fenced(const Answer& answer) noexcept {
+  return answer.code == ErrorCode::degraded && !answer.message.starts_with("the gateway");
+}
+
 // No answer. In good times somebody has to explain that.
 void Caller::judge_silence(std::uint32_t id, const Error& error, Method method) {
   const Request& request = scenario_.request(id);
@@ -147,9 +205,13 @@ void Caller::judge_silence(std::uint32_t id, const Error& error, Method method) 
   if (!scenario_.was_calm(request) || request.fragile) return;
   Server& server = *scenario_.servers()[request.server];
   if (server.last_abort() >= request.issued) return;
+  // What is behind it has left.
+  if (scenario_.doors() < scenario_.servers().size() && scenario_.any_leaves()) return;
   if (error.code == ErrorCode::cancelled) return;
   if (error.code == ErrorCode::timeout) {
     hit("sim.client_gave_up");
+    if (now() > request.issued + scenario_.answers_within())
+      complain(id, fmt::format("no answer within {} ms", (now() - request.issued).to_millis()));
     return;
   }
   if (request.seen > 0)
@@ -176,6 +238,7 @@ bool Caller::judge(std::uint32_t id, Result<Answer>& answer, Method method, cons
     complain(id, fmt::format("{}: {}", answer->status, fault));
     return false;
   }
+  if (scenario_.explains(request, *answer)) return false;
   const int status = answer->status;
   if (status == 429) {
     const bool door = answer->message == "too many connections";
@@ -213,7 +276,7 @@ bool Caller::judge(std::uint32_t id, Result<Answer>& answer, Method method, cons
     if (status == 507) return false;
     if (status == 503 && answer->code == ErrorCode::degraded) {
       hit("sim.503_degraded");
-      scenario_.complained_of(server);
+      scenario_.complained_of(keeper(server));
       return false;
     }
   }

@@ -24,6 +24,21 @@ struct Expected {
   bool reserved = false;     // asks on one of the 16 connections for health, which others may hold
 };
 
+// An answer whose head is there.
+class Arriving {
+ public:
+  explicit Arriving(Answer answer) : head(std::move(answer)) {}
+  virtual ~Arriving() = default;
+  Arriving(const Arriving&) = delete;
+  Arriving& operator=(const Arriving&) = delete;
+  // The next bytes of the body; none at its end.
+  virtual Task<Result<std::string>> next(Call call) = 0;
+
+  const Answer head;
+};
+
+class H2Link;
+
 class Caller {
  public:
   Caller(Scenario& scenario, io::Machine machine, unsigned number, std::uint64_t seed);
@@ -31,6 +46,13 @@ class Caller {
   Caller(const Caller&) = delete;
   Caller& operator=(const Caller&) = delete;
   Task<> live(Call call);
+  // Before its life: who keeps what it asks for behind the one that it asks, over which connection it asks
+  // (null: one of its own, by HTTP/1), and what it asks for more and less often. They outlive it.
+  void go_through(Server& keeper, H2Link* link, const std::vector<std::uint32_t>& weights) noexcept {
+    keeper_ = &keeper;
+    link_ = link;
+    weights_ = &weights;
+  }
 
  protected:
   // Asks for something.
@@ -39,9 +61,20 @@ class Caller {
   virtual unsigned converge_steps() const noexcept = 0;
   virtual Task<std::string> converge_with(Call call, Server& server, unsigned step) = 0;
 
-  io::Endpoint endpoint_of(const Server& server) const { return {server.name(), server.port(), {}}; }
+  io::Endpoint endpoint_of(const Server& server) const {
+    return {server.name(), server.port(), {}, scenario_.tls_client() != nullptr};
+  }
   http::ClientRequest make(const Server& server, http::Method method, std::string target, std::uint32_t id);
   Task<Result<Answer>> ask(Call call, http::ClientRequest request);
+  // The same, without waiting for the body. What it gives does not outlive the client.
+  Task<Result<std::unique_ptr<Arriving>>> begin(Call call, http::ClientRequest request);
+  // The rest of it. `arriving` outlives the call.
+  static Task<Result<Answer>> finish(Call call, Arriving* arriving);
+  // Who keeps what that server is asked for.
+  Server& keeper(Server& asked) const noexcept { return keeper_ != nullptr ? *keeper_ : asked; }
+  const Server& keeper(const Server& asked) const noexcept { return keeper_ != nullptr ? *keeper_ : asked; }
+  // Its service takes no changes any more until somebody starts it again.
+  static bool is_fenced(const Answer& answer) noexcept;
   // True when the answer is one of those the request itself may have, to be looked at further.
   bool judge(std::uint32_t id, Result<Answer>& answer, http::Method method, const Expected& expected);
   void judge_silence(std::uint32_t id, const Error& error, http::Method method);
@@ -53,7 +86,7 @@ class Caller {
   }
   // Which of the plan's weights.
   std::size_t draw_visit();
-  Server& pick_server() { return *scenario_.servers()[below(scenario_.servers().size())]; }
+  Server& pick_server() { return *scenario_.servers()[below(scenario_.doors())]; }
   Instant now() const noexcept { return machine_.shard.now(); }
 
   Scenario& scenario_;
@@ -64,6 +97,12 @@ class Caller {
 
  private:
   Task<> converge(Call call);
+  // Connections that were made before are left.
+  void renew(Instant since);
+
+  Server* keeper_ = nullptr;
+  H2Link* link_ = nullptr;
+  const std::vector<std::uint32_t>* weights_;
 };
 
 // A body in pieces, with a pause now and then.

@@ -80,9 +80,11 @@ DemoScenario::DemoScenario(std::uint64_t seed, Options options, io::sim::Probes&
 
 std::unique_ptr<serve::Service> DemoScenario::make_service(Server&) { return demo::make_service("www"); }
 
-const config::ServerKeys& DemoScenario::server_keys() const noexcept { return declarations().keys.server; }
+const config::ServerKeys& DemoScenario::server_keys(unsigned) const noexcept {
+  return declarations().keys.server;
+}
 
-config::SnapshotPtr DemoScenario::load(const Limits& limits, std::uint64_t version) const {
+config::SnapshotPtr DemoScenario::load(unsigned, const Limits& limits, std::uint64_t version) const {
   config::Sources sources = sources_of(limits);
   sources.settings.push_back({"demo.files", "www"});
   auto snapshot = config::load(declarations().schema, sources, version);

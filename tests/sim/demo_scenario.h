@@ -16,8 +16,8 @@ class DemoScenario final : public Scenario {
   DemoScenario(std::uint64_t seed, Options options, io::sim::Probes& probes);
 
   std::unique_ptr<serve::Service> make_service(Server& server) override;
-  const config::ServerKeys& server_keys() const noexcept override;
-  config::SnapshotPtr load(const Limits& limits, std::uint64_t version) const override;
+  const config::ServerKeys& server_keys(unsigned) const noexcept override;
+  config::SnapshotPtr load(unsigned, const Limits& limits, std::uint64_t version) const override;
   void add_client(io::sim::Node& machine, unsigned number, std::uint64_t seed) override;
   void furnish(io::sim::SimDisk& disk) override;
   bool accompanied() const noexcept override { return plan().publish; }

@@ -42,7 +42,7 @@ class Faults {
     io::sim::SimNetwork& network = world_.network();
     io::sim::Node& node = server.node();
     const unsigned a = node.index();
-    const unsigned b = client.index();
+    const unsigned b = across(server, client, dice);
     switch (what) {
       case Chaos::cut_one_way:
         dice % 2 == 0 ? network.cut(a, b) : network.cut(b, a);
@@ -101,7 +101,7 @@ class Faults {
         return;
       case Chaos::reload: {
         Random random(dice);
-        return server.reload(draw_limits(random, scenario_.plan().tiny));
+        return server.reload(scenario_.draw_reload(server, random));
       }
       case Chaos::rebind:
         return server.rebind();
@@ -113,6 +113,15 @@ class Faults {
           if (!client.up()) world_.restart(client);
         });
     }
+  }
+
+  // Who is at the other end of what is cut: a client, or one of those that the server asks or is asked by.
+  unsigned across(Server& server, io::sim::Node& client, std::uint64_t dice) {
+    const std::size_t doors = scenario_.doors(), all = scenario_.servers().size();
+    if (doors == all || (server.number() < doors && dice / 2 % 2 == 0)) return client.index();
+    const std::size_t from = server.number() < doors ? doors : 0;
+    const std::size_t count = server.number() < doors ? all - doors : doors;
+    return scenario_.servers()[from + dice / 4 % count]->node().index();
   }
 
   void down(Server& server, Crash how, Duration lasting) {

@@ -71,7 +71,7 @@ Task<std::string> RegistryCaller::converge_with(Call call, Server& server, unsig
 // --- what all have in common
 
 bool RegistryCaller::told(std::uint32_t id, const RegistryHead& head) {
-  const Server& server = *scenario_.servers()[scenario_.request(id).server];
+  const Server& server = keeper(*scenario_.servers()[scenario_.request(id).server]);
   const std::string wrong = registry_.witness().take(head, now(), server.lives());
   if (!wrong.empty()) complain(id, wrong);
   return wrong.empty();

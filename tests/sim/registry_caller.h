@@ -13,10 +13,11 @@ namespace cairn::simulator {
 
 class RegistryCaller final : public Caller {
  public:
-  static constexpr std::size_t visits = 11;
+  static constexpr std::uint32_t usual_visits[] = {20, 8, 8, 8, 10, 10, 4, 6, 4, 3, 3};
 
-  RegistryCaller(RegistryScenario& scenario, io::Machine machine, unsigned number, std::uint64_t seed)
-      : Caller(scenario, machine, number, seed), registry_(scenario) {}
+  RegistryCaller(Scenario& scenario, Governance& governance, io::Machine machine, unsigned number,
+                 std::uint64_t seed)
+      : Caller(scenario, machine, number, seed), registry_(governance) {}
 
  private:
   static constexpr unsigned steps = 3;
@@ -58,7 +59,7 @@ class RegistryCaller final : public Caller {
   Task<Asked> tell(Call call, Server& server, std::string target, std::string body,
                    std::initializer_list<int> statuses);
 
-  RegistryScenario& registry_;
+  Governance& registry_;
   std::vector<client::RegistryProposal> committed_;  // a few of its own
   unsigned next_region_ = 0;
   std::optional<std::uint64_t> seen_;  // the newest version that a stream showed it

@@ -47,7 +47,7 @@ Task<> RegistryCaller::poll(Call call, Server& server) {
   if (!told(id, answer->body, head)) co_return;
   must_be_newest(id, head.version);
   hit(head.version > after ? io::sim::Tag("registry.poll_told") : io::sim::Tag("registry.poll_over"));
-  if (head.version <= after && now() - from < Duration::seconds(wait) && server.last_drain() < from)
+  if (head.version <= after && now() - from < Duration::seconds(wait) && scenario_.last_drain() < from)
     complain(id, fmt::format("told of version {} after {} ms", head.version, (now() - from).to_millis()));
 }
 
@@ -64,26 +64,24 @@ Task<> RegistryCaller::follow(Call call, Server& server) {
   const bool slow = below(4) == 0;
   std::size_t events = 0;
   {
-    auto response = co_await client_->send(call, std::move(request));
-    if (!response) co_return;
-    if (response->status() != 200) {
-      Result<Answer> answer = simulator::read_head(response->head());
-      auto text = co_await response->read_text(call, 1 << 20);
-      if (!text) co_return;
-      answer->body = std::move(*text);
+    auto arriving = co_await begin(call, std::move(request));
+    if (!arriving) co_return;
+    if ((*arriving)->head.status != 200) {
+      Result<Answer> answer = co_await finish(call, arriving->get());
+      if (!answer) co_return;
       (void)judge(id, answer, Method::get, {.statuses = {}, .queued = true});
       co_return;
     }
     http::SseParser parser;
     for (;;) {
       if (slow && !co_await sleep_for(call, Duration::millis(between(100, 2500)))) break;
-      auto slice = co_await response->next(call);
+      auto slice = co_await (*arriving)->next(call);
       if (!slice) break;
       if (slice->empty()) {
         hit("registry.stream_ended");
         break;
       }
-      std::string_view bytes = as_text(slice->bytes());
+      std::string_view bytes = *slice;
       for (;;) {
         const auto whole = parser.next(bytes);
         if (!whole) co_return complain(id, "the stream is malformed");
@@ -117,7 +115,7 @@ Task<> RegistryCaller::follow(Call call, Server& server) {
   }
   // In good times nothing is held back.
   if (!scenario_.was_calm(scenario_.request(id)) || slow ||
-      server.last_drain() >= scenario_.request(id).issued || server.least().few_connections())
+      scenario_.last_drain() >= scenario_.request(id).issued || server.least().few_connections())
     co_return;
   const std::uint64_t least = registry_.witness().least(Instant{now().ns - 2 * hearsay.ns}, 0);
   if (!next || *next <= least)

@@ -63,15 +63,13 @@ void declare_probes(io::sim::Probes& probes) {
                   "registry.verified"});
 }
 
-constexpr std::uint32_t usual_visits[RegistryCaller::visits] = {20, 8, 8, 8, 10, 10, 4, 6, 4, 3, 3};
-
 Plan draw(std::uint64_t seed) {
   Plan plan = draw_plan(seed);
   Random random(seed * 0x9e3779b97f4a7c15u + 73);
   plan.shards.resize(1);
   plan.limits.resize(1);
   plan.publish = false;
-  plan.weights = draw_weights(random, usual_visits);
+  plan.weights = draw_weights(random, RegistryCaller::usual_visits);
   plan.weights[0] += 10;
   plan.think = plan.think * 4;
   // So small that a few heads fill it: who does not read misses some.
@@ -91,9 +89,7 @@ Plan draw(std::uint64_t seed) {
 
 }  // namespace
 
-RegistryScenario::RegistryScenario(std::uint64_t seed, Options options, io::sim::Probes& probes)
-    : Scenario(seed, draw(seed), options, probes), founding_(founding_of(seed)) {
-  declare_probes(world().probes());
+Governance::Governance(std::uint64_t seed) : founding_(founding_of(seed)) {
   Random random(seed + 7);
   if (random.chance(1, 4)) ttl_ = Duration::seconds(3);
   prunes_ = random.chance(1, 4);
@@ -101,21 +97,18 @@ RegistryScenario::RegistryScenario(std::uint64_t seed, Options options, io::sim:
   if (prunes_ || random.chance(1, 2)) segment_size_ = 64u << 10;
 }
 
-std::unique_ptr<serve::Service> RegistryScenario::make_service(Server& server) {
-  registry::Options options =
-      registry::read_options(*load(server.least(), 0), declarations().keys, "registry");
+std::unique_ptr<serve::Service> Governance::make_registry(const Limits& limits) const {
+  registry::Options options = registry::read_options(*load_registry(limits, 0), keys(), "registry");
   options.registry.segment_size = segment_size_;
   options.registry.reserve = 0;
   options.registry.genesis = founding_.genesis;
   options.registry.log_key = founding_.log_key;
-  return registry::make_service(std::move(options), declarations().keys);
+  return registry::make_service(std::move(options), keys());
 }
 
-const config::ServerKeys& RegistryScenario::server_keys() const noexcept {
-  return declarations().keys.server;
-}
+const registry::Keys& Governance::keys() { return declarations().keys; }
 
-config::SnapshotPtr RegistryScenario::load(const Limits& limits, std::uint64_t version) const {
+config::SnapshotPtr Governance::load_registry(const Limits& limits, std::uint64_t version) const {
   config::Sources sources = sources_of(limits);
   sources.settings.push_back({"bus.channel_bound", std::to_string(channel_bound_)});
   sources.settings.push_back({"proposals.ttl", fmt::format("{}s", ttl_.ns / 1'000'000'000)});
@@ -129,14 +122,29 @@ config::SnapshotPtr RegistryScenario::load(const Limits& limits, std::uint64_t v
   return *snapshot;
 }
 
-void RegistryScenario::add_client(io::sim::Node& machine, unsigned number, std::uint64_t seed) {
-  RegistryCaller& caller = machine.make<RegistryCaller>(*this, machine.machine(), number, seed);
-  machine.scope().spawn("visitor", caller.live(machine.scope().call()));
-}
-
-std::uint64_t RegistryScenario::healed_at() {
+std::uint64_t Governance::healed_at() {
   if (!healed_at_) healed_at_ = witness_.newest();
   return *healed_at_;
+}
+
+RegistryScenario::RegistryScenario(std::uint64_t seed, Options options, io::sim::Probes& probes)
+    : Scenario(seed, draw(seed), options, probes), Governance(seed) {
+  declare_probes(world().probes());
+}
+
+std::unique_ptr<serve::Service> RegistryScenario::make_service(Server& server) {
+  return make_registry(server.least());
+}
+
+const config::ServerKeys& RegistryScenario::server_keys(unsigned) const noexcept { return keys().server; }
+
+config::SnapshotPtr RegistryScenario::load(unsigned, const Limits& limits, std::uint64_t version) const {
+  return load_registry(limits, version);
+}
+
+void RegistryScenario::add_client(io::sim::Node& machine, unsigned number, std::uint64_t seed) {
+  RegistryCaller& caller = machine.make<RegistryCaller>(*this, *this, machine.machine(), number, seed);
+  machine.scope().spawn("visitor", caller.live(machine.scope().call()));
 }
 
 // A subscriber that has vanished is noticed by TCP alone, sooner or later: now.
@@ -157,27 +165,28 @@ Task<> verify(Call call, io::Machine& machine, format::TrustRoots roots,
 
 }  // namespace
 
-void RegistryScenario::audit() {
+void Governance::audit_directory(Scenario& scenario, Server& server) {
   std::optional<Result<registry::VerifyReport>> report;
   std::optional<io::Machine> machine;
-  servers().front()->inspect([&](io::sim::Node& node) {
+  server.inspect([&](io::sim::Node& node) {
     machine.emplace(node.machine());
     node.scope().spawn("verify", verify(node.scope().call(), *machine, founding_.roots, report));
   });
-  world().run_until([&] { return report.has_value(); }, Duration::seconds(60));
-  if (!report) return violate("the directory's check has no end");
-  if (!*report) return violate(fmt::format("the directory cannot be read: {}", report->error().context));
+  scenario.world().run_until([&] { return report.has_value(); }, Duration::seconds(60));
+  if (!report) return scenario.violate("the directory's check has no end");
+  if (!*report)
+    return scenario.violate(fmt::format("the directory cannot be read: {}", report->error().context));
   const registry::VerifyReport& found = **report;
   if (found.bad_version)
-    return violate(fmt::format("version {} on disk is bad: {}", *found.bad_version, found.why));
+    return scenario.violate(fmt::format("version {} on disk is bad: {}", *found.bad_version, found.why));
   if (found.versions <= witness_.newest())
-    return violate(
+    return scenario.violate(
         fmt::format("{} versions on disk, version {} was told", found.versions, witness_.newest()));
   if (!witness_.roots().empty() && found.checkpoint_size < witness_.roots().rbegin()->first)
-    return violate(fmt::format("the checkpoint on disk has size {}, one with size {} was told",
-                               found.checkpoint_size, witness_.roots().rbegin()->first));
-  if (!found.approvals_checked && !prunes_) return violate("approvals could not be checked");
-  hit("registry.verified");
+    return scenario.violate(fmt::format("the checkpoint on disk has size {}, one with size {} was told",
+                                        found.checkpoint_size, witness_.roots().rbegin()->first));
+  if (!found.approvals_checked && !prunes_) return scenario.violate("approvals could not be checked");
+  scenario.hit("registry.verified");
 }
 
 }  // namespace cairn::simulator

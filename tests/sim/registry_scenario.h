@@ -14,19 +14,10 @@
 
 namespace cairn::simulator {
 
-class RegistryScenario final : public Scenario {
+// What is known of a registry, whoever passes its requests on.
+class Governance {
  public:
-  RegistryScenario(std::uint64_t seed, Options options, io::sim::Probes& probes);
-
-  std::unique_ptr<serve::Service> make_service(Server& server) override;
-  const config::ServerKeys& server_keys() const noexcept override;
-  config::SnapshotPtr load(const Limits& limits, std::uint64_t version) const override;
-  void add_client(io::sim::Node& machine, unsigned number, std::uint64_t seed) override;
-  void healed() override;
-  void settle() override;
-  void audit() override;
-  bool may_fail_to_start() const noexcept override { return phase() == Phase::faults; }
-  Duration overrun() const noexcept override { return Duration::millis(100); }
+  explicit Governance(std::uint64_t seed);
 
   const registry::Founding& founding() const noexcept { return founding_; }
   Witness& witness() noexcept { return witness_; }
@@ -34,6 +25,11 @@ class RegistryScenario final : public Scenario {
   bool proposals_expire() const noexcept { return ttl_ < Duration::seconds(3600); }
   // The newest version that was told when the faults had ended.
   std::uint64_t healed_at();
+  std::unique_ptr<serve::Service> make_registry(const Limits& limits) const;
+  static const registry::Keys& keys();
+  config::SnapshotPtr load_registry(const Limits& limits, std::uint64_t version) const;
+  // After the end: what is on the server's disk.
+  void audit_directory(Scenario& scenario, Server& server);
 
  private:
   const registry::Founding& founding_;
@@ -43,6 +39,21 @@ class RegistryScenario final : public Scenario {
   std::uint64_t segment_size_ = 1u << 20;
   Witness witness_;
   std::optional<std::uint64_t> healed_at_;
+};
+
+class RegistryScenario final : public Scenario, public Governance {
+ public:
+  RegistryScenario(std::uint64_t seed, Options options, io::sim::Probes& probes);
+
+  std::unique_ptr<serve::Service> make_service(Server& server) override;
+  const config::ServerKeys& server_keys(unsigned) const noexcept override;
+  config::SnapshotPtr load(unsigned, const Limits& limits, std::uint64_t version) const override;
+  void add_client(io::sim::Node& machine, unsigned number, std::uint64_t seed) override;
+  void healed() override;
+  void settle() override;
+  void audit() override { audit_directory(*this, *servers().front()); }
+  bool may_fail_to_start() const noexcept override { return phase() == Phase::faults; }
+  Duration overrun() const noexcept override { return Duration::millis(100); }
 };
 
 }  // namespace cairn::simulator

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 
 namespace cairn::simulator {
@@ -39,7 +40,7 @@ std::uint32_t Scenario::open_request(unsigned server, bool once) {
   Request& request = requests_.emplace_back();
   request.server = server;
   request.once = once;
-  request.life = servers_[server]->lives();
+  request.life = life_behind(server);
   request.issued = world_->now();
   return static_cast<std::uint32_t>(requests_.size() - 1);
 }
@@ -61,6 +62,17 @@ void Scenario::complained_of(Server& server) {
   world_->after(Duration::millis(after / 4), [this, &server, life = server.lives()] {
     if (phase_ <= Phase::healing && server.up() && server.lives() == life) server.drain();
   });
+}
+
+bool Scenario::any_leaves() const noexcept {
+  return std::any_of(servers_.begin(), servers_.end(),
+                     [](const auto& server) { return server->draining() || !server->up(); });
+}
+
+Instant Scenario::last_drain() const noexcept {
+  Instant last{-1};
+  for (const auto& server : servers_) last = std::max(last, server->last_drain());
+  return last;
 }
 
 // The order of a set of pointers, or the real time: what must never decide anything here.
@@ -105,6 +117,7 @@ void Scenario::run_for(Duration span) {
 
 void Scenario::heal() {
   phase_ = Phase::healing;
+  healed_since_ = world_->now();
   io::sim::SimNetwork& network = world_->network();
   network.faults = {};
   network.heal();
@@ -168,6 +181,9 @@ void Scenario::audit_requests() {
     const Request& request = requests_[id];
     if (request.once && request.done > 1)
       violate(fmt::format("{} was done {} times", format_corr(static_cast<std::uint32_t>(id)), request.done));
+    if (request.once && request.passed > 1)
+      violate(fmt::format("{} was passed on {} times", format_corr(static_cast<std::uint32_t>(id)),
+                          request.passed));
   }
 }
 

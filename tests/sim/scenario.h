@@ -12,9 +12,12 @@
 #include <string_view>
 #include <vector>
 
+#include "answer.h"
 #include "config/snapshot.h"
+#include "http/client.h"
 #include "io/sim/world.h"
 #include "plan.h"
+#include "serve/node.h"
 #include "server.h"
 
 namespace cairn::simulator {
@@ -35,7 +38,10 @@ struct Request {
   bool fragile = false;  // the client may leave before its answer
   bool unnamed = false;  // with an id that is not fit to be echoed
   std::uint8_t seen = 0, started = 0, done = 0;
+  std::uint8_t passed = 0;  // started by who is behind the one that was asked
   Instant issued{};
+
+  unsigned times() const noexcept { return started > passed ? started : passed; }
 };
 
 struct Report {
@@ -63,12 +69,53 @@ class Scenario {
   // --- what its kind decides
   // For one life of a node.
   virtual std::unique_ptr<serve::Service> make_service(Server& server) = 0;
-  virtual const config::ServerKeys& server_keys() const noexcept = 0;
-  virtual config::SnapshotPtr load(const Limits& limits, std::uint64_t version) const = 0;
+  virtual const config::ServerKeys& server_keys(unsigned server) const noexcept = 0;
+  virtual config::SnapshotPtr load(unsigned server, const Limits& limits, std::uint64_t version) const = 0;
   // Makes a client's program on its machine.
   virtual void add_client(io::sim::Node& machine, unsigned number, std::uint64_t seed) = 0;
+  // How many of the servers are asked by clients: the first ones. The others are behind them.
+  virtual std::size_t doors() const noexcept { return servers_.size(); }
+  virtual std::vector<serve::PeerTarget> peers(const Server& server) {
+    (void)server;
+    return {};
+  }
+  virtual serve::Access access(const Server& server) {
+    (void)server;
+    return {.open = true};
+  }
+  // Before the shard listens.
+  virtual void prepare(const Server& server, serve::Node& node, unsigned shard) {
+    (void)server, (void)node, (void)shard;
+  }
+  // What a reload may bring.
+  virtual Limits draw_reload(const Server& server, Random& random) const {
+    (void)server;
+    return draw_limits(random, plan_.tiny);
+  }
+  // What a client's request has beside what it asks for.
+  virtual void dress(http::ClientRequest& request, unsigned client) { (void)request, (void)client; }
+  virtual std::shared_ptr<const io::TlsClient> tls_client() { return nullptr; }
+  // That answer is the doing of who is behind the one that was asked, and is right.
+  virtual bool explains(const Request& request, const Answer& answer) {
+    (void)request, (void)answer;
+    return false;
+  }
+  // Why the way to who keeps something cannot be called well yet, though the faults are over; empty: it can.
+  virtual std::string find_ill(const Server& keeper) {
+    (void)keeper;
+    return {};
+  }
+  // In good times a client that waits for so long does not wait in vain.
+  virtual Duration answers_within() const noexcept { return Duration::seconds(1'000'000); }
+  // What a node that has nothing to do still holds; empty: nothing.
+  virtual std::string find_left(const Server& server, serve::Node& node) {
+    (void)server, (void)node;
+    return {};
+  }
   // What is on a node's disk before its first start.
   virtual void furnish(io::sim::SimDisk& disk) { (void)disk; }
+  // The life of who keeps what is asked for there.
+  virtual unsigned life_behind(unsigned server) const noexcept { return servers_[server]->lives(); }
   // A task beside the service; it ends when its node drains.
   virtual bool accompanied() const noexcept { return false; }
   virtual Task<> accompany(Call call, Server& server, io::Machine& machine) {
@@ -96,6 +143,10 @@ class Scenario {
   std::vector<std::unique_ptr<Server>>& servers() noexcept { return servers_; }
   // Somebody was told that the node needs help: now and then an operator starts it again.
   void complained_of(Server& server);
+  // One of them is leaving, or has left.
+  bool any_leaves() const noexcept;
+  Instant last_drain() const noexcept;  // of any of them
+  Instant healed_since() const noexcept { return healed_since_; }
   void hit(io::sim::Tag probe) { world_->probes().hit(probe); }
 
   std::uint32_t open_request(unsigned server, bool once);
@@ -147,6 +198,7 @@ class Scenario {
   std::vector<std::string> pending_;
   Phase phase_ = Phase::warm_up;
   Instant calm_since_{};
+  Instant healed_since_{};
   std::uint64_t completed_ = 0;
   std::string violation_;
   std::vector<std::unique_ptr<unsigned>> marks_;

@@ -68,6 +68,9 @@ class Server::AuditedShard : public serve::ServiceShard {
     co_return outcome;
   }
   void apply(const config::Snapshot& snapshot) override { inner_->apply(snapshot); }
+  void take_keys(const serve::KeySnapshotPtr& keys) override { inner_->take_keys(keys); }
+  Turnstile* turnstile() override { return inner_->turnstile(); }
+  serve::Tenancy* tenancy() override { return inner_->tenancy(); }
 
  private:
   std::unique_ptr<serve::ServiceShard> inner_;
@@ -99,12 +102,14 @@ struct Server::Life {
         log({.slots = self.shards(), .records_per_slot = 4, .level = observe::Level::error},
             [] { return WallTime{}; }),
         service(owner),
-        node(service, std::move(snapshot), owner.scenario_.server_keys(), log, {"0", "0", "sim"},
-             self.shards(), owner.scenario_.plan().workers, {.open = true}) {
+        node(service, std::move(snapshot), owner.scenario_.server_keys(owner.number_), log, {"0", "0", "sim"},
+             self.shards(), owner.scenario_.plan().workers, owner.scenario_.access(owner)) {
+    const std::vector<serve::PeerTarget> peers = owner.scenario_.peers(owner);
     machines.reserve(self.shards());
     for (unsigned i = 0; i < self.shards(); ++i) {
       machines.push_back(self.machine(i));
-      node.attach(machines.back());
+      node.attach(machines.back(), peers);
+      owner.scenario_.prepare(owner, node, i);
       CHECK(node.listen(i, {.host = {}, .port = owner.port_, .path = {}}).has_value());
     }
     CHECK(node.listen(0, {.host = {}, .port = health_port, .path = {}}, true).has_value());
@@ -201,7 +206,7 @@ void Server::boot(io::sim::Node& node) {
   }
   ++lives_;
   serving_since_ = Instant::never();
-  life_ = &node.make<Life>(*this, node, scenario_.load(limits_, ++versions_));
+  life_ = &node.make<Life>(*this, node, scenario_.load(number_, limits_, ++versions_));
 }
 
 void Server::inspect(std::function<void(io::sim::Node&)> program) {
@@ -284,7 +289,7 @@ void Server::reload(const Limits& limits) {
   if (life_ == nullptr) return;
   scenario_.hit("sim.reload");
   Life& life = *life_;
-  config::SnapshotPtr snapshot = scenario_.load(next, ++versions_);
+  config::SnapshotPtr snapshot = scenario_.load(number_, next, ++versions_);
   life.node.apply_limits(*snapshot);
   for (unsigned i = 0; i < shards_; ++i)
     CHECK(
@@ -316,6 +321,20 @@ void Server::crash(io::sim::Crash how) {
 
 void Server::restart() {
   if (life_ == nullptr && scenario_.phase() < Phase::draining) scenario_.world().restart(*node_);
+}
+
+std::string Server::find_left() {
+  if (life_ == nullptr) return {};
+  if (const std::int64_t left = life_->inflight(); left != 0) return fmt::format("{} in flight", left);
+  if (const std::int64_t left = life_->node.metrics().queue_depth.at(0).value(); left != 0)
+    return fmt::format("{} queued", left);
+  return scenario_.find_left(*this, life_->node);
+}
+
+std::string Server::metrics_text() const {
+  std::string text = "\n";
+  if (life_ != nullptr) life_->node.series().expose(text);
+  return text;
 }
 
 // --- what must hold
@@ -363,6 +382,8 @@ void Server::drained() {
     scenario_.violate(fmt::format("{}: {} in flight after the drain", name_, left));
   if (const std::int64_t left = life.node.metrics().queue_depth.at(0).value(); left != 0)
     scenario_.violate(fmt::format("{}: {} queued after the drain", name_, left));
+  if (const std::string left = scenario_.find_left(*this, life.node); !left.empty())
+    scenario_.violate(fmt::format("{}: after the drain: {}", name_, left));
   scenario_.hit("sim.drained");
   crash(io::sim::Crash::process);
   if (scenario_.phase() >= Phase::draining) return;
@@ -374,13 +395,20 @@ void Server::drained() {
 
 void Server::seen(const serve::Request& asked) {
   check_bounds();
-  if (Request* request = scenario_.find_request(asked.corr())) ++request->seen;
+  Request* request = scenario_.find_request(asked.corr());
+  if (request != nullptr && request->server == number_) ++request->seen;
 }
 
 void Server::started(const serve::Request& asked) {
   check_bounds();
   Request* request = scenario_.find_request(asked.corr());
   if (request == nullptr) return;
+  if (request->server != number_) {
+    ++request->passed;
+    if (request->once && request->passed > 1)
+      scenario_.violate(fmt::format("{}: {} was passed on twice", name_, asked.corr()));
+    return;
+  }
   ++request->seen;
   ++request->started;
   if (request->once && request->started > 1)
@@ -390,7 +418,7 @@ void Server::started(const serve::Request& asked) {
 void Server::ended(const serve::Request& asked, const Result<>& outcome) {
   if (!outcome && outcome.error().stop == StopReason::client_gone) scenario_.hit("sim.client_gone_cancels");
   Request* request = scenario_.find_request(asked.corr());
-  if (request != nullptr && outcome) ++request->done;
+  if (request != nullptr && request->server == number_ && outcome) ++request->done;
 }
 
 void Server::clock(const serve::Request& request, const char* what) {

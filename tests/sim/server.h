@@ -38,6 +38,9 @@ class Server {
   // It was still starting at some time since then.
   bool was_starting(Instant since) const noexcept { return serving_since_ >= since; }
   std::string describe() const;
+  // What it holds now; empty: nothing is in flight, nothing waits, and nothing of its service's own is left.
+  std::string find_left();
+  std::string metrics_text() const;
 
   void drain();          // the first signal
   void second_signal();  // aborts

@@ -10,7 +10,7 @@
 namespace cairn::simulator {
 
 using http::Method;
-using Presence = StorageScenario::Presence;
+using Presence = Holdings::Presence;
 
 Task<> StorageCaller::visit(Call call) {
   Server& server = pick_server();
@@ -52,7 +52,7 @@ Task<std::string> StorageCaller::converge_with(Call call, Server& server, unsign
   Register::Ticket ticket = 0;
   if (step == 1) {
     request.set_view(sample.bytes);
-    ticket = storage_.presence(shared).begin(StorageScenario::present, from);
+    ticket = storage_.presence(shared).begin(Holdings::present, from);
   }
   auto answer = co_await ask(call.within(Duration::seconds(3)), std::move(request));
   if (step == 1) settle(storage_.presence(shared), ticket, id, answer);
@@ -61,12 +61,12 @@ Task<std::string> StorageCaller::converge_with(Call call, Server& server, unsign
   scenario_.answered(static_cast<std::uint64_t>(answer->status));
   if (answer->status == 503) {
     (void)find_fault(*answer, Method::put, format_corr(id), false);
-    if (answer->code == ErrorCode::degraded) scenario_.complained_of(server);
+    if (is_fenced(*answer)) scenario_.complained_of(keeper(server));
   }
   // A delete from before the healing may come between.
-  const bool fine = answer->status == 200 || (step == 1 && answer->status == 201) ||
-                    (step == 2 && answer->status == 404 &&
-                     storage_.presence(shared).may_be(StorageScenario::absent, from, now()));
+  const bool fine =
+      answer->status == 200 || (step == 1 && answer->status == 201) ||
+      (step == 2 && answer->status == 404 && storage_.presence(shared).may_be(Holdings::absent, from, now()));
   if (!fine) co_return fmt::format("{}: {} {}", target, answer->status, answer->body);
   if (step == 2 && answer->status == 200 && answer->body != sample.bytes)
     co_return std::string("the object differs");
@@ -81,14 +81,14 @@ std::size_t StorageCaller::pick_sample(bool large) {
 }
 
 void StorageCaller::found(std::uint32_t id, std::size_t sample, Presence what, Instant from) {
-  const Server& server = *scenario_.servers()[scenario_.request(id).server];
-  if (what == StorageScenario::absent) hit("storage.not_found");
-  if (what == StorageScenario::absent && storage_.may_have_forgotten(server)) return;
+  const Server& server = keeper(*scenario_.servers()[scenario_.request(id).server]);
+  if (what == Holdings::absent) hit("storage.not_found");
+  if (what == Holdings::absent && storage_.may_have_forgotten(server)) return;
   if (!storage_.presence(sample).may_be(what, from, now()))
     complain(id, fmt::format("object {} ({} bytes, {}) is {}", sample, samples()[sample].bytes.size(),
                              samples()[sample].name,
-                             what == StorageScenario::present ? "there, though it was deleted"
-                                                              : "not there, though it was acknowledged"));
+                             what == Holdings::present ? "there, though it was deleted"
+                                                       : "not there, though it was acknowledged"));
 }
 
 void StorageCaller::settle(Register& value, Register::Ticket ticket, std::uint32_t id,
@@ -98,7 +98,7 @@ void StorageCaller::settle(Register& value, Register::Ticket ticket, std::uint32
   // What a broken connection made the client send twice may have been done the first time.
   // One that was refused before it was begun, as most are with 429, leaves open what an earlier one did.
   const auto& request = scenario_.request(id);
-  const bool twice = request.started > 1 || (status == 429 && !request.once && request.started > 0);
+  const bool twice = request.times() > 1 || (status == 429 && !request.once && request.times() > 0);
   if (status >= 200 && status < 300)
     value.done(ticket, now());
   else if (!twice && (status == 429 || status == 413 || status == 404 || status == 409 || status == 415))
@@ -165,11 +165,13 @@ Task<> StorageCaller::get(Call call, Server& server, std::size_t number) {
   const Instant from = now();
   auto answer = co_await ask(call, std::move(request));
   // An answer that was begun ends short when the object goes meanwhile, or its bytes are bad.
-  if (!answer && (storage_.presence(number).may_change_to(StorageScenario::absent, from, now()) ||
-                  scenario_.plan().disk_lies))
+  if (!answer &&
+      (storage_.presence(number).may_change_to(Holdings::absent, from, now()) || scenario_.plan().disk_lies))
     scenario_.request(id).fragile = true;
   const int rot = scenario_.plan().disk_lies ? 502 : 404;
-  if (!judge(id, answer, method, {.statuses = {status, 404, rot}, .queued = true, .reads_disk = true})) {
+  const bool whole = status == 206 && storage_.ranges_may_be_whole();
+  if (!judge(id, answer, method,
+             {.statuses = {status, 404, rot, whole ? 200 : status}, .queued = true, .reads_disk = true})) {
     if (!answer && answer.error().code == ErrorCode::connection_lost) hit("storage.cut_short");
     co_return;
   }
@@ -177,8 +179,15 @@ Task<> StorageCaller::get(Call call, Server& server, std::size_t number) {
     hit("storage.rot_502");
     co_return;
   }
-  if (answer->status == 404) co_return found(id, number, StorageScenario::absent, from);
-  found(id, number, StorageScenario::present, from);
+  if (answer->status == 404) co_return found(id, number, Holdings::absent, from);
+  found(id, number, Holdings::present, from);
+  if (whole && answer->status == 200) {
+    hit("gateway.whole_for_range");
+    status = 200;
+    body = sample.bytes;
+    range.clear();
+    second = {};
+  }
   if (!range.empty() && answer->content_range != range)
     complain(id, "Content-Range is " + answer->content_range);
   if (answer->etag != fmt::format("\"{}\"", sample.name)) complain(id, "ETag is " + answer->etag);
@@ -224,7 +233,7 @@ Task<> StorageCaller::list(Call call, Server& server) {
     const bool there = at != std::string::npos;
     if (there && at < before) complain(id, "the list is not in order");
     if (there) before = at;
-    found(id, i, there ? StorageScenario::present : StorageScenario::absent, from);
+    found(id, i, there ? Holdings::present : Holdings::absent, from);
   }
 }
 
@@ -238,15 +247,15 @@ Task<> StorageCaller::prove(Call call, Server& server) {
   const Instant from = now();
   auto answer = co_await ask(
       call, make(server, Method::get, fmt::format("/o/{}/proof?range={}-{}", sample.name, first, last), id));
-  if (!answer && (storage_.presence(number).may_change_to(StorageScenario::absent, from, now()) ||
-                  scenario_.plan().disk_lies))
+  if (!answer &&
+      (storage_.presence(number).may_change_to(Holdings::absent, from, now()) || scenario_.plan().disk_lies))
     scenario_.request(id).fragile = true;
   const int rot = scenario_.plan().disk_lies ? 502 : 404;
   if (!judge(id, answer, Method::get, {.statuses = {200, 404, rot}, .queued = true, .reads_disk = true}))
     co_return;
   if (answer->status == 502) co_return;
-  if (answer->status == 404) co_return found(id, number, StorageScenario::absent, from);
-  found(id, number, StorageScenario::present, from);
+  if (answer->status == 404) co_return found(id, number, Holdings::absent, from);
+  found(id, number, Holdings::present, from);
   hit("storage.proved");
   std::uint64_t said = 0;
   if (answer->body.size() >= sizeof said) std::memcpy(&said, answer->body.data(), sizeof said);
@@ -273,13 +282,13 @@ Task<> StorageCaller::abandon(Call call, Server& server) {
     http::ClientRequest request = make(server, Method::put, "/o/" + samples()[number].name, id);
     request.set_view(samples()[number].bytes);
     // Nobody hears the answer: it is there from now on, or not.
-    (void)storage_.presence(number).begin(StorageScenario::present, now());
+    (void)storage_.presence(number).begin(Holdings::present, now());
     (void)co_await ask(call.within(Duration::millis(between(1, 60))), std::move(request));
     co_return;
   }
-  auto response = co_await client_->send(call, make(server, Method::get, "/o/" + samples()[number].name, id));
-  if (!response) co_return;
-  (void)co_await response->next(call);
+  auto arriving = co_await begin(call, make(server, Method::get, "/o/" + samples()[number].name, id));
+  if (!arriving) co_return;
+  (void)co_await (*arriving)->next(call);
 }
 
 // --- changing
@@ -291,7 +300,7 @@ Task<> StorageCaller::put(Call call, Server& server) {
   http::ClientRequest request = with_body(make(server, Method::put, "/o/" + sample.name, id), sample.bytes);
   Register& value = storage_.presence(number);
   const Instant from = now();
-  const Register::Ticket ticket = value.begin(StorageScenario::present, from);
+  const Register::Ticket ticket = value.begin(Holdings::present, from);
   auto answer = co_await ask(call, std::move(request));
   settle(value, ticket, id, answer);
   // By all the limits there were meanwhile.
@@ -330,7 +339,7 @@ Task<> StorageCaller::post(Call call, Server& server) {
   const std::uint32_t id = scenario_.open_request(server.number(), true);
   http::ClientRequest request = with_body(make(server, Method::post, "/o", id), sample.bytes);
   Register& value = storage_.presence(number);
-  const Register::Ticket ticket = value.begin(StorageScenario::present, now());
+  const Register::Ticket ticket = value.begin(Holdings::present, now());
   auto answer = co_await ask(call, std::move(request));
   settle(value, ticket, id, answer);
   const auto length = static_cast<std::int64_t>(sample.bytes.size());
@@ -349,19 +358,19 @@ Task<> StorageCaller::remove(Call call, Server& server) {
   const std::uint32_t id = scenario_.open_request(server.number(), false);
   Register& value = storage_.presence(number);
   const Instant from = now();
-  const Register::Ticket ticket = value.begin(StorageScenario::absent, from);
+  const Register::Ticket ticket = value.begin(Holdings::absent, from);
   auto answer = co_await ask(call, make(server, Method::del, "/o/" + samples()[number].name, id));
   settle(value, ticket, id, answer);
   if (!judge(id, answer, Method::del,
              {.statuses = {204, 404, 409}, .queued = true, .reads_disk = true, .writes_disk = true}))
     co_return;
-  if (answer->status == 404) co_return found(id, number, StorageScenario::absent, from);
+  if (answer->status == 404) co_return found(id, number, Holdings::absent, from);
   const bool held = answer->status == 409;
   if (held && answer->code != ErrorCode::pinned) complain(id, "not deleted: " + answer->message);
   hit(held ? io::sim::Tag("storage.pin_refused") : io::sim::Tag("storage.deleted"));
-  found(id, number, StorageScenario::present, from);
+  found(id, number, Holdings::present, from);
   if (scenario_.plan().disk_lies) co_return;
-  if (!storage_.pin(number).may_be(held ? StorageScenario::pinned : StorageScenario::loose, from, now()))
+  if (!storage_.pin(number).may_be(held ? Holdings::pinned : Holdings::loose, from, now()))
     complain(id, held ? "it is said to be pinned, and is not" : "it was deleted, though it was pinned");
 }
 
@@ -372,7 +381,7 @@ Task<> StorageCaller::pin(Call call, Server& server) {
   const Method method = on ? Method::put : Method::del;
   Register& value = storage_.pin(number);
   const Instant from = now();
-  const Register::Ticket ticket = value.begin(on ? StorageScenario::pinned : StorageScenario::loose, from);
+  const Register::Ticket ticket = value.begin(on ? Holdings::pinned : Holdings::loose, from);
   auto answer = co_await ask(call, make(server, method, "/pins/" + samples()[number].name, id));
   settle(value, ticket, id, answer);
   const int rot = scenario_.plan().disk_lies ? 502 : 404;
@@ -380,9 +389,9 @@ Task<> StorageCaller::pin(Call call, Server& server) {
              {.statuses = {204, 404, rot}, .queued = true, .reads_disk = true, .writes_disk = true}) ||
       answer->status == 502)
     co_return;
-  if (answer->status == 404) co_return found(id, number, StorageScenario::absent, from);
+  if (answer->status == 404) co_return found(id, number, Holdings::absent, from);
   hit("storage.pinned");
-  found(id, number, StorageScenario::present, from);
+  found(id, number, Holdings::present, from);
 }
 
 }  // namespace cairn::simulator

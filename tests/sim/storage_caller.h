@@ -13,10 +13,11 @@ namespace cairn::simulator {
 
 class StorageCaller final : public Caller {
  public:
-  static constexpr std::size_t visits = 11;
+  static constexpr std::uint32_t usual_visits[] = {40, 24, 6, 8, 8, 14, 3, 3, 1, 2, 3};
 
-  StorageCaller(StorageScenario& scenario, io::Machine machine, unsigned number, std::uint64_t seed)
-      : Caller(scenario, machine, number, seed), storage_(scenario) {}
+  StorageCaller(Scenario& scenario, Holdings& holdings, io::Machine machine, unsigned number,
+                std::uint64_t seed)
+      : Caller(scenario, machine, number, seed), storage_(holdings) {}
 
  private:
   static constexpr unsigned steps = 3;
@@ -56,12 +57,12 @@ class StorageCaller final : public Caller {
 
   std::size_t pick_sample(bool large = true);
   // The sample was found there, or not, by a request that began at `from`.
-  void found(std::uint32_t id, std::size_t sample, StorageScenario::Presence what, Instant from);
+  void found(std::uint32_t id, std::size_t sample, Holdings::Presence what, Instant from);
   // The end of a write, as far as the answer tells.
   void settle(Register& value, Register::Ticket ticket, std::uint32_t id, const Result<Answer>& answer);
   http::ClientRequest with_body(http::ClientRequest request, std::string_view bytes);
 
-  StorageScenario& storage_;
+  Holdings& storage_;
   std::vector<Upload> uploads_;
   bool has_read_all_ = false;
 };

@@ -62,15 +62,13 @@ void declare_probes(io::sim::Probes& probes) {
                   "storage.cut_short"});
 }
 
-constexpr std::uint32_t usual_visits[StorageCaller::visits] = {40, 24, 6, 8, 8, 14, 3, 3, 1, 2, 3};
-
 Plan draw(std::uint64_t seed) {
   Plan plan = draw_plan(seed);
   Random random(seed * 0x9e3779b97f4a7c15u + 71);
   plan.shards.resize(1);
   plan.limits.resize(1);
   plan.publish = false;
-  plan.weights = draw_weights(random, usual_visits);
+  plan.weights = draw_weights(random, StorageCaller::usual_visits);
   if (!plan.tiny && random.chance(1, 2)) plan.limits[0].body = 4 << 20;
   plan.think = plan.think * 2;
   plan.patience = plan.patience + Duration::seconds(1);
@@ -112,12 +110,10 @@ std::span<const Sample> samples() {
   return all;
 }
 
-StorageScenario::StorageScenario(std::uint64_t seed, Options options, io::sim::Probes& probes)
-    : Scenario(seed, draw(seed), options, probes),
-      kv_({.compact_above = 16u << 10}),
+Holdings::Holdings(std::uint64_t seed)
+    : kv_({.compact_above = 16u << 10}),
       presence_(samples().size(), Register(absent)),
       pins_(samples().size(), Register(loose)) {
-  declare_probes(world().probes());
   Random random(seed + 5);
   options_.data_dirs = {"data0"};
   if (random.chance(1, 3)) options_.data_dirs.emplace_back("data1");
@@ -128,13 +124,9 @@ StorageScenario::StorageScenario(std::uint64_t seed, Options options, io::sim::P
   if (random.chance(1, 4)) options_.uploads_ttl = Duration::seconds(3);
 }
 
-std::unique_ptr<serve::Service> StorageScenario::make_service(Server&) {
-  return storage::make_service(options_, kv_, declarations().keys);
-}
+const storage::Keys& Holdings::keys() { return declarations().keys; }
 
-const config::ServerKeys& StorageScenario::server_keys() const noexcept { return declarations().keys.server; }
-
-config::SnapshotPtr StorageScenario::load(const Limits& limits, std::uint64_t version) const {
+config::SnapshotPtr Holdings::load_storage(const Limits& limits, std::uint64_t version) {
   config::Sources sources = sources_of(limits);
   sources.settings.push_back({"safety.danger_ok", "true"});  // for bodies of several parts
   auto snapshot = config::load(declarations().schema, sources, version);
@@ -142,16 +134,33 @@ config::SnapshotPtr StorageScenario::load(const Limits& limits, std::uint64_t ve
   return *snapshot;
 }
 
+void Holdings::settle_all(Instant now) {
+  for (Register& one : presence_) one.settle(now);
+  for (Register& one : pins_) one.settle(now);
+}
+
+StorageScenario::StorageScenario(std::uint64_t seed, Options options, io::sim::Probes& probes)
+    : Scenario(seed, draw(seed), options, probes), Holdings(seed) {
+  declare_probes(world().probes());
+}
+
+std::unique_ptr<serve::Service> StorageScenario::make_service(Server&) { return make_storage(); }
+
+const config::ServerKeys& StorageScenario::server_keys(unsigned) const noexcept { return keys().server; }
+
+config::SnapshotPtr StorageScenario::load(unsigned, const Limits& limits, std::uint64_t version) const {
+  return load_storage(limits, version);
+}
+
 void StorageScenario::add_client(io::sim::Node& machine, unsigned number, std::uint64_t seed) {
-  StorageCaller& caller = machine.make<StorageCaller>(*this, machine.machine(), number, seed);
+  StorageCaller& caller = machine.make<StorageCaller>(*this, *this, machine.machine(), number, seed);
   machine.scope().spawn("visitor", caller.live(machine.scope().call()));
 }
 
 // Whatever was still on its way has arrived by then, and its deadline has passed.
 void StorageScenario::settle() {
   run_for(Duration::millis(servers().front()->most().request_ms) + Duration::seconds(2));
-  for (Register& one : presence_) one.settle(world().now());
-  for (Register& one : pins_) one.settle(world().now());
+  settle_all(world().now());
 }
 
 }  // namespace cairn::simulator

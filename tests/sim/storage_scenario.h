@@ -27,33 +27,49 @@ struct Sample {
 std::span<const Sample> samples();
 inline constexpr std::size_t small_samples = 24, large_samples = 5;
 
-class StorageScenario final : public Scenario {
+// What is known of a storage service, whoever passes its requests on.
+class Holdings {
  public:
-  StorageScenario(std::uint64_t seed, Options options, io::sim::Probes& probes);
-
-  std::unique_ptr<serve::Service> make_service(Server& server) override;
-  const config::ServerKeys& server_keys() const noexcept override;
-  config::SnapshotPtr load(const Limits& limits, std::uint64_t version) const override;
-  void add_client(io::sim::Node& machine, unsigned number, std::uint64_t seed) override;
-  void settle() override;
-  bool may_fail_to_start() const noexcept override { return phase() == Phase::faults; }
-  Duration overrun() const noexcept override { return Duration::millis(100); }
+  explicit Holdings(std::uint64_t seed);
+  virtual ~Holdings() = default;
 
   // By number of the sample.
   enum Presence : Register::Value { absent, present };
   enum Pin : Register::Value { loose, pinned };
   Register& presence(std::size_t sample) noexcept { return presence_[sample]; }
   Register& pin(std::size_t sample) noexcept { return pins_[sample]; }
+  // What was still on its way has arrived, or never will.
+  void settle_all(Instant now);
   const storage::Options& options() const noexcept { return options_; }
+  std::unique_ptr<serve::Service> make_storage() { return storage::make_service(options_, kv_, keys()); }
+  static const storage::Keys& keys();
+  static config::SnapshotPtr load_storage(const Limits& limits, std::uint64_t version);
   // Bytes at rest may have changed: what a restart finds of them is not judged.
-  bool may_have_forgotten(const Server& server) const noexcept {
-    return plan().disk_lies && server.lives() > 1;
-  }
+  virtual bool may_have_forgotten(const Server& server) const noexcept = 0;
+  // Who passes requests on may answer some ranges with the whole object.
+  virtual bool ranges_may_be_whole() const noexcept { return false; }
 
  private:
   storage::Options options_;
   store::LogKvMaker kv_;
   std::vector<Register> presence_, pins_;
+};
+
+class StorageScenario final : public Scenario, public Holdings {
+ public:
+  StorageScenario(std::uint64_t seed, Options options, io::sim::Probes& probes);
+
+  std::unique_ptr<serve::Service> make_service(Server& server) override;
+  const config::ServerKeys& server_keys(unsigned) const noexcept override;
+  config::SnapshotPtr load(unsigned, const Limits& limits, std::uint64_t version) const override;
+  void add_client(io::sim::Node& machine, unsigned number, std::uint64_t seed) override;
+  void settle() override;
+  bool may_fail_to_start() const noexcept override { return phase() == Phase::faults; }
+  Duration overrun() const noexcept override { return Duration::millis(100); }
+
+  bool may_have_forgotten(const Server& server) const noexcept override {
+    return plan().disk_lies && server.lives() > 1;
+  }
 };
 
 }  // namespace cairn::simulator

@@ -51,9 +51,9 @@ Task<> StorageCaller::upload(Call call, Server& server) {
 
 bool StorageCaller::is_gone(std::uint32_t id, Upload& upload, const Answer& answer) {
   if (answer.status != 404) return false;
-  const Server& server = *scenario_.servers()[scenario_.request(id).server];
+  const Server& server = keeper(*scenario_.servers()[scenario_.request(id).server]);
   const bool expires = storage_.options().uploads_ttl < Duration::seconds(3600);
-  if (!upload.may_be_gone && !expires && !storage_.may_have_forgotten(server))
+  if (!upload.may_be_gone && !expires && !storage_.may_have_forgotten(keeper(server)))
     complain(id, "an upload that was begun is not there");
   std::erase_if(uploads_, [name = upload.id](const Upload& one) { return one.id == name; });
   return true;
@@ -108,7 +108,7 @@ Task<> StorageCaller::look_at_upload(Call call, Server& server, Upload& upload) 
   for (const std::uint64_t part : upload.parts)
     for (const auto& [first, last] : gaps)
       if (first / crypto::part_size <= part && part <= last / crypto::part_size &&
-          !storage_.may_have_forgotten(server))
+          !storage_.may_have_forgotten(keeper(server)))
         complain(id, fmt::format("part {} is missing ({}), though it was acknowledged", part,
                                  answer->upload_missing));
 }
@@ -122,7 +122,7 @@ Task<> StorageCaller::commit_upload(Call call, Server& server, Upload& upload) {
   // Without a size and an address, a prefix would become another object.
   request.set_text(fmt::format("{{\"address\":\"{}\"}}", sample.name));
   Register& value = storage_.presence(number);
-  const Register::Ticket ticket = value.begin(StorageScenario::present, now());
+  const Register::Ticket ticket = value.begin(Holdings::present, now());
   const bool was_sure = !upload.may_be_gone;
   upload.may_be_gone = true;
   auto answer = co_await ask(call, std::move(request));
@@ -135,7 +135,7 @@ Task<> StorageCaller::commit_upload(Call call, Server& server, Upload& upload) {
   if (answer->status == 409) {
     upload.may_be_gone = !was_sure;
     hit("storage.upload_gap");
-    if (whole && !storage_.may_have_forgotten(server))
+    if (whole && !storage_.may_have_forgotten(keeper(server)))
       complain(id, "every part was acknowledged, yet: " + answer->message);
     co_return;
   }
