@@ -134,13 +134,14 @@ Metrics::Metrics(observe::Registry& registry, std::span<const Route> routes,
                               {{"route", patterns}},
                               Print::all,
                               still(flies, [](bool flying) { return !flying; })});
-  rejected = registry.counters({"rejected_total",
-                                "Requests and connections turned away before any work.",
-                                {{"reason",
-                                  {"connections", "head", "not_ready", "inflight", "rate", "unauthorized",
-                                   "body_cap", "decode", "queue", "draining", "quota", "degraded"}}},
-                                Print::all,
-                                {10, 11}});  // only where tenants share the limits
+  rejected = registry.counters(
+      {"rejected_total",
+       "Requests and connections turned away before any work.",
+       {{"reason",
+         {"connections", "head", "not_ready", "inflight", "rate", "unauthorized", "body_cap", "decode",
+          "queue", "draining", "quota", "degraded", "decoded_ratio", "decoded_cap"}}},
+       Print::all,
+       {10, 11}});  // only where tenants share the limits
   busy = registry.counters(
       {"busy_rejections_total", "Answers `429 busy`.", {{"endpoint", patterns}}, Print::touched});
   const auto queue_declarations = declaration.queues;

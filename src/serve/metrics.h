@@ -26,7 +26,9 @@ enum class Rejected : std::uint8_t {
   queue,
   draining,
   quota,
-  degraded
+  degraded,
+  decoded_ratio,
+  decoded_cap
 };
 enum class IoOp : std::uint8_t { read, write, commit };
 

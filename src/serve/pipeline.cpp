@@ -602,8 +602,10 @@ void Pipeline::answer_outcome(Request& request, const Error& error) {
       metrics.rejected.at(Rejected::body_cap).add(slot_);
       break;
     case ErrorCode::decoded_cap:
+      metrics.rejected.at(Rejected::decoded_cap).add(slot_);
+      break;
     case ErrorCode::decoded_ratio:
-      metrics.rejected.at(Rejected::decode).add(slot_);
+      metrics.rejected.at(Rejected::decoded_ratio).add(slot_);
       break;
     case ErrorCode::busy:
       metrics.busy.at(route_of(request)).add(slot_);

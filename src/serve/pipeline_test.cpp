@@ -710,7 +710,14 @@ TEST(Pipeline, a_body_that_turns_out_too_large_is_counted_as_refused) {
   const std::string bomb = gzip(std::string(90'000, 'x'));
   for (const char* target : {"/echo", "/staged"})
     EXPECT_EQ(sample.connect().ask(post(target, bomb, "Content-Encoding: gzip\r\n")).status, 413);
-  EXPECT_EQ(sample.metric(R"(rejected_total{reason="decode"})"), 2);
+  EXPECT_EQ(sample.metric(R"(rejected_total{reason="decoded_ratio"})"), 2);
+  EXPECT_EQ(sample.metric(R"(rejected_total{reason="decoded_cap"})"), 0);
+  SimulatedNode narrow({{"limits.decoded_bytes", "2KiB"}});
+  std::string text;
+  for (unsigned i = 0; i < 500; ++i) text += fmt::format("{:x}", i * 2654435761u);
+  EXPECT_EQ(narrow.connect().ask(post("/echo", gzip(text), "Content-Encoding: gzip\r\n")).status, 413);
+  EXPECT_EQ(narrow.metric(R"(rejected_total{reason="decoded_cap"})"), 1);
+  EXPECT_EQ(narrow.metric(R"(rejected_total{reason="decoded_ratio"})"), 0);
 }
 
 TEST(Pipeline, what_a_handler_or_its_queue_refuses_is_counted) {

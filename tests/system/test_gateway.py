@@ -99,7 +99,7 @@ class Objects(GatewayTest):
             packed = gzip.compress(noise + bytes(size - len(noise)), 9)
             answer = self.connect().ask("POST", "/o", packed, Content_Encoding="gzip", **self.bearer())
             self.assertEqual((answer.status, answer.error()["code"]), (413, code))
-        self.assertGreaterEqual(self.gateway.metric('rejected_total{reason="decode"}'), 1)
+        self.assertGreaterEqual(self.gateway.metric('rejected_total{reason="decoded_ratio"}'), 1)
 
     def test_a_token_in_a_url_is_400(self):
         for name in ("access_token", "token", "cap"):

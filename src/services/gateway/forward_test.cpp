@@ -173,7 +173,7 @@ TEST(Forward, a_bomb_is_refused_by_the_gateway) {
                            std::string(63, '\0') + std::string("\x6a\0\x0f\0\x01", 5);
   const Answer answer = gateway.ask(post("/o", bomb, "Content-Encoding: deflate\r\n"));
   EXPECT_EQ(answer.status, 413) << answer.body;
-  EXPECT_EQ(gateway.metric(R"(rejected_total{reason="decode"})"), 1);
+  EXPECT_EQ(gateway.metric(R"(rejected_total{reason="decoded_cap"})"), 1);
 }
 
 TEST(Forward, a_capability_in_a_url_is_400_and_goes_nowhere) {
