@@ -103,9 +103,11 @@ Task<Result<QuotaRecord>> read_quota_file(Call call, io::Disk* disk, std::string
 
 Task<Result<>> replace_quota_file(Call call, io::Disk* disk, std::string path, std::string text) {
   const std::string aside = path + ".new", directory = path.substr(0, path.rfind('/'));
-  if (auto made = co_await disk->make_directory(call, directory);
-      !made && made.error().code != ErrorCode::conflict)
-    co_return fail(made.error());
+  // A gateway alone is the first to write to its data directory.
+  for (const std::string& each : {directory.substr(0, directory.rfind('/')), directory})
+    if (auto made = co_await disk->make_directory(call, each);
+        !made && made.error().code != ErrorCode::conflict)
+      co_return fail(made.error());
   // A crash may have left a file there.
   if (auto gone = co_await disk->unlink(call, aside); !gone && gone.error().code != ErrorCode::not_found)
     co_return fail(gone.error());

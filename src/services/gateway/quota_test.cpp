@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "services/gateway/quota_file.h"
+#include "services/gateway/simulated_gateway.h"
 
 namespace cairn::gateway {
 namespace {
@@ -99,6 +100,30 @@ TEST(QuotaFile, tenants_go_on_from_what_they_had_used_on_the_same_day) {
   EXPECT_TRUE(again.find("10.0.0.0/24", true)->is_address);
   const WallTime tomorrow{noon.ms + 86'400'000};
   EXPECT_EQ(again.find("alice", false)->quota.try_take(begin, tomorrow).remaining, 100u);
+}
+
+TEST(Quota, what_was_used_on_a_day_that_is_over_does_not_come_back) {
+  const WallTime tomorrow{noon.ms + 86'400'000};
+  Quota quota({.bytes_per_day = 100});
+  quota.count_bytes(10, tomorrow);
+  quota.restore(day_of(noon), 60);
+  EXPECT_EQ(quota.used(day_of(tomorrow)), 10u);
+}
+
+TEST(QuotaFile, a_gateway_goes_on_where_the_one_before_it_ended_or_was_ten_seconds_before) {
+  for (const bool drained : {true, false}) {
+    SimulatedGateway first({.settings = {{"quota.bytes_per_day", "5000B"}}, .data = "data/gateway"});
+    EXPECT_EQ(first.ask(get("/o/object")).status, 200);  // 1,024 bytes
+    if (drained) {
+      first.drain(Duration::seconds(1));
+      ASSERT_TRUE(first.world.run_until([&] { return first.ended; }, Duration::seconds(10)));
+    } else {
+      first.world.run_for(Duration::seconds(11));
+    }
+    SimulatedGateway second({.settings = {{"quota.bytes_per_day", "5000B"}}, .data = "data/gateway"});
+    second.host.disk().load(first.host.disk().durable());
+    EXPECT_EQ(second.ask(get("/o/object")).field("RateLimit-Remaining"), "3976") << drained;
+  }
 }
 
 }  // namespace
