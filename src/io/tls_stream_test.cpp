@@ -766,6 +766,34 @@ TEST(TlsFlood, one_attempt_reads_a_bounded_number_of_bytes) {
   EXPECT_TRUE(got == text);
 }
 
+TEST(TlsFlood, a_long_flight_of_a_server_costs_its_client_a_turn_and_goes_through) {
+  BarePair pair;
+  pair.driven.shard.set_wall_offset(pair.authority.now.ms);
+  TlsIdentity identity = pair.authority.identity({"server"});
+  const std::string one = identity.chain;
+  while (identity.chain.size() < 120'000) identity.chain += one;  // 90 KB on the wire
+  pair.serve(pair.authority.server({.identities = {identity}}));
+  auto below = std::make_unique<Wire>(pair.driven.shard);
+  Wire* wire = below.get();
+  const auto client =
+      TlsStream::connect(pair.authority.client(), pair.driven.shard, pair.slab, std::move(below), "server");
+  using Step = TlsStream::Handshake;
+  Step at_client = client->try_handshake(), at_server = Step::wants_read;
+  bool paused = false;
+  for (int i = 0; i < 20 && (at_client != Step::done || at_server != Step::done); ++i) {
+    pair.wire->arrive(wire->take_sent());
+    at_server = pair.server->try_handshake();
+    ASSERT_NE(at_server, Step::failed);
+    if (const std::string sent = pair.wire->take_sent(); !sent.empty()) wire->arrive(sent);
+    if (at_client == Step::wants_read && client->readable.ready()) at_client = client->try_handshake();
+    ASSERT_NE(at_client, Step::failed) << client->failure().context;
+    paused = paused || client->readable.take_pause();
+  }
+  EXPECT_EQ(at_client, Step::done);
+  EXPECT_EQ(at_server, Step::done);
+  EXPECT_TRUE(paused);
+}
+
 TEST(Direction, the_wait_for_one_that_is_paused_lets_others_run_first) {
   for (const bool paused : {false, true}) {
     DrivenShard driven;
