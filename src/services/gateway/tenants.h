@@ -4,7 +4,8 @@
 //         idle longest is forgotten. A tenant that is used, waits or holds a slot is never forgotten. When
 //         none can be, newcomers share one tenant, `others`. With tokens it is the same. The two kinds have
 //         a table each: a token's tenant is never an address's, whatever it is called.
-//   [TE-2] Weights and quotas of a tenant are the newest configured ones, whatever it was when it came.
+//   [TE-2] Weights and quotas of a tenant, `others` too, are the newest configured ones, whatever it was when
+//         it came.
 //   [TE-3] Once half of the process's places for requests in flight, or of its rate, is used, a tenant has no
 //         more of them than its weight's share among the tenants that ask (within a second). A tenant below
 //         its share may go an eighth beyond the whole.
@@ -98,6 +99,7 @@ class Tenants {
         for (const auto& [name, known] : kin.known)
           if (known.tenant->label == label) visit(*known.tenant);
       }
+      if (table.others->label == label) visit(*table.others);
     });
   }
   std::size_t size() {
@@ -142,11 +144,13 @@ template <class F>
 void Tenants::set_rules(TenantRules rules, F apply) {
   table_.with([&](Table& table) {
     table.rules = std::move(rules);
+    const auto renew = [&](Tenant& tenant) {
+      tenant.quota.set_limits(table.rules.quota_of(tenant.name));
+      apply(tenant, table.rules.weight_of(tenant.name));
+    };
+    renew(*table.others);
     for (const Kin& kin : table.kinds)
-      for (const auto& [name, known] : kin.known) {
-        known.tenant->quota.set_limits(table.rules.quota_of(name));
-        apply(*known.tenant, table.rules.weight_of(name));
-      }
+      for (const auto& [name, known] : kin.known) renew(*known.tenant);
   });
 }
 

@@ -78,6 +78,26 @@ TEST(Tenants, new_rules_hold_for_those_that_are_there_and_those_that_come) {
   EXPECT_EQ(tenants.find("carol", false)->turns.weight(), 2u);
 }
 
+// TE-2
+TEST(Tenants, new_rules_hold_for_those_that_share_one_tenant) {
+  Tenants tenants({.default_quota = {.rps = 7}});
+  std::vector<TenantPtr> held;
+  for (std::size_t i = 0; i < Tenants::addresses_max; ++i)
+    held.push_back(tenants.find(fmt::format("{}", i), true));
+  const TenantPtr others = tenants.find("new", true);
+  EXPECT_EQ(others, tenants.find("newer", true));
+  EXPECT_EQ(others->quota.limits().rps, 7u);
+  DeficitRoundRobin order;
+  tenants.set_rules({.default_weight = 3, .default_quota = {.rps = 5}},
+                    [&](Tenant& tenant, std::uint32_t weight) { order.set_weight(tenant.turns, weight); });
+  EXPECT_EQ(others->quota.limits().rps, 5u);
+  EXPECT_EQ(others->turns.weight(), 3u);
+  others->turns.count_served(4);
+  std::uint64_t served = 0;
+  tenants.for_each_of(0, [&](const Tenant& tenant) { served += tenant.turns.served(); });
+  EXPECT_EQ(served, 4u) << "their units are counted";
+}
+
 // --- TE-3
 
 TEST(Tenants, alone_a_tenant_has_all_places_and_with_another_its_share_once_half_is_used) {
