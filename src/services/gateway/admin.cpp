@@ -45,15 +45,16 @@ Result<> GatewayShard::tell_tenants(serve::Request& request) {
   const Fairness& fairness = shared_.fairness;
   const std::int64_t today = day_of(context_.machine.shard.wall());
   std::vector<Row> rows;
-  std::size_t known = 0;
-  shared_.fairness.tenants.for_each([&](const Tenant& tenant) {
-    ++known;
+  Tenants& tenants = shared_.fairness.tenants;
+  const auto list = [&](const Tenant& tenant) {
     if (rows.size() == listed_max) return;
     const DrrTenant& turns = tenant.turns;
     rows.push_back({tenant.name, tenant.is_address, turns.weight(), turns.deficit(), turns.depth(),
                     turns.served(), turns.held(), tenant.inside.load(std::memory_order_relaxed),
                     tenant.quota.limits(), tenant.quota.used(today)});
-  });
+  };
+  for (Tenants::Walk walk; rows.size() < listed_max && tenants.go_on(walk, list);) {
+  }
   std::string& text = request.response.text;
   text.clear();
   codec::JsonWriter json(text);
@@ -63,7 +64,7 @@ Result<> GatewayShard::tell_tenants(serve::Request& request) {
       .field("slots_taken", fairness.scheduler->out())
       .field("waiting", fairness.scheduler->waiting())
       .field("degraded", static_cast<int>(fairness.pressure.level()))
-      .field("known", known);
+      .field("known", tenants.size());
   json.key("tenants").begin_array();
   for (const Row& row : rows) write_row(json, row);
   json.end_array().end_object().finish();

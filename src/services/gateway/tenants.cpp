@@ -45,14 +45,14 @@ Tenants::Tenants(TenantRules rules) {
     if (labels_.size() < labels_max) labels_.push_back(named.name);
   labels_.emplace_back("other");
   table_.with([&](Table& table) {
-    table.rules = std::move(rules);
+    table.rules = std::make_shared<const TenantRules>(std::move(rules));
     table.others = make(table, "others", false);
   });
 }
 
 TenantPtr Tenants::make(const Table& table, std::string_view name, bool is_address) const {
-  auto tenant = std::make_shared<Tenant>(std::string(name), is_address, table.rules.weight_of(name),
-                                         table.rules.quota_of(name));
+  auto tenant = std::make_shared<Tenant>(std::string(name), is_address, table.rules->weight_of(name),
+                                         table.rules->quota_of(name));
   const auto label = std::ranges::find(labels_, name);
   tenant->label = static_cast<std::size_t>(label == labels_.end() ? labels_.end() - 1 - labels_.begin()
                                                                   : label - labels_.begin());
@@ -66,6 +66,8 @@ bool Tenants::forget_one(Kin& kin) {
     const auto known = kin.known.find(*at);
     if (!is_idle(known->second.tenant)) continue;
     kin.ages.erase(at);
+    kin.places[known->second.place] = nullptr;
+    kin.free_place = known->second.place;
     kin.known.erase(known);  // and with it the name that the key is
     return true;
   }
@@ -82,8 +84,15 @@ TenantPtr Tenants::find(std::string_view name, bool is_address) {
     if (kin.known.size() >= (is_address ? addresses_max : named_max) && !forget_one(kin)) return table.others;
     TenantPtr tenant = make(table, name, is_address);
     std::list<std::string_view> age{tenant->name};
-    kin.known.emplace(tenant->name, Known{tenant, age.begin()});
-    kin.ages.splice(kin.ages.end(), age);  // behind all that may throw
+    if (!kin.free_place) {
+      kin.places.push_back(nullptr);
+      kin.free_place = kin.places.size() - 1;
+    }
+    kin.known.emplace(tenant->name, Known{tenant, age.begin(), *kin.free_place});
+    // Behind all that may throw.
+    kin.places[*kin.free_place] = tenant.get();
+    kin.free_place.reset();
+    kin.ages.splice(kin.ages.end(), age);
     return tenant;
   });
 }

@@ -15,6 +15,7 @@
 // by a loop turn: seconds and `paid_until` only go forward.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <list>
@@ -81,25 +82,30 @@ class Tenants {
   void set_rules(TenantRules rules, F apply);
   template <class F>
   void for_each(F visit) {
-    table_.with([&](Table& table) {
-      for (const Kin& kin : table.kinds)
-        for (const auto& [name, known] : kin.known) visit(*known.tenant);
-    });
+    for (Walk walk; go_on(walk, visit);) {
+    }
   }
+  // A walk through all of them, a slice at a time: between two slices others may use the table, and a task
+  // may wait. It meets each tenant once that was known before it and is known after it.
+  struct Walk {
+    std::size_t kind = 0, at = 0;
+  };
+  static constexpr std::size_t slice = 256;
+  // False: that was the last slice.
+  template <class F>
+  bool go_on(Walk& walk, F&& visit);
   // Those that are counted under this label. Only of the last one there are more than one of a kind.
   template <class F>
   void for_each_of(std::size_t label, F visit) {
     table_.with([&](Table& table) {
-      for (const Kin& kin : table.kinds) {
-        if (label + 1 < labels_.size()) {
-          if (const auto at = kin.known.find(labels_[label]); at != kin.known.end())
-            visit(*at->second.tenant);
-          continue;
-        }
-        for (const auto& [name, known] : kin.known)
-          if (known.tenant->label == label) visit(*known.tenant);
-      }
       if (table.others->label == label) visit(*table.others);
+      if (label + 1 == labels_.size()) return;
+      for (const Kin& kin : table.kinds)
+        if (const auto at = kin.known.find(labels_[label]); at != kin.known.end()) visit(*at->second.tenant);
+    });
+    if (label + 1 < labels_.size()) return;
+    for_each([&](Tenant& tenant) {
+      if (tenant.label == label) visit(tenant);
     });
   }
   std::size_t size() {
@@ -120,13 +126,17 @@ class Tenants {
   struct Known {
     TenantPtr tenant;
     std::list<std::string_view>::iterator age;
+    std::size_t place = 0;
   };
   struct Kin {
     std::unordered_map<std::string_view, Known> known;  // by the name in the tenant
     std::list<std::string_view> ages;                   // the idlest first
+    // For walks: a tenant keeps its place until it is forgotten, and the next one has it then.
+    std::vector<Tenant*> places = {};
+    std::optional<std::size_t> free_place = {};
   };
   struct Table {
-    TenantRules rules;
+    std::shared_ptr<const TenantRules> rules;
     std::array<Kin, 2> kinds;  // those with a token, addresses
     TenantPtr others;
   };
@@ -141,17 +151,31 @@ class Tenants {
 };
 
 template <class F>
-void Tenants::set_rules(TenantRules rules, F apply) {
-  table_.with([&](Table& table) {
-    table.rules = std::move(rules);
-    const auto renew = [&](Tenant& tenant) {
-      tenant.quota.set_limits(table.rules.quota_of(tenant.name));
-      apply(tenant, table.rules.weight_of(tenant.name));
-    };
-    renew(*table.others);
-    for (const Kin& kin : table.kinds)
-      for (const auto& [name, known] : kin.known) renew(*known.tenant);
+bool Tenants::go_on(Walk& walk, F&& visit) {
+  return table_.with([&](Table& table) {
+    const Kin& kin = table.kinds[walk.kind];
+    const std::size_t end = std::min(kin.places.size(), walk.at + slice);
+    for (; walk.at < end; ++walk.at)
+      if (Tenant* tenant = kin.places[walk.at]; tenant != nullptr) visit(*tenant);
+    if (walk.at < kin.places.size()) return true;
+    walk = {walk.kind + 1, 0};
+    return walk.kind < table.kinds.size();
   });
+}
+
+// Those that come meanwhile have the new rules already.
+template <class F>
+void Tenants::set_rules(TenantRules rules, F apply) {
+  const auto shared = std::make_shared<const TenantRules>(std::move(rules));
+  const auto renew = [&](Tenant& tenant) {
+    tenant.quota.set_limits(shared->quota_of(tenant.name));
+    apply(tenant, shared->weight_of(tenant.name));
+  };
+  table_.with([&](Table& table) {
+    table.rules = shared;
+    renew(*table.others);
+  });
+  for_each(renew);
 }
 
 // `203.0.113.0/24`, `2001:db8:0:100::/56`, or `local` for a Unix peer.

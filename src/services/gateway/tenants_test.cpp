@@ -3,6 +3,10 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <map>
+#include <string>
+#include <vector>
+
 #include "runtime/driven_shard.h"
 
 namespace cairn::gateway {
@@ -76,6 +80,30 @@ TEST(Tenants, new_rules_hold_for_those_that_are_there_and_those_that_come) {
   EXPECT_EQ(alice->turns.weight(), 2u);
   EXPECT_EQ(bob->quota.limits().rps, 3u);
   EXPECT_EQ(tenants.find("carol", false)->turns.weight(), 2u);
+}
+
+TEST(Tenants, a_walk_lets_others_use_the_table_and_meets_who_was_there_all_the_time_once) {
+  Tenants tenants({});
+  std::vector<TenantPtr> held;
+  for (std::size_t i = 0; i < Tenants::addresses_max; ++i) {
+    TenantPtr tenant = tenants.find(fmt::format("{}", i), true);
+    if (i % 2 == 0) held.push_back(std::move(tenant));
+  }
+  (void)tenants.find("alice", false);
+  std::map<std::string, int> met;
+  std::size_t in_slice = 0, slices = 0;
+  const auto meet = [&](const Tenant& tenant) {
+    ++met[tenant.name];
+    ++in_slice;
+  };
+  for (Tenants::Walk walk; tenants.go_on(walk, meet); in_slice = 0) {
+    EXPECT_LE(in_slice, Tenants::slice);
+    (void)tenants.find(fmt::format("new {}", ++slices), true);  // one that is idle is forgotten
+  }
+  EXPECT_GE(slices, Tenants::addresses_max / Tenants::slice);
+  EXPECT_EQ(met["alice"], 1);
+  for (const TenantPtr& tenant : held) ASSERT_EQ(met[tenant->name], 1) << tenant->name;
+  for (const auto& [name, times] : met) ASSERT_EQ(times, 1) << name;
 }
 
 // TE-2

@@ -22,9 +22,10 @@ Task<> GatewayShard::probe(Call call) {
     taken.slots = fairness.scheduler->slots();
     taken.lag = shard.precise_now() - due;
     taken.level = fairness.pressure.level();
-    fairness.tenants.for_each([&](const Tenant& tenant) {
+    const auto look = [&taken](const Tenant& tenant) {
       taken.least_deficit = std::min(taken.least_deficit, tenant.turns.deficit());
-    });
+    };
+    for (Tenants::Walk walk; fairness.tenants.go_on(walk, look);) co_await yield(call);
     context_.metrics.show_depth("metrics_tick", context_.slot, history_->ticks.depth());
     if (!co_await history_->ticks.send(call.within(probe_period), taken) && call.stopped()) co_return;
   }
