@@ -3,15 +3,17 @@
 namespace cairn {
 
 struct FairScheduler::Entry : DrrEntry, MailItem, EntryLink, PooledFrame {
-  Entry(FairTurns& asked, DrrTenant& queue, std::uint32_t units) noexcept : from(asked) {
+  Entry(FairTurns& asked, DrrTenant& whose, DrrTenant& queue, std::uint32_t units) noexcept
+      : from(asked), owner(whose) {
     tenant = &queue;
     cost = units;
     leaving.entry = this;
-    queue.uses.fetch_add(1, std::memory_order_relaxed);
+    owner.uses.fetch_add(1, std::memory_order_relaxed);
   }
-  ~Entry() { tenant->uses.fetch_sub(1, std::memory_order_release); }
+  ~Entry() { owner.uses.fetch_sub(1, std::memory_order_release); }
 
   FairTurns& from;
+  DrrTenant& owner;  // who asks; `tenant` is the queue: the owner's, or everyone's
   std::atomic<bool> has_place{true};
   Letter leaving;
   Error outcome{ErrorCode::ok, ""};  // belongs to home until the answer
@@ -78,18 +80,21 @@ void FairScheduler::free_slot(Mailbox& from) noexcept {
 
 void FairScheduler::give_back(DrrTenant& tenant, Mailbox& from) noexcept {
   touch();
+  DrrTenant& queue = queue_of(tenant);
+  if (&queue != &tenant) queue.give_back();
   tenant.give_back();
-  if (waiting() > 0 && !tenant.noted.exchange(true, std::memory_order_acq_rel)) {
-    tenant.uses.fetch_add(1, std::memory_order_relaxed);
-    tenant.next_noted = noted_.load(std::memory_order_relaxed);
-    while (!noted_.compare_exchange_weak(tenant.next_noted, &tenant, std::memory_order_release)) {
+  if (waiting() > 0 && !queue.noted.exchange(true, std::memory_order_acq_rel)) {
+    queue.uses.fetch_add(1, std::memory_order_relaxed);
+    queue.next_noted = noted_.load(std::memory_order_relaxed);
+    while (!noted_.compare_exchange_weak(queue.next_noted, &queue, std::memory_order_release)) {
     }
   }
   free_slot(from);
 }
 
-bool FairScheduler::try_take_place(DrrTenant& tenant) noexcept {
+bool FairScheduler::try_take_place(DrrTenant& owner) noexcept {
   touch();
+  DrrTenant& tenant = queue_of(owner);
   const std::uint64_t limit = places_.limit();
   const std::uint64_t weight = tenant.weight();
   const std::uint64_t has = tenant.places.load(std::memory_order_relaxed);
@@ -99,6 +104,7 @@ bool FairScheduler::try_take_place(DrrTenant& tenant) noexcept {
   if (!below && places_.taken() >= limit / 2) return false;
   if (!places_.try_take(below && all > weight ? limit / 8 : 0)) return false;
   tenant.places.fetch_add(1, std::memory_order_relaxed);
+  if (&owner != &tenant) owner.places.fetch_add(1, std::memory_order_relaxed);
   waiting_.fetch_add(1, std::memory_order_seq_cst);
   return true;
 }
@@ -107,6 +113,7 @@ void FairScheduler::leave_place(Entry& entry) noexcept {
   touch();
   if (!entry.has_place.exchange(false, std::memory_order_relaxed)) return;
   entry.tenant->places.fetch_sub(1, std::memory_order_relaxed);
+  if (&entry.owner != entry.tenant) entry.owner.places.fetch_sub(1, std::memory_order_relaxed);
   places_.give();
   waiting_.fetch_sub(1, std::memory_order_seq_cst);
 }
@@ -196,9 +203,17 @@ void FairScheduler::dispatch() noexcept {
       out_.fetch_sub(1, std::memory_order_seq_cst);
       break;
     }
-    answer(static_cast<Entry&>(*next), {ErrorCode::ok, ""});
+    auto& entry = static_cast<Entry&>(*next);
+    if (&entry.owner != entry.tenant) count(entry.owner, entry.cost);
+    answer(entry, {ErrorCode::ok, ""});
   }
   weights_.store(order_.weights(), std::memory_order_relaxed);
+}
+
+// A turn of one whose queue is everyone's.
+void FairScheduler::count(DrrTenant& owner, std::uint32_t cost) noexcept {
+  CHECK(owner.try_hold(~std::uint64_t{0}));
+  owner.count_served(cost);
 }
 
 // The entry does not belong to home any more.
@@ -257,10 +272,10 @@ Task<Result<Turn>> FairTurns::ask(Call call, Seeking seeking) {
   if (closed_) co_return fail(ErrorCode::closed, "turn");
   if (!call.expired() && !call.stopped())
     if (auto turn = try_take(seeking)) co_return std::move(*turn);
-  DrrTenant& queue = scheduler_.queue_of(*seeking.tenant);
+  DrrTenant& owner = *seeking.tenant;
   // Before the place is taken: without memory nothing is to be given back.
-  auto made = std::make_unique<Entry>(*this, queue, seeking.cost);
-  if (!scheduler_.try_take_place(queue)) co_return fail(ErrorCode::busy, "work queue is full");
+  auto made = std::make_unique<Entry>(*this, owner, scheduler_.queue_of(owner), seeking.cost);
+  if (!scheduler_.try_take_place(owner)) co_return fail(ErrorCode::busy, "work queue is full");
   Entry& entry = *made.release();
   entries_.push_back(entry);
   set_depth(depth_ + 1);
@@ -276,7 +291,7 @@ Task<Result<Turn>> FairTurns::ask(Call call, Seeking seeking) {
   const Error outcome = entry.outcome;
   end(entry);
   if (outcome.code != ErrorCode::ok) co_return fail(outcome);
-  Turn turn(*this, &queue);
+  Turn turn(*this, &owner);
   if (!waited) co_return fail(waited.error());
   // The deadline may have passed between the grant and this step.
   if (call.expired()) co_return fail(ErrorCode::timeout, "work queue");
@@ -293,8 +308,11 @@ std::optional<Turn> FairTurns::try_take(Seeking seeking) noexcept {
     scheduler_.free_slot(mailbox_);
     return std::nullopt;
   }
-  queue.count_served(seeking.cost);
-  return Turn(*this, &queue);
+  if (&queue == seeking.tenant)
+    queue.count_served(seeking.cost);
+  else
+    FairScheduler::count(*seeking.tenant, seeking.cost);
+  return Turn(*this, seeking.tenant);
 }
 
 struct FairTurns::Lent {
@@ -340,7 +358,7 @@ void FairTurns::come_back(MailItem& item) noexcept {
   self.touch();
   const bool granted = entry.outcome.code == ErrorCode::ok;
   if (entry.orphan) {
-    if (granted) self.scheduler_.give_back(*entry.tenant, self.mailbox_);
+    if (granted) self.scheduler_.give_back(entry.owner, self.mailbox_);
     return;  // its second letter ends it
   }
   if (!granted) return self.tell(entry, entry.outcome);
@@ -368,7 +386,7 @@ void FairTurns::drop(Entry& entry) noexcept {
   touch();
   entry.in_sched = false;
   if (entry.orphan) return end(entry);
-  scheduler_.give_back(*entry.tenant, mailbox_);
+  scheduler_.give_back(entry.owner, mailbox_);
   if (told_.dropped) told_.dropped();
   tell(entry, {ErrorCode::degraded, "sched queue is full"});
 }
@@ -385,7 +403,7 @@ void FairTurns::leave(Entry& entry) noexcept {
   entry.orphan = true;
   scheduler_.leave_place(entry);
   // The scheduler has done with it. It ends when its place in `sched` comes up.
-  if (entry.in_sched) return scheduler_.give_back(*entry.tenant, mailbox_);
+  if (entry.in_sched) return scheduler_.give_back(entry.owner, mailbox_);
   entry.leaving.deliver = FairScheduler::leave;
   scheduler_.send_home(entry.leaving, mailbox_);
 }

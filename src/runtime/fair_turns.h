@@ -64,8 +64,12 @@ class FairScheduler {
   void set_weight(DrrTenant& tenant, std::uint32_t weight);
 
   // --- from any shard
-  // Off: one queue for all, first come, first served.
-  void set_enabled(bool enabled) noexcept { enabled_.store(enabled, std::memory_order_relaxed); }
+  // Off: one queue for all, first come, first served. What a tenant holds and uses is counted all the same,
+  // and bounds nothing. Precondition: nobody has asked yet.
+  void set_enabled(bool enabled) noexcept {
+    CHECK(out() == 0 && waiting() == 0);
+    enabled_.store(enabled, std::memory_order_relaxed);
+  }
   std::uint64_t slots() const noexcept { return slots_.load(std::memory_order_seq_cst); }
   std::uint64_t out() const noexcept { return out_.load(std::memory_order_seq_cst); }
   std::uint64_t waiting() const noexcept { return waiting_.load(std::memory_order_seq_cst); }
@@ -89,7 +93,8 @@ class FairScheduler {
   bool try_take_slot() noexcept;
   void free_slot(Mailbox& from) noexcept;
   void give_back(DrrTenant& tenant, Mailbox& from) noexcept;
-  bool try_take_place(DrrTenant& tenant) noexcept;
+  bool try_take_place(DrrTenant& owner) noexcept;
+  static void count(DrrTenant& owner, std::uint32_t cost) noexcept;
   void leave_place(Entry& entry) noexcept;
   void lend(std::uint64_t slots, Mailbox& from) noexcept;
   void take_away(std::uint64_t slots) noexcept;

@@ -357,6 +357,27 @@ TEST_F(FairTurnsTest, switched_off_it_is_first_come_first_served) {
   EXPECT_EQ(told, "a0+ a1+ a2+ b0+ ");
 }
 
+TEST_F(FairTurnsTest, switched_off_it_counts_what_each_tenant_has) {
+  open(1);
+  scheduler.set_enabled(false);
+  start_scheduler();
+  hire(near);
+  settle();
+  ask(near, a, "a", 10_ms);
+  ask(near, b, "b", 10_ms);
+  ask(far, b, "c", 10_ms);
+  settle();
+  EXPECT_EQ(a.held(), 1u);
+  EXPECT_EQ(a.served(), 1u);
+  EXPECT_EQ(b.held(), 0u);
+  EXPECT_EQ(b.places.load(), 2u);
+  run_for(15_ms);
+  EXPECT_EQ(a.held(), 0u);
+  EXPECT_EQ(b.held(), 1u);
+  EXPECT_EQ(b.places.load(), 1u);
+  EXPECT_EQ(b.served(), 1u);
+}
+
 TEST_F(FairTurnsTest, a_tenant_at_three_quarters_of_the_slots_waits_while_another_finds_one_free) {
   open(4);
   hire(near);

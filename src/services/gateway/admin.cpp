@@ -49,9 +49,10 @@ Result<> GatewayShard::tell_tenants(serve::Request& request) {
   const auto list = [&](const Tenant& tenant) {
     if (rows.size() == listed_max) return;
     const DrrTenant& turns = tenant.turns;
-    rows.push_back({tenant.name, tenant.is_address, turns.weight(), turns.deficit(), turns.depth(),
-                    turns.served(), turns.held(), tenant.inside.load(std::memory_order_relaxed),
-                    tenant.quota.limits(), tenant.quota.used(today)});
+    rows.push_back({tenant.name, tenant.is_address, turns.weight(), turns.deficit(),
+                    turns.places.load(std::memory_order_relaxed), turns.served(), turns.held(),
+                    tenant.inside.load(std::memory_order_relaxed), tenant.quota.limits(),
+                    tenant.quota.used(today)});
   };
   for (Tenants::Walk walk; rows.size() < listed_max && tenants.go_on(walk, list);) {
   }

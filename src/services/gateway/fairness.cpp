@@ -27,7 +27,8 @@ void Fairness::declare_metrics(observe::Registry& registry) {
   for (std::size_t i = 0; i < tenants.labels().size(); ++i) {
     metrics.deficit.bind(sum(i, [](const DrrTenant& turns) { return turns.deficit(); }), i);
     metrics.served.bind(sum(i, [](const DrrTenant& turns) { return turns.served(); }), i);
-    metrics.depth.bind(sum(i, [](const DrrTenant& turns) { return turns.depth(); }), i);
+    metrics.depth.bind(
+        sum(i, [](const DrrTenant& turns) { return turns.places.load(std::memory_order_relaxed); }), i);
   }
   registry.observed_gauge("gateway_degraded",
                           "What is shed: 0 nothing, 1 changes, 2 expensive reads too, 3 all but health.",

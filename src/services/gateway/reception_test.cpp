@@ -85,6 +85,16 @@ TEST(Reception, a_body_that_is_not_sent_costs_nothing) {
   }
 }
 
+TEST(Reception, without_turns_by_weight_units_are_counted_all_the_same) {
+  SimulatedGateway gateway(
+      {.settings = {{"drr.enabled", "false"}, {"drr.tenant_quanta", "alice=2"}}, .keys = keys()});
+  Guest guest = gateway.connect();
+  EXPECT_EQ(guest.ask(get("/o/object", bearer({"tenant = alice"}))).status, 200);
+  EXPECT_EQ(guest.ask(post("/o", std::string(70'000, 'x'), bearer({"tenant = alice"}))).status, 201);
+  EXPECT_EQ(gateway.metric(R"(drr_served_units_total{tenant="alice"})"), 1 + 2 + 1)
+      << "and one for what came back";
+}
+
 TEST(Reception, a_bad_token_is_refused_before_anything_and_a_genuine_one_is_its_tenants) {
   SimulatedGateway gateway({.settings = {{"quota.tenants", "alice=1/0B"}}, .keys = keys()});
   Guest guest = gateway.connect();
