@@ -150,7 +150,7 @@ struct Exchange {
   Instant started{};  // the head was complete
 
   // --- what the carrier knows of the connection
-  bool encrypted = false;  // the request came over TLS
+  bool encrypted = false;  // the request came over TLS; of a call inside the process: to its first hop
   // The protocol that the request asks to go on with ("websocket"), and that the carrier could switch to.
   // Empty: none. HTTP/1.1 asks with `Upgrade`, HTTP/2 with an extended CONNECT; the method is GET for both.
   std::string_view upgrade;

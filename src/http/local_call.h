@@ -32,6 +32,7 @@ class LocalCall final : public PeerCall {
   LocalCall& operator=(const LocalCall&) = delete;
 
   void start(Method method, std::string_view target, const io::PeerAddress& asker) override;
+  void set_encrypted(bool encrypted) noexcept override { exchange_.encrypted = encrypted; }
   void add_field(std::string_view name, std::string_view value) noexcept override;
   // If the source ends before its length, or has more bytes, the handler gets `malformed`. The body is gone
   // by the time the answer's body is read, so a handler that reads it only then gets an error.

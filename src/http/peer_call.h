@@ -25,6 +25,8 @@ class PeerCall {
   // --- the request. `target` is in origin-form and escaped; `asker` is the peer on whose behalf the caller
   // asks.
   virtual void start(Method method, std::string_view target, const io::PeerAddress& asker) = 0;
+  // Whether the asker itself came over TLS. Over a connection that is a field's to say: `Forwarded`.
+  virtual void set_encrypted(bool encrypted) noexcept { (void)encrypted; }
   // The caller must not add framing fields: with one of them, or with text that would break a head, ask()
   // fails.
   virtual void add_field(std::string_view name, std::string_view value) = 0;

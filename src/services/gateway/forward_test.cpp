@@ -109,6 +109,20 @@ TEST(Forward, the_service_learns_who_asks_and_under_which_name) {
   EXPECT_NE(gateway.plain.state.peer, io::PeerAddress());
 }
 
+TEST(Forward, the_service_learns_whether_the_client_came_over_tls) {
+  SimulatedGateway gateway({.settings = {{"server.trusted", "::/0"}}});
+  Guest guest = gateway.connect();
+  for (const bool encrypted : {true, false, true}) {
+    const char* const proto = encrypted ? "https" : "http";
+    EXPECT_EQ(guest.ask(get("/o/object", fmt::format("Forwarded: for=1.2.3.4;proto={}\r\n", proto))).status,
+              200);
+    EXPECT_EQ(gateway.plain.state.encrypted, encrypted);
+    EXPECT_EQ(guest.ask(post("/o", "x", fmt::format("Forwarded: for=1.2.3.4;proto={}\r\n", proto))).status,
+              201);
+    EXPECT_EQ(gateway.plain.state.encrypted, encrypted);
+  }
+}
+
 TEST(Forward, a_body_passes_both_ways_in_every_size) {
   SimulatedGateway gateway;
   Guest guest = gateway.connect();

@@ -142,10 +142,9 @@ void pass_fields(const serve::Request& request, http::PeerCall& call, bool outsi
     if (picky && http::is_of_connection(fields, fields.name(i))) continue;
     call.add_field(fields.name(i), fields.value(i));
   }
-  if (outside)
-    tell_who_asks(request, call);
-  else if (const std::string_view host = request.host(); !host.empty())
-    call.add_field("Host", host);
+  if (outside) return tell_who_asks(request, call);
+  call.set_encrypted(request.encrypted());
+  if (const std::string_view host = request.host(); !host.empty()) call.add_field("Host", host);
 }
 
 bool pass_head(const http::PeerCall& call, http::Response& response, std::string_view content_range) {

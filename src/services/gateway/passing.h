@@ -22,7 +22,7 @@ Error told_of(const Error& error) noexcept;
 bool has_token(std::string_view query);
 
 // Adds the request's fields to a call. `outside`: the upstream is in another process, so that who asks is
-// told in `Forwarded` and its like.
+// told in `Forwarded` and its like. Inside, the call itself knows.
 void pass_fields(const serve::Request& request, http::PeerCall& call, bool outside,
                  Choosing choosing = Choosing::as_asked);
 

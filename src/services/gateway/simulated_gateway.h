@@ -31,6 +31,7 @@ struct PlainState {
   int stopped = 0;  // handlers whose client left
   int talks = 0;    // WebSockets that are open
   io::PeerAddress peer;
+  bool encrypted = false;
   std::string fields;
   Slab* slab = nullptr;
   codec::DecodeGuard guard;
@@ -97,6 +98,7 @@ class PlainShard final : public serve::ServiceShard {
   void note(const serve::Request& request) {
     ++state_.asked;
     state_.peer = request.peer();
+    state_.encrypted = request.encrypted();
     state_.fields.clear();
     for (std::size_t i = 0; i < request.fields().size(); ++i)
       state_.fields += fmt::format("{}: {}\n", request.fields().name(i), request.fields().value(i));
