@@ -44,7 +44,8 @@ class Conversed : public testing::TestWithParam<bool> {
   bool is_gone_behind() {
     return gateway.world.run_until([&] { return gateway.plain.state.talks == 0; }, Duration::seconds(10));
   }
-  SimulatedGateway gateway{{.over_connection = !GetParam(), .settings = {{"timeouts.request", "1s"}}}};
+  SimulatedGateway gateway{{.over_connection = !GetParam(),
+                            .settings = {{"timeouts.request", "1s"}, {"quota.bytes_per_day", "290KiB"}}}};
 };
 
 INSTANTIATE_TEST_SUITE_P(Ways, Conversed, testing::Values(true, false));
@@ -77,6 +78,20 @@ TEST_P(Conversed, a_client_that_leaves_is_gone_behind_too) {
     guest.close(reset);
     EXPECT_TRUE(is_gone_behind());
   }
+}
+
+TEST_P(Conversed, what_the_client_is_told_is_counted_as_it_goes) {
+  Guest guest = gateway.connect();
+  open(guest);
+  for (std::size_t i = 1; i <= 6; ++i) {
+    guest.send(client_frame(Opcode::text, std::string(50'000, 'x')));
+    ASSERT_TRUE(until(guest, i));
+  }
+  EXPECT_EQ(gateway.metric(R"(drr_served_units_total{tenant="other"})"), 4) << "beyond the first 64 KiB";
+  Guest other = gateway.connect();
+  EXPECT_EQ(other.ask(get("/o/object")).status, 429) << "the bytes of the day are used up";
+  guest.close();
+  EXPECT_TRUE(is_gone_behind());
 }
 
 TEST_P(Conversed, another_path_answers_as_usual) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/mix.h"
+#include "http/conversation.h"
 #include "runtime/frame_pool.h"
 
 namespace cairn::gateway {
@@ -56,6 +57,21 @@ class Reception::Metered final : public io::BodySource, public PooledFrame {
   std::shared_ptr<void> tenant_;
   std::uint64_t paid_;  // bytes that were charged
   std::uint64_t sent_ = 0;
+};
+
+// A conversation is a stream too: what the client is told is counted like one.
+class Reception::MeteredTalk final : public http::Conversation {
+ public:
+  MeteredTalk(Shard& shard, std::unique_ptr<http::Conversation> talk, std::shared_ptr<void> of,
+              std::uint64_t paid)
+      : talk_(*talk), metered_(shard, std::move(talk), std::move(of), paid) {}
+  Task<Result<io::Piece>> next(Call call) override { return metered_.next(call); }
+  Task<> listen(Call call, http::RequestBody& arriving) override { return talk_.listen(call, arriving); }
+  void drain() noexcept override { talk_.drain(); }
+
+ private:
+  http::Conversation& talk_;
+  Metered metered_;  // owns it
 };
 
 Reception::Reception(Fairness& fairness, const serve::ShardContext& context)
@@ -192,10 +208,15 @@ void Reception::answering(serve::Request& request) {
   if (request.head().method == http::Method::get && response.has_length() && response.status == 200)
     learn(request.route.id, response.size());
   if (!sends_body(request)) return;
-  if (is_stream)
+  if (response.switches) {
+    std::unique_ptr<http::Conversation> talk(response.conversation);
+    (void)response.source.release();  // the same object
+    response.switch_to(std::make_unique<MeteredTalk>(shard_, std::move(talk), request.tenant, paid));
+  } else if (is_stream) {
     response.source = std::make_unique<Metered>(shard_, std::move(response.source), request.tenant, paid);
-  else
+  } else {
     count_whole(tenant_of(request), response.size(), paid);
+  }
 }
 
 void Reception::count_whole(Tenant& tenant, std::uint64_t bytes, std::uint64_t paid) noexcept {

@@ -37,6 +37,7 @@ class Reception final : public serve::Tenancy {
 
  private:
   class Metered;
+  class MeteredTalk;
   static Tenant& tenant_of(const serve::Request& request) noexcept {
     return *static_cast<Tenant*>(request.tenant.get());
   }
