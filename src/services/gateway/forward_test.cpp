@@ -466,7 +466,7 @@ TEST(BreakerBefore, a_body_that_came_late_leaves_the_upstream_too_little_time) {
   EXPECT_EQ(world.gateway.breaker("closed"), 1);
 }
 
-// SW-1: nobody but a change that is let in finds out that the upstream is well again.
+// UW-1: nobody but a change that is let in finds out that the upstream is well again.
 TEST(BreakerBefore, changes_are_let_in_again_after_its_cooldown) {
   Outside world(at_head({.then = Reply::Then::close}), {{"breaker.cooldown", "5s"}});
   Guest guest = world.gateway.connect();

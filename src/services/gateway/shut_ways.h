@@ -1,6 +1,6 @@
 // ShutWays: until when the ways to the upstreams are shut, on all shards. Each shard tells of its own ways;
 // who samples the load asks for all.
-//   [SW-1] A way counts as shut only while its breaker's cooldown runs. After that it waits for a request: a
+//   [UW-1] A way counts as shut only while its breaker's cooldown runs. After that it waits for a request: a
 //         load that sheds requests because of it would keep it so for ever.
 //
 // Atomics: numbers that publish no other memory, so the order is relaxed.
