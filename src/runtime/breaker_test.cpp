@@ -67,6 +67,16 @@ TEST(Breaker, failures_beyond_the_window_are_forgotten) {
   EXPECT_EQ(breaker.state(), State::closed);
 }
 
+TEST(Breaker, failures_of_long_ago_do_not_open_it) {
+  Clock clock;
+  Breaker breaker;
+  for (int i = 0; i < 12; ++i) ASSERT_TRUE(ask(breaker, clock, Verdict::wrong));
+  clock.pass(Duration::seconds(60));
+  for (int i = 0; i < 8; ++i) ASSERT_TRUE(ask(breaker, clock, Verdict::good));
+  ASSERT_TRUE(ask(breaker, clock, Verdict::wrong));
+  EXPECT_EQ(breaker.state(), State::closed);
+}
+
 TEST(Breaker, a_wrong_answer_counts_in_the_ratio_alone) {
   Clock clock;
   Breaker breaker;

@@ -35,6 +35,12 @@ class FairTurnsTest : public testing::Test, protected Tenants, protected FairPro
         "asker", asker(place.scope.call().within(deadline), place.scope.call(), place, tenant, name, takes));
   }
 
+  // NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the test outlives its tasks
+  static Task<> await_end(Call call, Place& place, bool& over) {
+    (void)co_await place.turns->settle(call);
+    over = true;
+  }
+
   std::string told;
   Error last;
 };
@@ -181,6 +187,43 @@ TEST_F(FairTurnsTest, a_client_that_goes_is_removed_from_the_queue) {
   EXPECT_EQ(told, "a- ");
   EXPECT_EQ(a.depth(), 0u);
   EXPECT_EQ(places.taken(), 0u);
+}
+
+TEST_F(FairTurnsTest, who_asks_after_the_end_is_told_so) {
+  open(1);
+  hire(near);
+  start_scheduler();
+  settle();
+  {
+    ShardScope here(near.shard);
+    near.turns->close();
+  }
+  ask(near, a, "a");
+  settle();
+  EXPECT_EQ(told, "a- ");
+  EXPECT_EQ(last.code, ErrorCode::closed);
+}
+
+TEST_F(FairTurnsTest, the_end_of_the_queue_waits_for_letters_that_are_under_way) {
+  open(1);
+  start_scheduler();
+  bool over = false;
+  {
+    ShardScope here(far.shard);
+    far.mortals.spawn("asker", asker(far.mortals.call(), far.mortals.call(), far, a, "a", 1_ms));
+  }
+  settle();
+  {
+    ShardScope here(far.shard);
+    far.mortals.cancel(StopReason::client_gone);
+    far.turns->close();
+    far.scope.spawn("end", await_end(far.scope.call(), far, over));
+  }
+  far.step();
+  EXPECT_EQ(told, "a- ");
+  EXPECT_FALSE(over) << "the scheduler has not answered its letter";
+  settle();
+  EXPECT_TRUE(over);
 }
 
 TEST_F(FairTurnsTest, a_grant_that_meets_a_client_that_has_gone_gives_its_slot_back) {

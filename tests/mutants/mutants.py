@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""mutants.py --build DIR [--only ID…]: are mistakes planted in codec, io, http and serve found by the tests of their layer?
+"""mutants.py --build DIR [--of LAYER…] [--only ID…]: are mistakes planted in a layer, or a service, found by its tests?
 
 Runs the named tests over the mutated layer once for each mutant. A mutant is killed by a failing test, a CHECK, a crash,
 or by going on without end. Fails unless the code without mutants passes and every mutant is killed.
@@ -15,7 +15,7 @@ import time
 import tomllib
 
 HERE = pathlib.Path(__file__).parent
-LAYERS = ("codec", "io", "http", "serve")
+LAYERS = ("codec", "io", "http", "serve", "gateway")
 LIMIT_SECONDS = 60
 
 
@@ -40,11 +40,12 @@ def killer(binary, mutant, tests):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--build", type=pathlib.Path, required=True)
+    parser.add_argument("--of", nargs="*", choices=LAYERS, default=LAYERS)
     parser.add_argument("--only", type=int, nargs="*")
     arguments = parser.parse_args()
     start, alive, count = time.monotonic(), 0, 0
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-        for layer in LAYERS:
+        for layer in arguments.of:
             binary = arguments.build.resolve() / f"{layer}_mutants"
             mutants = tomllib.loads((HERE / f"{layer}.toml").read_text())["mutant"]
             if arguments.only:

@@ -67,6 +67,20 @@ TEST_F(Attack, resets_that_the_server_is_provoked_to_count_too) {
   EXPECT_LE(desk.begun, 220);
 }
 
+TEST_F(Attack, resets_behind_a_part_of_a_body_count_too) {
+  H2Guest guest = connect_raw();
+  guest.send(preface());
+  const std::string part(6 * 1024, 'x');  // earns more than its frames cost
+  for (std::uint32_t id = 1; id < 4000 && !guest.guest.ended() && !guest.goaway; id += 2) {
+    guest.send(post_frame(id, "/wait") + frame(NGHTTP2_DATA, 0, id, part) +
+               frame(NGHTTP2_RST_STREAM, 0, id, word(NGHTTP2_CANCEL)));
+    if (id % 20 == 1) guest.run_for(Duration::millis(3));
+  }
+  EXPECT_TRUE(guest.until_ended(Duration::seconds(5)));
+  EXPECT_EQ(guest.goaway, NGHTTP2_ENHANCE_YOUR_CALM);
+  EXPECT_LE(desk.begun, 260);
+}
+
 TEST_F(Attack, a_continuation_flood_ends_the_connection) {
   H2Guest guest = connect_raw();
   guest.send(preface() + frame(NGHTTP2_HEADERS, 0, 1, get_fields("/x")));
@@ -322,6 +336,26 @@ TEST_F(Attack, more_streams_than_allowed_are_refused_unbegun) {
   guest.run_for(Duration::millis(100));
   EXPECT_EQ(desk.running, 32);
   EXPECT_EQ(guest.reply(201).reset, NGHTTP2_REFUSED_STREAM);
+}
+
+TEST_F(Attack, a_stream_that_was_reset_counts_until_its_handler_has_ended) {
+  H2Guest guest = connect_raw();
+  guest.send(preface());
+  std::string resets;
+  for (std::uint32_t i = 0; i < 32; ++i) {
+    guest.send(get_frame(1 + 2 * i, "/stubborn"));
+    resets += frame(NGHTTP2_RST_STREAM, 0, 1 + 2 * i, word(NGHTTP2_CANCEL));
+  }
+  guest.run_for(Duration::millis(10));
+  guest.send(resets);
+  guest.run_for(Duration::millis(10));
+  EXPECT_EQ(desk.running, 32);
+  for (std::uint32_t i = 32; i < 132; ++i) guest.send(get_frame(1 + 2 * i, "/x"));
+  guest.run_for(Duration::millis(100));
+  EXPECT_EQ(guest.reply(1 + 2 * 99).reset, std::nullopt);
+  EXPECT_EQ(guest.reply(1 + 2 * 100).reset, NGHTTP2_REFUSED_STREAM);
+  on_host([&] { desk.open(); });
+  EXPECT_EQ(guest.wait(1 + 2 * 99).body, "/x");
 }
 
 TEST_F(Attack, half_a_head_ends_the_connection_when_its_time_is_up) {

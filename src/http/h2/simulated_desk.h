@@ -120,7 +120,7 @@ class Desk final : public Gate, public Answerer {
     hosts.emplace_back(head.host());
     cookies.emplace_back(head.fields.get(FieldName::cookie));
     if (path == "/throw-at-once") throw std::runtime_error("begin");
-    if (path == "/wait" || path == "/throw" || path == "/taste" || path == "/sip" ||
+    if (path == "/wait" || path == "/stubborn" || path == "/throw" || path == "/taste" || path == "/sip" ||
         path.starts_with("/read"))
       return Next::handle;
     if (path == "/open-wait") {
@@ -164,6 +164,7 @@ class Desk final : public Gate, public Answerer {
     ++running;
     most = std::max(most, running);
     if (path == "/wait" || path == "/read-late" || path == "/open-wait") co_await wait_for_gate(call);
+    if (path == "/stubborn") co_await wait_for_gate(call.unbounded());  // it cannot be stopped
     Response& response = exchange.response;
     response.text = path;
     if (path == "/taste" || path == "/sip") (void)co_await exchange.body.next(call);

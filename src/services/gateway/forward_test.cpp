@@ -222,6 +222,19 @@ TEST(ForwardOutside, tells_who_asks_and_nothing_that_a_client_could_forge) {
   EXPECT_THAT(seen, HasSubstr("X-Deadline-Ms: 5000\r\n"));
 }
 
+TEST(ForwardOutside, fields_of_one_hop_and_what_a_client_says_of_itself_end_here) {
+  Outside world(at_head({.bytes = ok}));
+  const Answer answer = world.gateway.ask(
+      get("/o/a",
+          "Connection: X-Hop, keep-alive\r\nX-Hop: 1\r\nKeep-Alive: timeout=5\r\nTE: trailers\r\n"
+          "X-Forwarded-For: 6.6.6.6\r\nX-Real-IP: 6.6.6.6\r\nX-Stays: 2\r\n"));
+  EXPECT_EQ(answer.status, 200);
+  const std::string seen = world.upstream.last();
+  for (const char* ended : {"X-Hop", "Keep-Alive", "TE: ", "Connection", "6.6.6.6"})
+    EXPECT_THAT(seen, Not(HasSubstr(ended)));
+  EXPECT_THAT(seen, HasSubstr("X-Stays: 2\r\n"));
+}
+
 TEST(ForwardOutside, hop_by_hop_fields_of_an_answer_end_here) {
   Outside world(at_head({.bytes = "HTTP/1.1 206 Partial\r\nConnection: X-Hop, keep-alive\r\nX-Hop: 1\r\n"
                                   "Keep-Alive: timeout=5\r\nContent-Range: bytes 0-1/4\r\nRetry-After: 7\r\n"
@@ -287,6 +300,18 @@ TEST(ForwardOutside, a_large_legal_head_passes) {
   const Answer answer = world.gateway.ask(get("/o/a"));
   EXPECT_EQ(answer.status, 200);
   EXPECT_EQ(answer.field("X-Long")->size(), 28000u);
+}
+
+TEST(ForwardOutside, a_long_answer_is_paid_for_and_counted_as_it_goes) {
+  const std::string body(300 * 1024, 'x');
+  Outside world(
+      at_head({.bytes = fmt::format("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{}", body.size(), body)}),
+      {{"quota.bytes_per_day", "1MiB"}});
+  EXPECT_EQ(world.gateway.ask(get("/o/a")).body, body);
+  // One for the request with its first 64 KiB, and four for the others.
+  EXPECT_EQ(world.gateway.metric(R"(drr_served_units_total{tenant="other"})"), 5);
+  EXPECT_EQ(world.gateway.ask(get("/o/a")).field("RateLimit-Remaining"),
+            fmt::format("{}", 1024 * 1024 - body.size()));
 }
 
 TEST(ForwardOutside, a_client_that_leaves_ends_the_request) {
@@ -385,6 +410,12 @@ TEST(Retries, a_post_is_sent_once_and_so_is_a_body_that_was_begun) {
   EXPECT_EQ(world.upstream.asked.size(), 1u);
   EXPECT_EQ(world.gateway.ask("PUT /o/a HTTP/1.1\r\nHost: h\r\nContent-Length: 4\r\n\r\nbody").status, 502);
   EXPECT_LE(world.upstream.asked.size(), 2u);
+}
+
+TEST(Retries, a_post_without_a_body_is_sent_once) {
+  Outside world(at_head({.then = Reply::Then::close}));
+  EXPECT_EQ(world.gateway.ask("POST /o HTTP/1.1\r\nHost: h\r\n\r\n").status, 502);
+  EXPECT_EQ(world.upstream.asked.size(), 1u);
 }
 
 TEST(BreakerBefore, a_dead_upstream_opens_it_and_the_answer_comes_at_once) {
@@ -636,6 +667,16 @@ TEST(Verify, a_slow_object_does_not_keep_the_breaker_half_open) {
   for (int i = 0; i < 3; ++i) EXPECT_EQ(guest.ask(get("/o/a")).status, 200);
   EXPECT_EQ(world.gateway.breaker("closed"), 1);
   for (Guest& one : reading) EXPECT_TRUE(one.answer(false, Duration::seconds(10)).whole);
+}
+
+TEST(Verify, an_upstream_of_wrong_bytes_is_left_alone_after_a_while) {
+  Store store = object_of(1000);
+  store.lie_at = 7;
+  Outside world(serving(store));
+  for (int i = 0; i < 12 && world.gateway.breaker("open") == 0; ++i)
+    (void)world.gateway.connect().ask(get("/o/" + store.address()));
+  EXPECT_EQ(world.gateway.breaker("open"), 1) << "half of what ended in the window was wrong";
+  EXPECT_EQ(world.gateway.ask(get("/o/" + store.address())).status, 503);
 }
 
 TEST(Verify, an_empty_body_is_only_the_empty_object) {

@@ -95,6 +95,14 @@ TEST(Reception, without_turns_by_weight_units_are_counted_all_the_same) {
       << "and one for what came back";
 }
 
+TEST(Reception, a_request_costs_its_body_and_what_its_answer_has_beyond_its_price) {
+  SimulatedGateway gateway;
+  EXPECT_EQ(gateway.ask(post("/o", std::string(200 * 1024, 'x'))).status, 201);
+  // One, and three whole steps of 64 KiB of the body; of the answer, all but the first step, which was begun
+  // thrice.
+  EXPECT_EQ(gateway.metric(R"(drr_served_units_total{tenant="other"})"), 1 + 3 + 3);
+}
+
 TEST(Reception, a_bad_token_is_refused_before_anything_and_a_genuine_one_is_its_tenants) {
   SimulatedGateway gateway({.settings = {{"quota.tenants", "alice=1/0B"}}, .keys = keys()});
   Guest guest = gateway.connect();

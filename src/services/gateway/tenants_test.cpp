@@ -200,6 +200,28 @@ TEST(Tenants, a_shard_whose_clock_is_behind_gives_no_rate_back) {
   EXPECT_TRUE(take(late));
 }
 
+TEST(Tenants, places_are_in_proportion_to_the_weights) {
+  Tenants tenants({.named = {{.name = "a", .weight = 3}}});
+  Permits inflight(8);
+  const TenantPtr a = tenants.find("a", false), b = tenants.find("b", false);
+  (void)tenants.asking(*b, begin);
+  int entered = 0;
+  while (tenants.try_enter(*a, tenants.asking(*a, begin), inflight)) ++entered;
+  EXPECT_EQ(entered, 6);
+  while (entered-- > 0) tenants.leave(*a, inflight);
+}
+
+TEST(Tenants, a_burst_of_one_leaves_the_others_their_half_of_it) {
+  Tenants tenants({});
+  RateLimiter rate(500);
+  const TenantPtr a = tenants.find("a", false), b = tenants.find("b", false);
+  EXPECT_TRUE(tenants.try_take(*b, tenants.asking(*b, begin), rate, begin));
+  int took = 0;
+  for (int i = 0; i < 1000; ++i) took += tenants.try_take(*a, tenants.asking(*a, begin), rate, begin) ? 1 : 0;
+  EXPECT_GE(took, 248);
+  EXPECT_LE(took, 250);
+}
+
 TEST(Tenants, alone_a_tenant_has_the_whole_rate) {
   Tenants tenants({});
   RateLimiter rate(500);
