@@ -15,9 +15,9 @@ TRUSTING = {"server.trusted": "127.0.0.0/8,unix"}
 class Gateway(Storage):
     """It has no data directory; `token` is the storage's."""
 
-    def __init__(self, settings=None, storage="", registry="", token=None, roomy=True):
+    def __init__(self, settings=None, storage="", registry="", token=None, roomy=True, environment=None):
         self.given_token = token
-        super().__init__({"peers.storage": storage, "peers.registry": registry, **(settings or {})}, roomy=roomy)
+        super().__init__({"peers.storage": storage, "peers.registry": registry, **(settings or {})}, roomy=roomy, environment=environment)
 
     def spawn(self):
         import subprocess  # as the base class does
@@ -28,7 +28,8 @@ class Gateway(Storage):
             arguments += ["--set", f"{key}={value}"]
         self.code = None
         with open(self.log_path, "ab") as log:
-            self.process = subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=log, bufsize=0, env=demo.clean_environment())
+            self.process = subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=log, bufsize=0,
+                                            env=demo.clean_environment(self.environment))
         return self
 
     def await_ready(self):

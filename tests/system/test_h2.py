@@ -25,7 +25,7 @@ from storage_server import MIB, Storage
 from test_tls import Authority
 
 DATA, HEADERS, PRIORITY, RST_STREAM, SETTINGS, PING, GOAWAY, WINDOW_UPDATE, CONTINUATION = 0, 1, 2, 3, 4, 6, 7, 8, 9
-END_STREAM, END_HEADERS = 1, 4
+END_STREAM, END_HEADERS, ACK = 1, 4, 1
 NO_ERROR, PROTOCOL_ERROR, FLOW_CONTROL_ERROR, CALM = 0, 1, 3, 11
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 READ_TIME = 1.0  # timeouts.read of these gateways
@@ -84,7 +84,7 @@ class Line:
         self.socket = context.wrap_socket(raw, server_hostname="localhost")
         self.buffer, self.decoder = b"", hpack.Decoder()
         self.status, self.body, self.resets, self.ended = {}, {}, {}, set()
-        self.goaway, self.last, self.closed = None, None, False
+        self.goaway, self.last, self.closed, self.pongs = None, None, False, 0
         if greet:
             self.send(PREFACE + frame(SETTINGS, 0, 0, settings))
 
@@ -124,6 +124,8 @@ class Line:
             self.body[stream] = self.body.get(stream, b"") + payload
         elif kind == RST_STREAM:
             self.resets[stream] = int.from_bytes(payload, "big")
+        elif kind == PING and flags & ACK:
+            self.pongs += 1
         elif kind == GOAWAY:
             self.last, self.goaway = struct.unpack(">II", payload[:8])
         if kind in (HEADERS, DATA) and flags & END_STREAM:
