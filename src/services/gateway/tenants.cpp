@@ -9,6 +9,7 @@ namespace {
 
 constexpr std::int64_t second = 1'000'000'000;
 constexpr std::size_t labels_max = 64;
+constexpr std::string_view label_of_the_rest = "other";
 constexpr std::uint64_t beyond_part = 8;
 
 bool is_v4(const io::PeerAddress& peer) noexcept {
@@ -42,8 +43,8 @@ const QuotaLimits& TenantRules::quota_of(std::string_view name) const noexcept {
 
 Tenants::Tenants(TenantRules rules) {
   for (const TenantRules::Named& named : rules.named)
-    if (labels_.size() < labels_max) labels_.push_back(named.name);
-  labels_.emplace_back("other");
+    if (labels_.size() < labels_max && named.name != label_of_the_rest) labels_.push_back(named.name);
+  labels_.emplace_back(label_of_the_rest);
   table_.with([&](Table& table) {
     table.rules = std::make_shared<const TenantRules>(std::move(rules));
     table.others = make(table, "others", false);

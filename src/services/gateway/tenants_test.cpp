@@ -106,6 +106,14 @@ TEST(Tenants, a_walk_lets_others_use_the_table_and_meets_who_was_there_all_the_t
   for (const auto& [name, times] : met) ASSERT_EQ(times, 1) << name;
 }
 
+TEST(Tenants, one_that_is_called_as_the_rest_is_counted_with_it) {
+  Tenants tenants({.named = {{.name = "alice", .weight = 2}, {.name = "other", .weight = 4}}});
+  EXPECT_EQ(tenants.labels(), (std::vector<std::string>{"alice", "other"}));
+  EXPECT_EQ(tenants.find("other", false)->label, 1u);
+  EXPECT_EQ(tenants.find("other", false)->turns.weight(), 4u);
+  EXPECT_EQ(tenants.find("bob", false)->label, 1u);
+}
+
 // TE-2
 TEST(Tenants, new_rules_hold_for_those_that_share_one_tenant) {
   Tenants tenants({.default_quota = {.rps = 7}});
