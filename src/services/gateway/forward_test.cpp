@@ -829,14 +829,18 @@ TEST(Verify, no_other_spelling_of_the_path_and_no_other_status_goes_unverified) 
 
 TEST(Verify, a_range_beyond_the_end_is_416) {
   const Store store = object_of(100);
-  Outside world([store](const std::string& got) -> std::optional<Reply> {
-    if (got.find("Range: bytes=100-") != std::string::npos)
-      return Reply{.bytes = "HTTP/1.1 416 No\r\nContent-Range: bytes */100\r\nContent-Length: 0\r\n\r\n"};
-    return store(got);
-  });
-  const Answer answer = world.gateway.ask(get("/o/" + store.address(), "Range: bytes=100-\r\n"));
-  EXPECT_EQ(answer.status, 416);
-  EXPECT_EQ(answer.field("Content-Range"), "bytes */100");
+  for (const char* of_proof : {"400 Bad", "416 No"}) {
+    Outside world([&](const std::string& got) -> std::optional<Reply> {
+      if (got.find("/proof") != std::string::npos)
+        return Reply{.bytes = fmt::format("HTTP/1.1 {}\r\nContent-Length: 0\r\n\r\n", of_proof)};
+      if (got.find("Range: bytes=100-") != std::string::npos)
+        return Reply{.bytes = "HTTP/1.1 416 No\r\nContent-Range: bytes */100\r\nContent-Length: 0\r\n\r\n"};
+      return store(got);
+    });
+    const Answer answer = world.gateway.ask(get("/o/" + store.address(), "Range: bytes=100-\r\n"));
+    EXPECT_EQ(answer.status, 416) << of_proof;
+    EXPECT_EQ(answer.field("Content-Range"), "bytes */100");
+  }
 }
 
 TEST(Verify, what_is_no_object_passes_as_it_is) {

@@ -12,8 +12,8 @@ namespace {
 using crypto::group_size;
 using http::FieldName;
 
-constexpr int whole_content = 200, partial_content = 206, not_satisfiable = 416, too_many_requests = 429,
-              not_implemented = 501;
+constexpr int whole_content = 200, partial_content = 206, bad_request = 400, not_satisfiable = 416,
+              too_many_requests = 429, not_implemented = 501;
 
 bool is_empty_object(const Address& address) noexcept { return crypto::hash_object({}) == address; }
 
@@ -94,9 +94,9 @@ Task<Result<bool>> GatewayShard::find_range(Call call, serve::Request* request, 
       CO_TRY_VOID(pass_answer(*request, std::move(passed)));
       co_return true;
     }
-    // There is no such range, which the upstream has to tell; or no such proof, so that only the whole object
-    // can be verified.
-    if (status == not_satisfiable) range->field = text;
+    // There is no such range, which the upstream has to tell (to an open one beyond the end, storage says
+    // that it is malformed); or no such proof, so that only the whole object can be verified.
+    if (status == not_satisfiable || status == bad_request) range->field = text;
     co_return false;
   }
   RangeProof proof(context_.machine.slab, range->address, bytes);
