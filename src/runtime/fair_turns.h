@@ -160,6 +160,7 @@ class FairTurns final : public Turnstile {
   void close() noexcept override;
   std::size_t workers(std::size_t) const noexcept override { return size_.workers; }
   std::size_t depth() const noexcept override { return depth_; }
+  const FairScheduler& scheduler() const noexcept { return scheduler_; }
   // After close(): waits until no entry of this shard is under way. Cancel: clean.
   Task<Result<>> settle(Call call);
 

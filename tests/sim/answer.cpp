@@ -26,7 +26,11 @@ bool read_error(Answer& answer) {
   const auto message = take(text, at, R"(,"message":")");
   if (!message) return false;
   const auto corr = take(text, at, R"(,"corr_id":")");
-  if (!corr || *corr != answer.corr) return false;
+  if (!corr) return false;
+  // Who is behind may not have read the head either.
+  const bool unread_behind =
+      answer.passed_on && (answer.status == 429 || answer.status == 408) && parse_ulid(*corr).has_value();
+  if (*corr != answer.corr && !unread_behind) return false;
   std::string_view rest = text.substr(at);
   std::string end = "}}";
   if (!answer.retry_after.empty()) end = R"(,"retry_after":)" + answer.retry_after + "}}";

@@ -22,7 +22,8 @@ struct Answer {
   std::string message;
   bool well_formed_error = false;
 
-  bool unread = false;  // answered before a head was read whole: the id is not the request's
+  bool passed_on = false;  // by who has asked another one
+  bool unread = false;     // answered before a head was read whole: the id is not the request's
 };
 Answer read_head(const http::ResponseHead& head);
 

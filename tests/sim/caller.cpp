@@ -192,7 +192,8 @@ void Caller::complain(std::uint32_t id, const std::string& what) {
 }
 
 bool Caller::is_fenced(const Answer& answer) noexcept {
-  return answer.code == ErrorCode::degraded && !answer.message.starts_with("the gateway");
+  return answer.code == ErrorCode::degraded && !answer.message.starts_with("the gateway") &&
+         answer.message != "sched queue is full";
 }
 
 // No answer. In good times somebody has to explain that.
@@ -232,6 +233,7 @@ bool Caller::judge(std::uint32_t id, Result<Answer>& answer, Method method, cons
   Server& server = *scenario_.servers()[request.server];
   scenario_.answered((std::uint64_t{id} << 16) ^ static_cast<std::uint64_t>(answer->status) ^
                      (answer->body.size() << 40));
+  answer->passed_on = keeper_ != nullptr;
   if (const std::string fault =
           find_fault(*answer, method, request.unnamed ? "" : format_corr(id), expected.bare);
       !fault.empty()) {

@@ -51,13 +51,16 @@ class GatewayScenario final : public Scenario, public Holdings, public Governanc
   bool explains(const Request& request, const Answer& answer) override;
   std::string find_ill(const Server& keeper) override;
   Duration answers_within() const noexcept override;
-  std::string find_left(const Server& server, serve::Node& node) override;
+  std::string find_left(const Server& server, serve::Node& node, bool ended) override;
   unsigned life_behind(unsigned) const noexcept override;
 
  private:
   static constexpr std::uint16_t h2_port = 443;
 
+  void draw_settings(Random& random);
+
   bool verifies_ = true;
+  std::vector<config::Setting> settings_;
   std::vector<std::uint32_t> storage_weights_, registry_weights_;
   std::shared_ptr<const io::TlsServer> tls_server_;
   std::shared_ptr<const io::TlsClient> tls_client_, tls_client_h2_;

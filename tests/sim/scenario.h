@@ -108,8 +108,9 @@ class Scenario {
   // In good times a client that waits for so long does not wait in vain.
   virtual Duration answers_within() const noexcept { return Duration::seconds(1'000'000); }
   // What a node that has nothing to do still holds; empty: nothing.
-  virtual std::string find_left(const Server& server, serve::Node& node) {
-    (void)server, (void)node;
+  // `ended`: it has drained.
+  virtual std::string find_left(const Server& server, serve::Node& node, bool ended) {
+    (void)server, (void)node, (void)ended;
     return {};
   }
   // What is on a node's disk before its first start.

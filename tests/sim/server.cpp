@@ -69,7 +69,11 @@ class Server::AuditedShard : public serve::ServiceShard {
   }
   void apply(const config::Snapshot& snapshot) override { inner_->apply(snapshot); }
   void take_keys(const serve::KeySnapshotPtr& keys) override { inner_->take_keys(keys); }
-  Turnstile* turnstile() override { return inner_->turnstile(); }
+  Turnstile* turnstile() override {
+    Turnstile* const own = inner_->turnstile();
+    server_.turnstile_ = own;
+    return own;
+  }
   serve::Tenancy* tenancy() override { return inner_->tenancy(); }
 
  private:
@@ -328,7 +332,7 @@ std::string Server::find_left() {
   if (const std::int64_t left = life_->inflight(); left != 0) return fmt::format("{} in flight", left);
   if (const std::int64_t left = life_->node.metrics().queue_depth.at(0).value(); left != 0)
     return fmt::format("{} queued", left);
-  return scenario_.find_left(*this, life_->node);
+  return scenario_.find_left(*this, life_->node, false);
 }
 
 std::string Server::metrics_text() const {
@@ -382,7 +386,7 @@ void Server::drained() {
     scenario_.violate(fmt::format("{}: {} in flight after the drain", name_, left));
   if (const std::int64_t left = life.node.metrics().queue_depth.at(0).value(); left != 0)
     scenario_.violate(fmt::format("{}: {} queued after the drain", name_, left));
-  if (const std::string left = scenario_.find_left(*this, life.node); !left.empty())
+  if (const std::string left = scenario_.find_left(*this, life.node, true); !left.empty())
     scenario_.violate(fmt::format("{}: after the drain: {}", name_, left));
   scenario_.hit("sim.drained");
   crash(io::sim::Crash::process);

@@ -41,6 +41,8 @@ class Server {
   // What it holds now; empty: nothing is in flight, nothing waits, and nothing of its service's own is left.
   std::string find_left();
   std::string metrics_text() const;
+  // Of one of its shards, while it is up; nullptr: its requests wait in the usual queue.
+  const Turnstile* turnstile() const noexcept { return turnstile_; }
 
   void drain();          // the first signal
   void second_signal();  // aborts
@@ -87,6 +89,7 @@ class Server {
   std::uint16_t port_ = 80;
   io::sim::Node* node_ = nullptr;
   Life* life_ = nullptr;
+  const Turnstile* turnstile_ = nullptr;
   std::function<void(io::sim::Node&)> inspection_;
   unsigned lives_ = 0;
   Instant last_drain_{-1}, last_abort_{-1};
