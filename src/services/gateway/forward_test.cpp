@@ -843,6 +843,18 @@ TEST(Verify, a_range_beyond_the_end_is_416) {
   }
 }
 
+TEST(Verify, a_range_of_an_object_that_comes_after_its_proof_was_asked_for_is_the_whole) {
+  const Store store = object_of(100);
+  Outside world([store](const std::string& got) -> std::optional<Reply> {
+    if (got.find("/proof") != std::string::npos)
+      return Reply{.bytes = "HTTP/1.1 404 No\r\nContent-Length: 0\r\n\r\n"};
+    return store(got);
+  });
+  const Answer answer = world.gateway.ask(get("/o/" + store.address(), "Range: bytes=0-9\r\n"));
+  EXPECT_EQ(answer.status, 200);
+  EXPECT_EQ(answer.body, store.object);
+}
+
 TEST(Verify, what_is_no_object_passes_as_it_is) {
   Outside world(at_head({.bytes = "HTTP/1.1 404 No\r\nContent-Length: 2\r\n\r\nno"}));
   const Answer answer = world.gateway.ask(get("/o/" + object_of(5).address(), "Range: bytes=0-1\r\n"));
