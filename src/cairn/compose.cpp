@@ -109,6 +109,7 @@ class Composition {
     hosted.keys = keys.server;
     hosted.workers = gateway::workers_per_shard;
     hosted.peers = {{"storage", keys.storage}, {"registry", keys.registry}};
+    hosted.root_keys_of_others = keys.root_keys;
     hosted.make =
         [this, keys](
             const config::Snapshot& snapshot) -> std::expected<std::unique_ptr<serve::Service>, std::string> {

@@ -22,6 +22,8 @@ constexpr Duration day = Duration::seconds(24 * 3600);
 constexpr Duration authority_lasts = day * 3650;
 // Browsers refuse certificates of servers that last longer.
 constexpr Duration certificate_lasts = day * 397;
+// The certificate of `up --tls` is made anew at a start, this long before its end.
+constexpr Duration renewed_before = day * 30;
 constexpr std::string_view local_name = "localhost";
 
 bool is_there(const std::string& path) { return ::access(path.c_str(), F_OK) == 0; }
@@ -73,13 +75,30 @@ Outcome<crypto::Certified> load_or_make_authority(const std::string& data) {
   return std::move(*made);
 }
 
+// Files that cannot be used are left alone: the start says what is wrong with them.
+bool ends_soon(const TlsFiles& files) {
+  auto chain = io::read_regular_file(files.certificate, pem_max);
+  auto key = io::read_private_file(files.key, pem_max);
+  if (!chain || !key) return false;
+  const auto shown = io::TlsServer::make({.identities = {{std::move(*chain), std::move(*key), {}}}},
+                                         std::make_shared<io::TlsTicketKeys>());
+  return shown && (*shown)->ends().ms - io::wall_clock().ms < renewed_before.to_millis();
+}
+
+// Who speaks to this machine itself says its name or its addresses.
+std::vector<std::string> with_addresses(std::vector<std::string> names) {
+  if (names.size() == 1 && names.front() == local_name) names.insert(names.end(), {"127.0.0.1", "::1"});
+  return names;
+}
+
 }  // namespace
 
 Outcome<TlsFiles> make_tls_files(const std::string& data, const std::vector<std::string>& names) {
   if (names.front() == "ca") return fail(Failure(ErrorCode::invalid, "`ca` is the authority's own name"));
   TRY_VOID(make_directory(data));
   TRY(crypto::Certified authority, load_or_make_authority(data));
-  auto made = crypto::issue_certificate(authority, names, io::wall_clock(), certificate_lasts);
+  auto made =
+      crypto::issue_certificate(authority, with_addresses(names), io::wall_clock(), certificate_lasts);
   if (!made) return fail(Failure(made.error()));
   const TlsFiles files = files_of(data, names.front());
   TRY_VOID(write(files.certificate, files.key, *made));
@@ -88,8 +107,8 @@ Outcome<TlsFiles> make_tls_files(const std::string& data, const std::vector<std:
 
 Outcome<TlsFiles> find_local_tls_files(const std::string& data) {
   TlsFiles files = files_of(data, std::string(local_name));
-  if (is_there(files.certificate) && is_there(files.key)) return files;
-  return make_tls_files(data, {std::string(local_name), "127.0.0.1", "::1"});
+  if (is_there(files.certificate) && is_there(files.key) && !ends_soon(files)) return files;
+  return make_tls_files(data, {std::string(local_name)});
 }
 
 Outcome<std::shared_ptr<const io::TlsClient>> load_trust(const Invocation& invocation,

@@ -338,10 +338,11 @@ void declare_pools(Schema& schema, const std::vector<Sized>& pools, ProcessKeys&
 }
 
 void declare_the_rest(Schema& schema, const ServerDefaults& defaults, ServerKeys& keys) {
-  keys.auth_reads = schema.add<ReadAccess>({.name = "auth.reads",
-                                            .default_value = "public",
-                                            .doc = "Whether reading needs a capability.",
-                                            .choices = {"public", "required"}});
+  if (defaults.reads)
+    keys.auth_reads = schema.add<ReadAccess>({.name = "auth.reads",
+                                              .default_value = "public",
+                                              .doc = "Whether reading needs a capability.",
+                                              .choices = {"public", "required"}});
   keys.cors_origins = schema.add<std::vector<std::string>>(
       {.name = "cors.origins",
        .default_value = "",

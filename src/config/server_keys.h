@@ -35,6 +35,7 @@ struct ServerDefaults {
   std::string uds_path = "";  // empty: none
   bool amnesia = false;       // whether the service can run without a disk
   bool http2 = false;         // whether the service speaks HTTP/2, to peers that agree on it in TLS
+  bool reads = true;          // false: it reads nothing of its own, so that `auth.reads` would say nothing
   // As the service's topology declares them.
   std::vector<Sized> queues = {};
   std::vector<Sized> pools = {};
@@ -89,7 +90,7 @@ struct ServerKeys {
   Key<std::string> uds_path;  // empty: none
   Key<std::vector<std::string>> uds_allow_uids;
 
-  Key<ReadAccess> auth_reads;
+  std::optional<Key<ReadAccess>> auth_reads;
   Key<std::vector<std::string>> cors_origins;
   SizeKeys queues;
   Key<std::string> tracing_endpoint;

@@ -64,7 +64,7 @@ TEST(ServerKeys, defaults_are_those_of_the_specification) {
   EXPECT_EQ(s.get(k.drain_timeout), Duration::seconds(3));
   EXPECT_EQ(s.get(k.process.log_format), LogFormat::json);
   EXPECT_EQ(s.get(k.process.log_level), LogLevel::info);
-  EXPECT_EQ(s.get(k.auth_reads), ReadAccess::open);
+  EXPECT_EQ(s.get(*k.auth_reads), ReadAccess::open);
   EXPECT_FALSE(s.get(k.tls_enabled));
   EXPECT_FALSE(s.get(k.amnesia));
   EXPECT_FALSE(s.get(k.danger_ok));
@@ -229,7 +229,7 @@ TEST(ServerKeys, reading_may_need_a_capability) {
   Service service;
   const auto loaded = service.with("auth.reads = \"required\"");
   ASSERT_TRUE(loaded);
-  EXPECT_EQ((*loaded)->get(service.keys.auth_reads), ReadAccess::required);
+  EXPECT_EQ((*loaded)->get(*service.keys.auth_reads), ReadAccess::required);
 }
 
 TEST(ServerKeys, a_service_adds_queues_pools_and_peers) {

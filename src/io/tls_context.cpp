@@ -98,6 +98,12 @@ Outcome use_key(SSL_CTX* context, std::string_view pem) {
   return {};
 }
 
+WallTime end_of(const X509* certificate) noexcept {
+  std::tm at{};
+  if (ASN1_TIME_to_tm(X509_get0_notAfter(certificate), &at) != 1) return {};
+  return {static_cast<std::int64_t>(timegm(&at)) * 1000};
+}
+
 Outcome check_ocsp(const std::string& der) {
   const auto* at = reinterpret_cast<const unsigned char*>(der.data());
   const Freed<OCSP_RESPONSE> answer(d2i_OCSP_RESPONSE(nullptr, &at, static_cast<long>(der.size())));
@@ -205,6 +211,7 @@ Outcome TlsServer::add(const TlsIdentity& identity, TlsVersion lowest) {
   SSL_CTX_set_alpn_select_cb(context, &TlsCallbacks::choose_protocol, nullptr);
   SSL_CTX_set_tlsext_status_cb(context, &TlsCallbacks::staple);
   SSL_CTX_set_tlsext_ticket_key_evp_cb(context, &TlsCallbacks::ticket);
+  ends_ = std::min(ends_, end_of(SSL_CTX_get0_certificate(context)));
   shown_.push_back(std::move(shown));
   return {};
 }

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <expected>
+#include <limits>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -75,6 +76,8 @@ class TlsServer final : public TlsParty {
 
   // Null: no memory. `shard` is the connection's.
   TlsOwned<ssl_st> open(Shard& shard) const noexcept;
+  // When the first of its certificates ends.
+  WallTime ends() const noexcept { return ends_; }
 
  private:
   friend struct TlsCallbacks;
@@ -86,6 +89,7 @@ class TlsServer final : public TlsParty {
     std::string ocsp;
   };
   std::vector<Shown> shown_;
+  WallTime ends_{std::numeric_limits<std::int64_t>::max()};
   std::string protocols_;  // as on the wire
   std::shared_ptr<TlsTicketKeys> tickets_;
   TlsOwned<evp_cipher_st> ticket_cipher_;

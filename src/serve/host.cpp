@@ -28,6 +28,8 @@ constexpr Duration keys_period = Duration::seconds(1);
 // How often a service's state is checked for keys that it revokes, if it has sent no event.
 constexpr Duration revocation_period = Duration::seconds(2);
 constexpr Duration revoke_patience = Duration::seconds(2);
+// A certificate that ends within this time is worth a warning.
+constexpr Duration certificate_notice = Duration::seconds(21 * 86'400);
 // How often a request that revokes a key checks whether every shard knows.
 constexpr Duration spread_period = Duration::millis(1);
 
@@ -101,10 +103,11 @@ constexpr auto rows_of_all = shared_tasks({});
 class Host {
  public:
   Host(Sections sections, std::vector<Hosted> hosted, config::SnapshotPtr process, config::ProcessKeys keys,
-       const HostOptions& options, RootKeys* root_keys)
+       const HostOptions& options, RootKeys* root_keys, bool keeps_keys)
       : sections_(std::move(sections)),
         options_(options),
         root_keys_(root_keys),
+        keeps_keys_(keeps_keys),
         keys_(keys),
         snapshot_(std::move(process)),
         log_({.slots = shard_count() + 1, .level = log_level(), .format = log_format()},
@@ -160,7 +163,8 @@ class Host {
     start_beside("reloader", [this](Call call) { return reload_loop(call); });
     if (root_keys_ != nullptr) {
       start_beside("watch-keys", [this](Call call) { return watch_keys(call); });
-      start_beside("watch-revocations", [this](Call call) { return watch_revocations(call); });
+      if (keeps_keys_)
+        start_beside("watch-revocations", [this](Call call) { return watch_revocations(call); });
     }
     if (!options_.chaos.empty()) {
       logger_.warn("tasks may be made to fail", {{"file", options_.chaos}});
@@ -295,6 +299,7 @@ class Host {
   void tell_ready() {
     std::vector<Served> served = this->served();
     options_.ready(served);
+    for (const Hosted& each : hosted_) tell_certificate(each);
     if (options_.afterwards && !lifecycle_->ending())
       (void)watching_.start("afterwards", [this, served](Call call) { return run_afterwards(call, served); });
   }
@@ -323,7 +328,7 @@ class Host {
     void panicked(const TaskDeclaration& task, const char* what) noexcept override {
       host_.logger_.error("a task ended with an exception", {{"task", task.name}, {"what", what}});
       count(&Metrics::tasks_panicked, task);
-      for (Hosted& each : host_.hosted_) each.node->metrics().backoff_retries.at(0).add(0);
+      for (Hosted& each : host_.hosted_) each.node->metrics().backoff_retries.at(Repeated::restart).add(0);
     }
     void unhealthy(const TaskDeclaration& task) noexcept override {
       host_.logger_.error("a task stays down", {{"task", task.name}});
@@ -429,6 +434,8 @@ class Host {
   // Runs on the shard of the request. Once it returns, every shard refuses the key's tokens. Cancel: partial
   // — the key is revoked, and the other shards learn it all the same.
   Task<Result<>> revoke(Call call, std::string id) {
+    if (!keeps_keys_)
+      co_return fail(ErrorCode::forbidden, "the keys are another process's: revoke them there", Side::client);
     struct Left {
       KeySnapshotPtr keys;
       Result<> told;
@@ -615,6 +622,17 @@ class Host {
     logger_.info("configuration reloaded", {{"service", node.name()},
                                             {"version", hosted.snapshot->version()},
                                             {"changed", merged.changes.live.size()}});
+    tell_certificate(hosted);
+  }
+
+  void tell_certificate(const Hosted& hosted) {
+    if (!hosted.tls) return;
+    const WallTime ends = hosted.tls->ends();
+    const bool soon = ends.ms - io::wall_clock().ms < certificate_notice.to_millis();
+    logger_.record(soon ? observe::Level::warn : observe::Level::info,
+                   soon ? "the certificate ends soon, or has ended: renew it, then send SIGHUP"
+                        : "the certificate in use",
+                   {{"service", hosted.node->name()}, {"ends", format_rfc3339(ends)}});
   }
 
   void refuse_reload(const std::string& why) {
@@ -650,6 +668,7 @@ class Host {
   Sections sections_;
   const HostOptions& options_;
   RootKeys* root_keys_;
+  bool keeps_keys_;  // false: another process does, and only reads of them are ours
   config::ProcessKeys keys_;
   config::SnapshotPtr snapshot_;  // the snapshot that holds the process's own keys
   // Members are destroyed in reverse order: the services; the log's writer; the process, whose watchdog makes
@@ -712,6 +731,20 @@ int run_host(std::vector<HostedService> services, const HostOptions& options) {
     }
     root_keys = *opened;
   }
+  std::unique_ptr<RootKeys> of_others;
+  for (std::size_t i = 0; i < services.size(); ++i) {
+    const auto named = services[i].root_keys_of_others;
+    if (!named || loaded->services[i]->get(*named).empty()) continue;
+    const std::string& path = loaded->services[i]->get(*named);
+    auto opened = RootKeys::open(path);
+    if (!opened) {
+      options.complain(fmt::format("{}: {}", path, opened.error().context));
+      return exit_bad_config;
+    }
+    of_others = std::move(*opened);
+  }
+  const bool keeps_keys = of_others == nullptr;
+  if (!keeps_keys) root_keys = of_others.get();
   const config::ProcessKeys keys =
       options.process_schema != nullptr ? options.process_keys : services.front().keys.process;
   std::vector<Hosted> hosted;
@@ -742,7 +775,7 @@ int run_host(std::vector<HostedService> services, const HostOptions& options) {
                       {}});
   }
   auto host = std::make_unique<Host>(std::move(sections), std::move(hosted), loaded->process, keys, options,
-                                     root_keys);
+                                     root_keys, keeps_keys);
   return host->run();
 }
 

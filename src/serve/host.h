@@ -4,6 +4,7 @@
 #include <expected>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -31,6 +32,9 @@ struct HostedService {
   // The addresses of the services that this one calls and that run in other processes, by name: `host:port`,
   // or the path of a Unix socket behind `unix:`; empty: nowhere.
   std::vector<std::pair<std::string, config::Key<std::string>>> peers = {};
+  // Names a file of root keys that another process keeps; empty: HostOptions::root_keys tells. The service
+  // knows tokens by it, and changes nothing in it.
+  std::optional<config::Key<std::string>> root_keys_of_others = {};
 };
 
 struct Served {

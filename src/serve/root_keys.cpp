@@ -23,10 +23,8 @@ RootKeys::RootKeys(crypto::KeyRing ring)
     : RootKeys({}, {std::make_shared<const KeySnapshot>(1, std::move(ring)), {}}) {}
 
 Result<crypto::KeyRing> RootKeys::read(const std::string& path) {
-  TRY(std::string text, io::read_small_file(path, file_max));
-  auto ring = crypto::KeyRing::parse(text);
-  crypto::wipe(text);
-  return ring;
+  TRY(const crypto::SecretText text, io::read_private_file(path, file_max));
+  return crypto::KeyRing::parse(text.reveal());
 }
 
 Result<std::unique_ptr<RootKeys>> RootKeys::open(std::string path) {

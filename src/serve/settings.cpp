@@ -23,7 +23,8 @@ Settings read_settings(const config::Snapshot& snapshot, const config::ServerKey
   settings.max_inflight = static_cast<std::uint64_t>(snapshot.get(keys.max_inflight));
   settings.max_rps = static_cast<std::uint64_t>(snapshot.get(keys.max_rps));
   settings.max_body = snapshot.get(keys.max_body_bytes).count;
-  settings.reads_need_capability = snapshot.get(keys.auth_reads) == config::ReadAccess::required;
+  settings.reads_need_capability =
+      keys.auth_reads && snapshot.get(*keys.auth_reads) == config::ReadAccess::required;
   settings.decode.ratio = snapshot.get(keys.decoded_ratio);
   settings.decode.bytes = snapshot.get(keys.decoded_bytes).count;
   settings.request_timeout = snapshot.get(keys.request_timeout);

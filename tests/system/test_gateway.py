@@ -15,7 +15,7 @@ import wire
 from gateway_server import TRUSTING, Gateway, GatewayTest, Scripted
 from registry_server import Registry, region
 from registry_up import UpProcess
-from storage_server import MIB, Storage, b3sum, cairn
+from storage_server import MIB, Storage, b3sum, binary, cairn
 from test_websocket import Socket
 from websocket import ABNF
 from wire import chunked, head, request
@@ -114,6 +114,57 @@ class Objects(GatewayTest):
             subprocess.run(["curl", "-sS", "--fail", "-o", copy, f"{url}/o/{address}"], timeout=wire.PATIENCE, check=True)
             with open(copy, "rb") as file:
                 self.assertEqual(file.read(), body[:1_000_000])
+
+
+class Keys(unittest.TestCase):
+    """A gateway alone that is told by which keys tokens are known."""
+
+    def setUp(self):
+        self.storage = self.enterContext(Storage(TRUSTING))
+        self.keys = os.path.join(self.storage.data, "keys", "capability-root.key")
+        self.settings = {"auth.keys": self.keys, "quota.tenants": "alice=1/0B"}
+
+    def gateway(self, **settings):
+        return self.enterContext(Gateway({**self.settings, **settings}, storage="%s:%d" % self.storage.address, token=self.storage.token))
+
+    def mint(self, *caveats):
+        return cairn("cap", "mint", "--data", self.storage.data, *caveats).stdout.strip()
+
+    def test_tokens_are_known_and_their_tenants_have_quotas(self):
+        gateway = self.gateway()
+        self.assertEqual(gateway.ask_openly("GET", "/o", Authorization="Bearer junk").status, 401)
+        self.assertNotIn('requests_total{route="/o",method="GET",status="401"}', self.storage.metrics(), "storage was asked")
+        alice, bob = (self.mint("--op", "storage.list", "--tenant", each) for each in ("alice", "bob"))
+        statuses = [gateway.ask_openly("GET", "/o", Authorization=f"Bearer {alice}").status for _ in range(3)]
+        self.assertEqual((statuses[0], statuses[-1]), (200, 429))
+        self.assertEqual([gateway.ask_openly("GET", "/o", Authorization=f"Bearer {bob}").status for _ in range(3)], [200] * 3)
+        told = gateway.ask("GET", "/admin/tenants")
+        self.assertEqual(told.status, 200)
+        self.assertEqual({"alice", "bob"} - {row["tenant"] for row in told.json()["tenants"] if row["kind"] == "token"}, set())
+        self.assertEqual(gateway.ask_openly("GET", "/admin/tenants", Authorization=f"Bearer {bob}").status, 403)
+
+    def test_keys_are_revoked_where_they_are_kept_and_it_is_heard_here(self):
+        gateway = self.gateway()
+        token = self.mint("--op", "storage.list")
+        key = json.loads(cairn("cap", "inspect", "--json", token).stdout)["key_id"]
+        with open(self.keys, "rb") as file:
+            before = file.read()
+        answer = gateway.ask("POST", f"/admin/keys/{key}/revoke")
+        self.assertEqual((answer.status, answer.error()["code"]), (403, "forbidden"))
+        with open(self.keys, "rb") as file:
+            self.assertEqual(file.read(), before)
+        self.assertEqual(self.storage.ask("POST", f"/admin/keys/{key}/revoke").status, 204)
+        wire.poll(lambda: gateway.ask_openly("GET", "/o/short", Authorization=f"Bearer {token}").status == 401, "it is known here", 10)
+
+    def test_a_file_that_is_none_or_that_others_can_read_is_exit_78(self):
+        for path, mode, said in ((self.storage.data + "/none", None, "none"), (self.keys, 0o640, "can be read or changed by others")):
+            with self.subTest(said):
+                if mode:
+                    os.chmod(path, mode)
+                ended = subprocess.run([binary(), "gateway", "--data", tempfile.mkdtemp(), "--bind", "127.0.0.1:0", "--set", f"auth.keys={path}"],
+                                       capture_output=True, text=True, timeout=wire.PATIENCE)
+                self.assertEqual(ended.returncode, 78, ended)
+                self.assertIn(said, ended.stderr)
 
 
 class Hops(unittest.TestCase):

@@ -3,6 +3,7 @@
 #include "config/snapshot.h"
 #include "serve/shared_rows.h"
 #include "serve/sizes.h"
+#include "services/gateway/history.h"
 #include "services/gateway/tenants.h"
 
 namespace cairn::gateway {
@@ -42,24 +43,19 @@ constexpr auto queues = [] {
   rows[0].consumers = {"scheduler"};  // `work`
   return rows;
 }();
-constexpr LockDeclaration own_locks[] = {tenants_lock};
+constexpr LockDeclaration own_locks[] = {tenants_lock, samples_lock};
 constexpr auto locks = serve::join(serve::shared_locks, own_locks);
 
 constexpr WriterDeclaration own_writers[] = {
     {"the spare calls to an upstream", "the shard whose they are"},
-    {"the tenants' queues and deficits", "scheduler"},
+    {"the tenants' queues, and what they are served", "scheduler"},
+    {"what an answer costs beyond its price", "the request's shard, atomically"},
+    {"what a tenant has used of its quota", "the request's shard, atomically"},
+    {"the file of what tenants have used", "quota-keeper, and the stop after it"},
+    {"the samples of the last 15 minutes", "history"},
     {"the pressure", "prober"},
 };
 constexpr auto writers = serve::join(serve::shared_writers, own_writers);
-
-// Keys whose features are not built yet: to give one is refused.
-void declare_unbuilt(config::Schema& schema) {
-  schema.add<std::string>({.name = "auth.keys",
-                           .default_value = "",
-                           .doc = "File of the root keys by which tokens are known; empty: tokens pass "
-                                  "unread.",
-                           .built = false});
-}
 
 // What the services behind it have built decides about these.
 void declare_unbuilt_upstreams(config::Schema& schema) {
@@ -117,6 +113,7 @@ Keys declare_keys(config::Schema& schema, const Defaults& where) {
   Keys keys;
   config::ServerDefaults defaults;
   defaults.http2 = true;
+  defaults.reads = false;  // the services behind it decide
   defaults.bind = where.bind;
   defaults.uds_path = where.uds_path;
   defaults.alone = where.alone;
@@ -133,7 +130,14 @@ Keys declare_keys(config::Schema& schema, const Defaults& where) {
   declare_unbuilt_upstreams(schema);
   keys.breaker = declare_breaker(schema);
   keys.fairness = declare_fairness_keys(schema);
-  declare_unbuilt(schema);
+  if (where.alone)
+    keys.root_keys =
+        schema.add<std::string>({.name = "auth.keys",
+                                 .default_value = "",
+                                 .doc = "The file of root keys (keys/capability-root.key of the services' "
+                                        "data directory) by which tokens are known, and their tenants. It is "
+                                        "read only. Empty: tokens pass unread, and tenants are addresses.",
+                                 .reload = config::Reload::restart});
   return keys;
 }
 

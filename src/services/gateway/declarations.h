@@ -2,6 +2,8 @@
 // once.
 #pragma once
 
+#include <optional>
+
 #include "config/schema.h"
 #include "config/server_keys.h"
 #include "runtime/topology.h"
@@ -28,7 +30,8 @@ struct Keys {
   BreakerKeys breaker;
   FairnessKeys fairness;
   config::Key<bool> verify;
-  config::Key<std::string> storage, registry;  // where the services are that it forwards to
+  config::Key<std::string> storage, registry;              // where the services are that it forwards to
+  std::optional<config::Key<std::string>> root_keys = {};  // where it is alone
 };
 // Where the service listens, and where it forwards to, when the configuration does not say.
 struct Defaults {
