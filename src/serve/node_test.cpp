@@ -112,6 +112,9 @@ TEST(Node, what_does_not_end_in_time_is_aborted_and_counted) {
   EXPECT_TRUE(sample.results[0].still_alive.empty());
   EXPECT_EQ(sample.service.state.stops.size(), 1u);
   EXPECT_EQ(sample.metric(R"(tasks_aborted_total{kind="connection"})"), 1);
+  const std::string logged = sample.logged();
+  EXPECT_NE(logged.find("a request was cut off"), std::string::npos) << logged;
+  EXPECT_NE(logged.find(R"("waited_for":"sleep")"), std::string::npos) << logged;
 }
 
 TEST(Node, the_second_signal_aborts_at_once) {

@@ -475,18 +475,20 @@ Result<> Pipeline::authorize(Request& request, const RouteSpec& spec) {
   return {};
 }
 
-// Capability, body cap, decode guard. Answers and returns the error when one of them says no.
+// Body cap, capability, decode guard. Answers and returns the error when one of them says no.
 Error Pipeline::admit_request(Request& request, const RouteSpec& spec) {
-  if (auto allowed = authorize(request, spec); !allowed) {
-    reject(request, Rejected::unauthorized, allowed.error());
-    return allowed.error();
-  }
+  // A length is refused whatever the token; but who sent it is known by then, if the token tells.
+  const Result<> allowed = authorize(request, spec);
   const http::RequestHead& head = request.head();
   request.body.set_cap(settings_.max_body);
   if (head.content_length > settings_.max_body) {
     const Error error(ErrorCode::body_cap, "body over its cap", Side::client);
     reject(request, Rejected::body_cap, error);
     return error;
+  }
+  if (!allowed) {
+    reject(request, Rejected::unauthorized, allowed.error());
+    return allowed.error();
   }
   if (spec.takes == Takes::body && head.fields.has(http::FieldName::content_encoding)) {
     const bool repeated = head.fields.repeated(http::FieldName::content_encoding);
@@ -521,11 +523,25 @@ Task<> Pipeline::handle(Call call, http::Exchange& exchange) {
       granted = fail(turn.error());
   }
   if (!granted) {
+    tell_cut(call, request, granted.error());
     answer_undone(request, granted.error());
   } else if (const Result<> outcome = co_await answer_later(call, request); !outcome) {
+    tell_cut(call, request, outcome.error());
     answer_outcome(request, outcome.error());
   }
   if (tenancy_ != nullptr) tenancy_->answering(request);
+}
+
+// Of the requests that the end of the drain cuts, the first few are told, each with what it waited for.
+void Pipeline::tell_cut(const Call& call, const Request& request, const Error& why) {
+  const StopReason reason = call.cancel().reason();
+  const bool is_end = reason == StopReason::draining || reason == StopReason::aborted;
+  if (!is_end || cuts_told_ == cuts_told_max) return;
+  ++cuts_told_;
+  log_.warn("a request was cut off: the drain ended first",
+            {{"route", shared_.specs[request.route.id].pattern},
+             {"corr_id", request.corr()},
+             {"waited_for", why.context}});
 }
 
 // Answers a request that did not get its turn.
@@ -571,6 +587,7 @@ Task<bool> Pipeline::stage(Call call, Request& request) {
   }
   request.exchange.taking_body = false;
   if (outcome) co_return true;
+  tell_cut(call, request, outcome.error());
   answer_outcome(request, outcome.error());
   co_return false;
 }

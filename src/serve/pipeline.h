@@ -143,6 +143,7 @@ class Pipeline final : public http::Gate, public http::Answerer {
   void answer_version(Request& request);
   void answer_topology(Request& request);
   void answer_undone(Request& request, const Error& why);
+  void tell_cut(const Call& call, const Request& request, const Error& why);
   void answer_outcome(Request& request, const Error& error);
   void answer_metrics(Request& request);
   void reject(Request& request, Rejected why, const Error& error, unsigned retry_after = 1);
@@ -171,6 +172,8 @@ class Pipeline final : public http::Gate, public http::Answerer {
   Turns turns_;           // where the service has no turnstile of its own
   Turnstile& turnstile_;  // the one in use
   Tenancy* tenancy_;      // none: addresses share the limits
+  static constexpr unsigned cuts_told_max = 32;
+  unsigned cuts_told_ = 0;
   // The renderings of the metrics in the present window.
   Instant rendering_since_{};
   unsigned renderings_ = 0;
