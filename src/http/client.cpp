@@ -190,7 +190,7 @@ Task<Result<std::unique_ptr<Client::Connection>>> Client::open(Call call, io::En
   CHECK(open_ < options_.connections_max);
   auto connection = std::make_unique<Connection>(*this, endpoint);
   auto stream = co_await connect(call, endpoint);
-  if (!stream) co_return fail(blame_upstream(stream.error()));
+  if (!stream) co_return fail(blame_upstream(stream.error()).as_undone());
   connection->attach(std::move(*stream));
   co_return connection;
 }

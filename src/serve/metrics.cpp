@@ -176,9 +176,9 @@ Metrics::Metrics(observe::Registry& registry, std::span<const Route> routes,
                                    still(tasks_, is_never_supervised)});
   io_timeouts = registry.counters({"io_timeouts_total",
                                    "Waits for a peer or a device that ran out of time.",
-                                   {{"op", {"read", "write", "commit"}}}});
-  backoff_retries =
-      registry.counters({"backoff_retries_total", "Attempts repeated after a wait.", {{"op", {"restart"}}}});
+                                   {{"op", {"read", "write", "commit", "connect", "rpc"}}}});
+  backoff_retries = registry.counters(
+      {"backoff_retries_total", "Attempts repeated after a wait.", {{"op", {"restart", "upstream"}}}});
   bus_lagged = registry.counters({"bus_lagged_total",
                                   "Events a slow consumer missed.",
                                   {{"topic", topics_}, {"consumer", consumers_}},

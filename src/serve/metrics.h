@@ -30,7 +30,8 @@ enum class Rejected : std::uint8_t {
   decoded_ratio,
   decoded_cap
 };
-enum class IoOp : std::uint8_t { read, write, commit };
+enum class IoOp : std::uint8_t { read, write, commit, connect, rpc };
+enum class Repeated : std::uint8_t { restart, upstream };
 
 struct Metrics {
   struct Route {

@@ -106,7 +106,7 @@ class Node::BackgroundEvents : public TaskEvents {
   void panicked(const TaskDeclaration& task, const char* what) noexcept override {
     log_.error("a task ended with an exception", {{"task", task.name}, {"what", what}});
     count(metrics_.tasks_panicked, task);
-    metrics_.backoff_retries.at(0).add(slot_);
+    metrics_.backoff_retries.at(Repeated::restart).add(slot_);
   }
   void unhealthy(const TaskDeclaration& task) noexcept override {
     log_.error("a task stays down", {{"task", task.name}});

@@ -58,14 +58,20 @@ Task<Result<Way::Try>> GatewayShard::ask(Call call, serve::Request* request, Way
     if (body != nullptr && body->failure()) co_return fail(*body->failure());
     if (answered) co_return std::move(one);
     const Error& why = answered.error();
+    if (why.code == ErrorCode::timeout && why.side == Side::upstream)
+      context_.metrics.io_timeouts.at(why.undone ? serve::IoOp::connect : serve::IoOp::rpc)
+          .add(context_.slot);
     const Instant heard = body == nullptr ? begun_at : std::max(begun_at, body->last_given());
-    one.end(judge(call, *request, asking.lasting, why, heard), shard.now());
+    const Breaker::Verdict verdict = judge(call, *request, asking.lasting, why, heard);
+    one.end(verdict, shard.now());
+    if (verdict == Breaker::Verdict::failed) way->tell_failure(why, shard.now());
     const bool begun = body != nullptr && body->is_begun();
     if (begun || !may_try_again(*request, why)) co_return fail(told_of(why));
     const auto wait = backoff.next(shard.random());
     if (!wait || shard.now() + *wait >= call.deadline()) co_return fail(told_of(why));
     CO_TRY_VOID(co_await sleep_for(call, *wait));
     way->count_retry();
+    context_.metrics.backoff_retries.at(serve::Repeated::upstream).add(context_.slot);
   }
 }
 

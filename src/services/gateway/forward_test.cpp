@@ -380,6 +380,16 @@ TEST(Connections, an_upstream_that_stalls_keeps_nobody_from_another) {
   for (Guest& reader : readers) reader.close();
 }
 
+TEST(Forward, a_length_over_the_cap_reaches_no_upstream) {
+  Outside world(at_head({.bytes = ok}));
+  for (const char* token : {"", "Authorization: Bearer junk\r\n"}) {
+    Guest guest = world.gateway.connect();
+    guest.send(fmt::format("POST /o HTTP/1.1\r\nHost: h\r\nContent-Length: 2097152\r\n{}\r\n", token));
+    EXPECT_EQ(guest.answer().status, 413);
+  }
+  EXPECT_TRUE(world.upstream.asked.empty());
+}
+
 // --- tries, and the breaker
 
 TEST(Retries, a_lost_connection_is_tried_three_times_and_then_it_is_502) {
@@ -388,6 +398,17 @@ TEST(Retries, a_lost_connection_is_tried_three_times_and_then_it_is_502) {
   EXPECT_EQ(answer.status, 502);
   EXPECT_EQ(world.upstream.asked.size(), 3u);
   EXPECT_EQ(world.gateway.metric(R"(gateway_retries_total{target="storage"})"), 2);
+  EXPECT_EQ(world.gateway.metric(R"(backoff_retries_total{op="upstream"})"), 2);
+}
+
+// The first wait is 50 ms at least.
+TEST(Retries, nothing_is_sent_again_beyond_the_deadline) {
+  Outside world(at_head({.then = Reply::Then::close}));
+  Guest guest = world.gateway.connect();
+  const Instant before = world.gateway.world.now();
+  EXPECT_EQ(guest.ask(get("/o/a", "X-Deadline-Ms: 40\r\n")).status, 502);
+  EXPECT_LT(world.gateway.world.now() - before, Duration::millis(40));
+  EXPECT_EQ(world.upstream.asked.size(), 1u);
 }
 
 TEST(Retries, an_answer_of_any_status_is_never_asked_for_again) {
@@ -448,8 +469,10 @@ TEST(BreakerBefore, it_closes_again_when_the_upstream_answers) {
 TEST(BreakerBefore, timeouts_of_the_whole_time_count_and_shortened_ones_do_not) {
   Outside world(at_head({.bytes = ok, .after = Duration::seconds(60)}), {{"timeouts.request", "1s"}});
   Guest guest = world.gateway.connect();
-  for (int i = 0; i < 8; ++i) EXPECT_EQ(guest.ask(get("/o/a", "X-Deadline-Ms: 100\r\n")).status, 504);
+  for (const char* shortened : {"X-Deadline-Ms: 100\r\n", "X-Deadline-Ms: 990\r\n"})
+    for (int i = 0; i < 8; ++i) EXPECT_EQ(guest.ask(get("/o/a", shortened)).status, 504);
   EXPECT_EQ(world.gateway.breaker("closed"), 1);
+  EXPECT_EQ(world.gateway.metric(R"(io_timeouts_total{op="rpc"})"), 16);
   for (int i = 0; i < 5; ++i) EXPECT_EQ(guest.ask(get("/o/a")).status, 504);
   EXPECT_EQ(guest.ask(get("/o/a")).status, 503);
   EXPECT_EQ(world.gateway.breaker("open"), 1);

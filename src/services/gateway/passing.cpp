@@ -101,6 +101,9 @@ void tell_who_asks(const serve::Request& request, http::PeerCall& call) {
 }  // namespace
 
 Error told_of(const Error& error) noexcept {
+  // No connection was had: it is a certificate that is wrong, not an object.
+  if (error.code == ErrorCode::integrity && error.undone)
+    return {ErrorCode::upstream, "the certificate of the service behind the gateway is not accepted"};
   switch (error.code) {
     case ErrorCode::connection_lost:
       return {ErrorCode::upstream, "the service behind the gateway gave no answer"};

@@ -24,6 +24,11 @@ class GatewayService final : public serve::Service {
   void declare_metrics(observe::Registry& registry) override {
     shared_.metrics.declare(registry);
     shared_.fairness.declare_metrics(registry);
+    registry.observed_gauge("gateway_prober_lag_seconds", "How late the prober woke for its newest sample.",
+                            [this] {
+                              const std::vector<Sample> newest = shared_.samples.newest(1);
+                              return newest.empty() ? 0.0 : newest.front().lag.to_seconds();
+                            });
   }
 
  private:
@@ -66,7 +71,7 @@ GatewayShard::GatewayShard(Shared& shared, serve::ShardContext context)
   if (context_.slot == 0) shared_.shut = std::make_unique<ShutWays>(context_.shards);
   for (std::size_t i = 0; i < ways_.size(); ++i)
     ways_[i].open(context_.peers.find(upstream_names[i]), static_cast<Upstream>(i), shared_.metrics,
-                  *shared_.shut, context_.slot);
+                  *shared_.shut, context_);
 }
 
 Task<Result<>> GatewayShard::start(Call call) {
@@ -74,7 +79,8 @@ Task<Result<>> GatewayShard::start(Call call) {
   if (context_.slot != 0) co_return Result<>{};
   Supervisor& tasks = context_.tasks;
   FairScheduler& scheduler = *shared_.fairness.scheduler;
-  history_ = std::make_unique<History>(context_.machine.shard, static_cast<std::size_t>(ticks_capacity));
+  history_ = std::make_unique<History>(context_.machine.shard, static_cast<std::size_t>(ticks_capacity),
+                                       shared_.samples);
   if (!shared_.fairness.options.quota_path.empty()) {
     co_await load_quotas(call);
     CO_TRY_VOID(tasks.start("quota-keeper", [this](Call c) { return keep_quotas(c); }));

@@ -8,12 +8,13 @@ std::size_t index(Breaker::State state) noexcept { return static_cast<std::size_
 }  // namespace
 
 void Way::open(serve::Peer* peer, Upstream upstream, const Metrics& metrics, ShutWays& shut,
-               observe::Slot slot) noexcept {
+               const serve::ShardContext& context) noexcept {
   peer_ = peer;
   target_ = static_cast<std::size_t>(upstream);
   metrics_ = &metrics;
   shut_ = &shut;
-  slot_ = slot;
+  slot_ = context.slot;
+  log_ = &context.log;
   if (peer_ == nullptr) return;
   // The gateway tries again by its own rules.
   peer_->set_retries({.backoff = {.tries = 1}, .total = Instant::never() - Instant{}});
@@ -49,9 +50,22 @@ void Way::Try::end(Breaker::Verdict verdict, Instant now) noexcept {
 
 void Way::count_retry() const noexcept { metrics_->retries.at(target_).add(slot_); }
 
+void Way::tell_failure(const Error& why, Instant now) noexcept {
+  if (const auto held = complaints_.due(now))
+    log_->warn("the service behind the gateway gave no answer", {{"service", upstream_names[target_]},
+                                                                 {"code", name_of(why.code)},
+                                                                 {"why", why.context},
+                                                                 {"held_back", *held}});
+}
+
 void Way::show() noexcept {
   const Breaker::State state = breaker_.state();
   if (state == shown_) return;
+  if (state == Breaker::State::open)
+    log_->warn("a service is left alone for now: its breaker is open",
+               {{"service", upstream_names[target_]}});
+  if (state == Breaker::State::closed)
+    log_->info("a service answers again: its breaker is closed", {{"service", upstream_names[target_]}});
   metrics_->breaker.at(target_, index(shown_)).set(slot_, 0);
   metrics_->breaker.at(target_, index(state)).set(slot_, 1);
   shown_ = state;

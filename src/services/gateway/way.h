@@ -4,8 +4,10 @@
 
 #include <optional>
 
+#include "observe/log.h"
 #include "runtime/breaker.h"
 #include "serve/peers.h"
+#include "serve/service.h"
 #include "services/gateway/metrics.h"
 #include "services/gateway/shut_ways.h"
 #include "services/gateway/upstream.h"
@@ -34,7 +36,7 @@ class Way {
 
   // `peer`: nullptr, if the configuration names none.
   void open(serve::Peer* peer, Upstream upstream, const Metrics& metrics, ShutWays& shut,
-            observe::Slot slot) noexcept;
+            const serve::ShardContext& context) noexcept;
   void set_policy(const BreakerPolicy& policy) noexcept;
 
   void set_limits(const serve::PeerLimits& limits);
@@ -43,6 +45,8 @@ class Way {
   // `breaker_open`: the upstream must be left alone for now.
   Result<Try> try_begin(Instant now) noexcept;
   void count_retry() const noexcept;
+  // For people who look for the cause: at most one line in ten seconds.
+  void tell_failure(const Error& why, Instant now) noexcept;
 
  private:
   void show() noexcept;
@@ -52,6 +56,8 @@ class Way {
   const Metrics* metrics_ = nullptr;
   ShutWays* shut_ = nullptr;
   observe::Slot slot_{};
+  const observe::Logger* log_ = nullptr;
+  observe::LogEvery complaints_{Duration::seconds(10)};
   Breaker breaker_;
   Breaker::State shown_ = Breaker::State::closed;
 };
