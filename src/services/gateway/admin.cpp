@@ -1,4 +1,4 @@
-// GET /admin/tenants: weights, quotas, and where each tenant stands.
+// GET /admin/tenants: weights, quotas, where each tenant stands, and the last minute, second by second.
 #include <vector>
 
 #include "codec/json_writer.h"
@@ -7,7 +7,7 @@
 namespace cairn::gateway {
 namespace {
 
-constexpr std::size_t listed_max = 1000;
+constexpr std::size_t listed_max = 1000, samples_told = 60;
 
 // A copy of what is told, so that the tenants are not locked while it is written.
 struct Row {
@@ -36,6 +36,18 @@ void write_row(codec::JsonWriter& json, const Row& row) {
       .field("bytes_per_day", row.quota.bytes_per_day)
       .field("bytes_used", row.used);
   json.end_object().end_object();
+}
+
+void write_sample(codec::JsonWriter& json, const Sample& sample) {
+  json.begin_object()
+      .field("at", format_rfc3339(sample.at))
+      .field("waiting", sample.waiting)
+      .field("slots_taken", sample.out)
+      .field("slots", sample.slots)
+      .field("least_deficit", sample.least_deficit)
+      .field("lag_ms", sample.lag.to_millis())
+      .field("degraded", static_cast<int>(sample.level))
+      .end_object();
 }
 
 }  // namespace
@@ -68,6 +80,9 @@ Result<> GatewayShard::tell_tenants(serve::Request& request) {
       .field("known", tenants.size());
   json.key("tenants").begin_array();
   for (const Row& row : rows) write_row(json, row);
+  json.end_array();
+  json.key("history").begin_array();
+  for (const Sample& sample : shared_.samples.newest(samples_told)) write_sample(json, sample);
   json.end_array().end_object().finish();
   request.response.add_field("Cache-Control", "no-store");
   request.response.answer_text("application/json");

@@ -1,10 +1,14 @@
 // History: what the gateway was like in the last 15 minutes, second by second. The prober takes samples, and
-// waits to send them; the task `history` keeps them.
+// waits to send them; the task `history` keeps them; /admin/tenants tells the newest.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
+#include <vector>
 
+#include "runtime/declaration.h"
+#include "runtime/guarded.h"
 #include "runtime/mpsc.h"
 #include "runtime/task.h"
 #include "services/gateway/pressure.h"
@@ -19,29 +23,53 @@ struct Sample {
   Pressure::Level level = Pressure::Level::none;
 };
 
-class History {
+inline constexpr LockDeclaration samples_lock{"samples", 13, "the samples of the last 15 minutes"};
+
+// From any shard.
+class Samples {
  public:
   static constexpr std::size_t kept = 15 * 60;
 
-  History(Shard& shard, std::size_t capacity) : ticks(shard, capacity, OverflowPolicy::wait_until_deadline) {}
+  void add(const Sample& sample) {
+    ring_.with([&](Ring& ring) { ring.at[ring.next++ % kept] = sample; });
+  }
+  // At most so many; the newest is the first.
+  std::vector<Sample> newest(std::size_t most) const {
+    std::vector<Sample> found;
+    found.reserve(std::min(most, kept));
+    ring_.with([&](const Ring& ring) {
+      const std::size_t count = std::min({most, kept, ring.next});
+      for (std::size_t i = 1; i <= count; ++i) found.push_back(ring.at[(ring.next - i) % kept]);
+    });
+    return found;
+  }
+
+ private:
+  struct Ring {
+    std::array<Sample, kept> at{};
+    std::size_t next = 0;
+  };
+  Guarded<Ring, samples_lock.rank> ring_;
+};
+
+class History {
+ public:
+  History(Shard& shard, std::size_t capacity, Samples& into)
+      : ticks(shard, capacity, OverflowPolicy::wait_until_deadline), into_(into) {}
 
   // The task. Cancel: clean.
   Task<> run(Call call) {
     for (;;) {
       auto sample = co_await ticks.recv(call);
       if (!sample) co_return;
-      samples_[next_++ % kept] = *sample;
+      into_.add(*sample);
     }
   }
-  std::size_t size() const noexcept { return next_ < kept ? next_ : kept; }
-  // The newest is 0.
-  const Sample& back(std::size_t n) const noexcept { return samples_[(next_ - 1 - n) % kept]; }
 
   Mpsc<Sample> ticks;  // `metrics_tick`
 
  private:
-  std::array<Sample, kept> samples_{};
-  std::size_t next_ = 0;
+  Samples& into_;
 };
 
 }  // namespace cairn::gateway

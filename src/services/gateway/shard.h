@@ -21,6 +21,7 @@ struct Shared {
   Keys keys;
   Fairness fairness;
   Metrics metrics = {};
+  Samples samples = {};
   std::unique_ptr<ShutWays> shut = {};  // made on the first shard, before the others
 };
 
