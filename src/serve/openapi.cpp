@@ -173,16 +173,21 @@ void write_responses(JsonWriter& json, std::span<const AnswerSpec> answers, bool
 
 // An empty requirement beside the other says that the token is optional.
 void write_security(JsonWriter& json, const RouteSpec& spec) {
-  if (spec.op.empty()) return;
+  const std::string_view op = spec.op.empty() ? spec.op_of_handler : spec.op;
+  if (op.empty() && !spec.is_passed_on) return;
   json.key("security").begin_array();
-  if (spec.asked == Asked::of_reads) json.begin_object().end_object();
-  json.begin_object().key("capability").begin_array().value(spec.op).end_array().end_object().end_array();
+  if (spec.asked == Asked::of_reads || spec.is_passed_on) json.begin_object().end_object();
+  json.begin_object().key("capability").begin_array();
+  if (!op.empty()) json.value(op);
+  json.end_array().end_object().end_array();
 }
 
 std::string describe(const RouteSpec& spec) {
-  if (spec.op.empty()) return "Needs no capability.";
+  if (spec.is_passed_on) return "The service behind asks for the capability that it needs.";
+  const std::string_view op = spec.op.empty() ? spec.op_of_handler : spec.op;
+  if (op.empty()) return "Needs no capability.";
   return fmt::format(
-      "Needs a capability for `{}`{}.", spec.op,
+      "Needs a capability for `{}`{}.", op,
       spec.asked == Asked::of_reads ? " where `auth.reads = required`, and none elsewhere" : "");
 }
 

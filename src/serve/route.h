@@ -217,6 +217,8 @@ struct RouteSpec {
   std::span<const BodySpec> bodies = {};  // the types of body it takes; empty, if it takes a body: any bytes
   bool needs_body = false;                // an empty body is refused
   std::span<const AnswerSpec> answers = {};
+  std::string_view op_of_handler = {};  // a capability that the handler itself asks for
+  bool is_passed_on = false;            // another service asks for what it needs
 };
 
 }  // namespace cairn::serve

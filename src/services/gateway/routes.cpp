@@ -23,7 +23,8 @@ constexpr serve::RouteSpec passed(std::string_view pattern, serve::Summary summa
           .summary = summary,
           .handlers = handlers,
           .takes = serve::Takes::body,
-          .answers = passed_answers};
+          .answers = passed_answers,
+          .is_passed_on = true};
 }
 
 constexpr serve::RouteSpec unbuilt(std::string_view pattern, serve::Summary summary,
@@ -32,7 +33,8 @@ constexpr serve::RouteSpec unbuilt(std::string_view pattern, serve::Summary summ
           .methods = any_method,
           .summary = summary,
           .handlers = handlers,
-          .answers = unbuilt_answers};
+          .answers = unbuilt_answers,
+          .is_passed_on = true};
 }
 
 }  // namespace
@@ -60,9 +62,10 @@ std::span<const serve::RouteSpec> GatewayShard::routes() {
       passed("/admin/accept-loss", "Give up what is lost: storage answers", storage),
       {.pattern = "/admin/tenants",
        .methods = Method::get | Method::head,
-       .summary = "Weights, quotas and standing of tenants, for a capability of gateway.admin",
+       .summary = "Weights, quotas and standing of tenants",
        .handlers = serve::at_once<&Self::tell_tenants>(),
-       .answers = tenants_answers},
+       .answers = tenants_answers,
+       .op_of_handler = "gateway.admin"},
       // Their requests may wait for an event, or last.
       passed("/registry/head", "The newest version: the registry answers", registry_open),
       passed("/registry/stream", "Every new version: the registry answers", registry_open),
