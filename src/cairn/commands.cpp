@@ -147,7 +147,7 @@ constexpr Argument help_arguments[] = {{"VERB", "The verb to explain.", Count::a
 constexpr Argument docs_arguments[] = {{"DIR", "Where the pages go.", Count::one, Completes::directory}};
 
 // --- services
-constexpr Flag port_base_flag{"port-base", 0, "N", "Gateway at N, storage at N+10, index N+20 … (7400)."};
+constexpr Flag port_base_flag{"port-base", 0, "N", "Gateway at N, storage at N+10, registry at N+30 (7400)."};
 constexpr Flag amnesia_flag{"amnesia", 0, "", "Keep everything in memory; write nothing to disk."};
 constexpr Flag tls_flag{"tls", 0, "", "Speak TLS, with a certificate of the data directory's own authority."};
 constexpr Flag up_flags[] = {data_flag, port_base_flag, tls_flag, amnesia_flag, config_flag, set_flag};
@@ -157,8 +157,9 @@ constexpr Flag registry_flags[] = {data_flag, bind_flag, config_flag, set_flag, 
 constexpr Example registry_examples[] = {"cairn registry init --data /srv/cairn --m 2 --signers a,b,c",
                                          "cairn registry --data /srv/cairn --bind 127.0.0.1:7430",
                                          "cairn registry head"};
-constexpr Example gateway_examples[] = {"cairn gateway --bind 127.0.0.1:7400",
-                                        "cairn gateway --set peers.storage=unix:/srv/cairn/storage.sock"};
+constexpr Example gateway_examples[] = {
+    "cairn gateway --bind 127.0.0.1:7400",
+    "cairn gateway --set peers.storage=10.0.0.2:7410 --set peers.registry=10.0.0.2:7430"};
 constexpr Example storage_examples[] = {"cairn storage --data /srv/cairn --bind 127.0.0.1:7410"};
 
 constexpr Command verbs[] = {

@@ -166,7 +166,12 @@ Task<Exit> work_alone(Call call, Run* run, std::optional<client::Failure> unreac
 }
 
 std::string hint_of_search(const Run& run, const client::Failure& why) {
-  // The one integrity error before any answer: nobody that is trusted vouches for the server's certificate.
+  // The one integrity error before any answer: the server's certificate is not accepted.
+  if (why.code() == ErrorCode::integrity && why.message.find("mismatch") != std::string::npos)
+    return "ask for a name that the server's certificate has";
+  if (why.code() == ErrorCode::integrity && (why.message.find("expired") != std::string::npos ||
+                                             why.message.find("not yet valid") != std::string::npos))
+    return "the server's certificate has to be renewed, or a clock is wrong";
   if (why.code() == ErrorCode::integrity)
     return "say who vouches for the server: --ca FILE; of cairn up --tls it is keys/tls/ca.pem in its data "
            "directory";

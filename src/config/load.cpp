@@ -1,6 +1,7 @@
 #include "config/load.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -127,11 +128,25 @@ class Loader {
     held = Given{spelling, {*std::move(value), std::move(origin)}};
   }
 
+  // The same key of the services of the process, or of one that runs alone.
+  std::string with_other_prefixes(const std::string& name) const {
+    std::vector<std::string> found;
+    for (const Section& section : sections_)
+      if (const std::string full = full_name(section.prefix, name); names_.contains(full))
+        found.push_back(full);
+    if (const std::size_t dot = name.find('.'); found.empty() && dot != name.npos)
+      if (const std::string rest = name.substr(dot + 1); names_.contains(rest)) found.push_back(rest);
+    return fmt::format("{}", fmt::join(found, " or "));
+  }
+
   void unknown(const Names& known, std::string where, const std::string& name, const Raw& raw) {
     std::vector<std::string_view> words;
     for (const auto& [word, meaning] : known) words.push_back(word);
     std::string rule = "unknown key";
-    if (const auto near = suggest(name, words)) rule += fmt::format(", did you mean {}?", *near);
+    if (const std::string elsewhere = with_other_prefixes(name); !elsewhere.empty())
+      rule += fmt::format(", did you mean {}?", elsewhere);
+    else if (const auto near = suggest(name, words))
+      rule += fmt::format(", did you mean {}?", *near);
     problems_.push_back({std::move(where), name, format_raw(raw), std::move(rule)});
   }
 

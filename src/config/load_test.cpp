@@ -270,6 +270,18 @@ TEST(Load, problems_under_a_prefix_name_the_whole_key) {
             "c.toml:3:11: edge.pool.count = 60: above 50 needs edge.safety.danger_ok = true\n");
 }
 
+TEST(Load, a_key_without_its_prefix_or_with_one_too_many_is_told_with_the_right_one) {
+  Example e;
+  const std::vector<Section> shared{{"edge", &e.schema}, {"registry", &e.schema}}, alone{{"", &e.schema}};
+  const auto unprefixed = load(shared, file("workers = 5\n"));
+  ASSERT_FALSE(unprefixed);
+  EXPECT_THAT(format_problems(unprefixed.error()),
+              testing::HasSubstr("did you mean edge.workers or registry.workers?"));
+  const auto prefixed = load(alone, file("[registry]\nworkers = 5\n"));
+  ASSERT_FALSE(prefixed);
+  EXPECT_THAT(format_problems(prefixed.error()), testing::HasSubstr("unknown key, did you mean workers?"));
+}
+
 TEST(Load, a_set_flag_is_split_at_its_first_equals_sign) {
   ASSERT_TRUE(parse_setting("a.b=c=d"));
   EXPECT_EQ(parse_setting("a.b=c=d")->key, "a.b");

@@ -4,6 +4,7 @@
 #include <charconv>
 #include <map>
 #include <optional>
+#include <set>
 
 namespace cairn::gateway {
 namespace {
@@ -40,14 +41,16 @@ std::optional<QuotaLimits> parse_quota(std::string_view text) noexcept {
   return QuotaLimits{*rps, bytes->count};
 }
 
+// Of each tenant once.
 template <class F>
 config::Check each(const char* text, F parse) {
   return {text, [parse](const config::Value& value) {
-            return std::ranges::all_of(std::get<std::vector<std::string>>(value),
-                                       [&](const std::string& one) {
-                                         const auto assigned = split(one);
-                                         return assigned && parse(assigned->value).has_value();
-                                       });
+            std::set<std::string_view> tenants;
+            return std::ranges::all_of(
+                std::get<std::vector<std::string>>(value), [&](const std::string& one) {
+                  const auto assigned = split(one);
+                  return assigned && parse(assigned->value) && tenants.insert(assigned->tenant).second;
+                });
           }};
 }
 
@@ -70,7 +73,7 @@ FairnessKeys declare_fairness_keys(config::Schema& schema) {
       {.name = "drr.tenant_quanta",
        .default_value = "",
        .doc = "Weights of tenants.",
-       .check = each("TENANT=WEIGHT with a weight from 1 to 1024", parse_weight)});
+       .check = each("TENANT=WEIGHT with a weight from 1 to 1024, each tenant once", parse_weight)});
   keys.workers = schema.add<std::int64_t>({.name = "pools.workers",
                                            .default_value = "0",
                                            .doc = "Workers of the process; 0: one for each core, at most 8.",
@@ -96,7 +99,7 @@ FairnessKeys declare_fairness_keys(config::Schema& schema) {
       {.name = "quota.tenants",
        .default_value = "",
        .doc = "Quotas of tenants in place of the two above.",
-       .check = each("TENANT=RPS/BYTES, as in alice=50/10GiB", parse_quota)});
+       .check = each("TENANT=RPS/BYTES, as in alice=50/10GiB, each tenant once", parse_quota)});
   return keys;
 }
 
