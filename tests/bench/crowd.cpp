@@ -1,9 +1,9 @@
 // Eight tenants before a gateway, and the upstream behind it: is the greedy one kept from the others?
-//   [CR-1] One thread is both the crowd and the upstream, so that an answer costs the same whoever asked.
-//   [CR-2] A tenant is a network: tenant I comes from the addresses of 127.0.(10 + I).0/24, so that no bound
+//   [CW-1] One thread is both the crowd and the upstream, so that an answer costs the same whoever asked.
+//   [CW-2] A tenant is a network: tenant I comes from the addresses of 127.0.(10 + I).0/24, so that no bound
 //   on
 //          one address is what keeps it.
-//   [CR-3] A request that comes by the clock is timed from when it was due, not from when it was sent.
+//   [CW-3] A request that comes by the clock is timed from when it was due, not from when it was sent.
 // It prints the upstream's port, then reads lines `PORT PHASE SECONDS` and prints what each brought.
 #include <arpa/inet.h>
 #include <netinet/in.h>

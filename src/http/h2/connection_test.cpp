@@ -255,7 +255,7 @@ TEST_F(Connected, a_body_that_does_not_fit_its_length_is_never_taken_for_whole) 
 TEST_F(Connected, a_body_that_stalls_is_408) {
   H2Guest guest = connect();
   const auto id = guest.ask("POST", "/read", "some", false);
-  EXPECT_EQ(guest.wait(id, Duration::seconds(20)).status, 408);
+  EXPECT_EQ(guest.wait(id, Duration::millis(5100)).status, 408);
   EXPECT_EQ(desk.slow_reads, 1);
 }
 

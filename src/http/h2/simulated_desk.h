@@ -164,7 +164,8 @@ class Desk final : public Gate, public Answerer {
     ++running;
     most = std::max(most, running);
     if (path == "/wait" || path == "/read-late" || path == "/open-wait") co_await wait_for_gate(call);
-    if (path == "/stubborn") co_await wait_for_gate(call.unbounded());  // it cannot be stopped
+    if (path == "/stubborn")
+      co_await wait_for_gate(call.unbounded().within(Duration::seconds(3600)));  // it cannot be stopped
     Response& response = exchange.response;
     response.text = path;
     if (path == "/taste" || path == "/sip") (void)co_await exchange.body.next(call);
