@@ -44,6 +44,7 @@ struct Fair {
   bool near_worker = true, far_worker = true;
   bool mortal = false;   // the worker at home dies at any moment, and another comes in its place
   bool restart = false;  // so with the scheduler
+  bool close = false;    // the queue ends at any moment, and its end waits for what is under way
 };
 
 class FairAskers : public Model {
@@ -67,6 +68,7 @@ class FairAskers : public Model {
     for (const Asker kind : fair.near) victims = start(kind, near_turns_, first_) || victims;
     for (const Asker kind : fair.far) victims = start(kind, far_turns_, second_) || victims;
     if (victims) world.scope.spawn("canceller", cancels(victims_, StopReason::client_gone));
+    if (fair.close) world.scope.spawn("closer", closer(world.scope.call()));
     if (fair.mortal || fair.restart) world.scope.spawn("death", cancels(mortals_, StopReason::aborted));
   }
   ~FairAskers() override {
@@ -123,6 +125,14 @@ class FairAskers : public Model {
     slots_ -= fair_.slots;
     if (mortal) world_.scope.spawn("worker", worker(world_.scope.call(), turns, false));
   }
+  Task<> closer(Call call) {
+    closed_.edit() = true;
+    for (FairTurns* turns : {&near_turns_, &far_turns_}) turns->close();
+    for (FairTurns* turns : {&near_turns_, &far_turns_})
+      world_.expect((co_await turns->settle(call)).has_value(), "lost_item", "the end of a queue never came");
+    world_.expect(near_turns_.depth() == 0 && far_turns_.depth() == 0, "leaked_job",
+                  "who waits is not known");
+  }
   Task<> asker(Call call, std::size_t number, FairTurns& turns, DrrTenant& tenant) {
     Fate& fate = fates_[number];
     if (fate.kind == Asker::hurried) call = call.within(Duration::millis(1));
@@ -146,7 +156,8 @@ class FairAskers : public Model {
     const bool fits = (code == ErrorCode::cancelled && fate.kind == Asker::victim) ||
                       (code == ErrorCode::timeout && fate.kind == Asker::hurried) ||
                       (code == ErrorCode::busy && fair_.places < asked_) ||
-                      (code == ErrorCode::degraded && fair_.sched < asked_);
+                      (code == ErrorCode::degraded && (fair_.sched < asked_ || closed_.get())) ||
+                      (code == ErrorCode::closed && closed_.get());
     world_.expect(fits, "wrong_error", "a turn was refused for another reason");
   }
 
@@ -160,6 +171,7 @@ class FairAskers : public Model {
   FairTurns far_turns_{scheduler_, world_.shard, far_.box, {fair_.sched, 1, fair_.slots}, {}};
   Scope victims_, mortals_;
   Shared<std::uint64_t> running_{world_, 0};
+  Shared<bool> closed_{world_, false};
   std::array<Fate, 4> fates_{};
   std::size_t asked_ = 0;
   std::uint64_t slots_ = 0, most_slots_ = 0;
@@ -286,6 +298,9 @@ void add_fair_models(std::vector<ModelSpec>& to) {
   add("fair_far", {.near = {}, .far = {plain}, .near_worker = false});
   add("fair_far_leave", {.near = {}, .far = {victim}, .near_worker = false});
   add("fair_far_deadline", {.near = {}, .far = {hurried}, .near_worker = false});
+  // At the end of a drain whoever still waits is cancelled.
+  add("fair_close", {.near = {victim, victim}, .far = {}, .far_worker = false, .close = true});
+  add("fair_far_close", {.near = {}, .far = {victim}, .near_worker = false, .close = true});
   to.push_back(spec<FairAside>("fair_aside"));
   to.push_back(spec<FairBell>("fair_bell"));
   add("fair_both", {.near = {plain}, .far = {plain}, .far_worker = true});

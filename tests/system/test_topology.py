@@ -19,7 +19,9 @@ def how_many(count):
     """How many there are of a task whose row says so."""
     if match := re.fullmatch(r"(one|\d+) per shard", count):
         return SHARDS * (1 if match[1] == "one" else int(match[1]))
-    return {"one": 1, "one per process": 1, "one per data directory": DIRECTORIES, "one, in tests of whole processes": 0}[count]
+    workers = max(SHARDS, min(os.cpu_count(), 8))
+    return {"one": 1, "1": 1, "1, where quotas are kept": 1, "one per process": 1, "one per data directory": DIRECTORIES,
+            "one, in tests of whole processes": 0, "pools.workers in the process, at least one per shard": workers}[count]
 
 
 class Topology(UpProcess):
@@ -39,7 +41,7 @@ class Topology(UpProcess):
 
     def test_what_runs_is_what_is_declared(self):
         self.start()
-        for service in ("storage", "registry"):
+        for service in ("storage", "registry", "gateway"):
             declared = json.loads(cairn("topology", service, "--json").stdout)
             expected = {task["name"]: how_many(task["count"]) for task in declared["tasks"] if task["name"] not in UNCOUNTED | SOMETIMES}
             self.assertGreater(len(expected), 8)
@@ -87,7 +89,7 @@ class Topology(UpProcess):
 
     def test_how_many_jobs_wait_for_a_lane_is_a_metric_of_each_that_is_declared(self):
         self.start()
-        for service in ("storage", "registry"):
+        for service in ("storage", "registry", "gateway"):
             shown = dict(re.findall(r'^pool_waiting\{lane="(\w+)"\} (\d+)$', self.metrics(service), re.M))
             self.assertEqual(set(shown), {lane["name"] for lane in self.live(service)["lanes"]})
             self.assertEqual(shown["dns"], "0")

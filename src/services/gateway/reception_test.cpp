@@ -12,20 +12,6 @@ using io::sim::Guest;
 using testing::HasSubstr;
 using testing::Not;
 
-crypto::RootKey root_key() {
-  std::array<std::byte, 40> same{};
-  same.fill(std::byte{7});
-  return crypto::make_root_key(same, WallTime{1});
-}
-serve::KeySnapshotPtr keys() {
-  return std::make_shared<const serve::KeySnapshot>(1, crypto::KeyRing(root_key()));
-}
-std::string bearer(std::initializer_list<const char*> caveats) {
-  crypto::Macaroon token = crypto::mint(root_key(), "cairn", {});
-  for (const char* caveat : caveats) token = *crypto::attenuate(std::move(token), caveat);
-  return fmt::format("Authorization: Bearer {}\r\n", crypto::format_token(token));
-}
-
 TEST(Reception, a_quota_is_told_in_every_answer_and_kept) {
   SimulatedGateway gateway({.settings = {{"quota.rps", "2"}}});
   Guest guest = gateway.connect();
@@ -164,6 +150,23 @@ TEST(Reception, the_tenants_are_told_to_an_administrator_only) {
   EXPECT_THAT(told.body, HasSubstr(R"("served_units":1)"));
 }
 
+TEST(Reception, the_last_minute_is_told_second_by_second) {
+  SimulatedGateway gateway({.keys = keys()});
+  const auto told = [&] {
+    const std::string body = gateway.ask(get("/admin/tenants", bearer({"op = gateway.admin"}))).body;
+    std::size_t count = 0;
+    for (std::size_t at = 0; (at = body.find(R"("at":)", at)) != body.npos; ++at) ++count;
+    return count;
+  };
+  const std::size_t before = told();
+  gateway.world.run_for(Duration::seconds(10));
+  const std::size_t more = told() - before;
+  EXPECT_LE(more, 10u) << "not more than one a second";
+  EXPECT_GE(more, 9u);
+  gateway.world.run_for(Duration::seconds(100));
+  EXPECT_EQ(told(), 60u);
+}
+
 TEST(Reception, without_keys_nobody_is_an_administrator) {
   SimulatedGateway gateway;
   EXPECT_EQ(gateway.ask(get("/admin/tenants")).status, 403);
@@ -222,17 +225,104 @@ TEST(Reception, a_gate_that_says_something_else_than_the_slots_is_mended_within_
   EXPECT_EQ(guest.ask(get("/readyz")).status, 200);
 }
 
+const io::Endpoint doors{"host", SimulatedGateway::port, {}};
+const SettingTexts one_slot = {
+    {"pools.workers", "1"}, {"pools.worker_slots", "1"}, {"timeouts.request", "60s"}};
+
+// The drain of two seconds has its grace; nothing lasts longer.
+void expect_end_in_time(SimulatedGateway& gateway) {
+  const Instant begun = gateway.world.now();
+  ASSERT_TRUE(gateway.world.run_until([&] { return gateway.ended; }, Duration::seconds(10)));
+  EXPECT_LE(gateway.world.now() - begun, Duration::seconds(2) + Drain::grace);
+}
+
 TEST(Reception, what_waits_at_the_drain_deadline_is_503_and_what_gets_a_slot_before_is_answered) {
-  SimulatedGateway gateway(
-      {.settings = {{"pools.workers", "1"}, {"pools.worker_slots", "1"}, {"timeouts.request", "60s"}}});
+  SimulatedGateway gateway({.settings = one_slot});
+  gateway.wait_until_it_serves();
+  std::deque<Guest> guests;
+  for (const char* path : {"/o/wait", "/o/object", "/o/wait", "/o/object"}) {
+    guests.emplace_back(gateway.world, gateway.away, doors).send(get(path));
+    gateway.world.run_for(Duration::millis(10));
+  }
+  gateway.drain(Duration::seconds(2));
+  gateway.world.run_for(Duration::seconds(1));
+  guests[0].close();
+  EXPECT_EQ(guests[1].answer().status, 200);
+  expect_end_in_time(gateway);
+  const Answer undone = guests[3].answer();
+  EXPECT_EQ(undone.status, 503);
+  EXPECT_THAT(undone.body, HasSubstr("\"draining\""));
+}
+
+TEST(Reception, the_drain_deadline_holds_while_a_worker_is_gone) {
+  SimulatedGateway gateway({.settings = one_slot});
   Guest one = gateway.connect(), two = gateway.connect();
   one.send(get("/o/wait"));
   gateway.world.run_for(Duration::millis(10));
   two.send(get("/o/object"));
   gateway.world.run_for(Duration::millis(10));
   gateway.drain(Duration::seconds(2));
-  EXPECT_EQ(two.answer().status, 503);
-  ASSERT_TRUE(gateway.world.run_until([&] { return gateway.ended; }, Duration::seconds(10)));
+  gateway.fail_task("worker");
+  expect_end_in_time(gateway);
+  EXPECT_THAT(two.answer().body, HasSubstr("\"draining\""));
+}
+
+// --- what is shed
+
+// As many of alice's requests wait as make the pressure shed changes.
+void fill_the_queue(SimulatedGateway& gateway, const std::string& alice, std::deque<Guest>& waiting) {
+  gateway.wait_until_it_serves();
+  while (gateway.metric(R"(queue_depth{queue="work"})") < 7 && waiting.size() < 20) {
+    waiting.emplace_back(gateway.world, gateway.away, doors).send(get("/o/wait", alice));
+    gateway.world.run_for(Duration::millis(10));
+  }
+  gateway.world.run_for(Duration::seconds(1));
+}
+
+TEST(Reception, a_deep_queue_sheds_the_changes_of_who_is_above_its_share) {
+  SimulatedGateway gateway({.settings = {{"pools.workers", "1"},
+                                         {"pools.worker_slots", "2"},
+                                         {"queues.work", "8"},
+                                         {"timeouts.request", "60s"}},
+                            .keys = keys()});
+  const std::string alice = bearer({"tenant = alice"}), bob = bearer({"tenant = bob"});
+  std::deque<Guest> waiting;
+  fill_the_queue(gateway, alice, waiting);
+  Guest first = gateway.connect(), second = gateway.connect();
+  EXPECT_THAT(first.ask(get("/readyz")).body, HasSubstr("accepts-changes"));
+  EXPECT_GE(gateway.metric("gateway_degraded"), 1);
+  second.send(post("/o", "new", bob));
+  gateway.world.run_for(Duration::millis(10));
+  const Answer shed = first.ask(post("/o", "new", alice));
+  EXPECT_EQ(shed.status, 503);
+  EXPECT_THAT(shed.body, HasSubstr("\"degraded\""));
+  EXPECT_TRUE(shed.field("Retry-After").has_value());
+  EXPECT_EQ(gateway.metric(R"(rejected_total{reason="degraded"})"), 1);
+  EXPECT_EQ(second.answer().status, 201);
+}
+
+TEST(Reception, little_memory_sheds_changes_and_then_reads_with_large_answers) {
+  SimulatedGateway gateway;
+  gateway.plain.state.object.assign(std::size_t{4} << 20, 'x');
+  Guest guest = gateway.connect();
+  EXPECT_EQ(guest.ask(get("/o/object")).status, 200);
+  Slab& slab = gateway.host.machine().slab;
+  std::vector<Buffer> held;
+  const auto hold = [&](double part) {
+    while (static_cast<double>(slab.bytes_in_use()) < part * static_cast<double>(gateway.memory_bytes()))
+      held.push_back(slab.take(std::size_t{64} << 10));
+    gateway.world.run_for(Duration::seconds(1));
+  };
+  hold(0.86);
+  EXPECT_EQ(guest.ask(post("/o", "new")).status, 503);
+  EXPECT_EQ(guest.ask(get("/o/object")).status, 200);
+  hold(0.96);
+  EXPECT_EQ(guest.ask(get("/o/object")).status, 503);
+  guest.send(head_of("/o/object"));
+  EXPECT_EQ(guest.answer(true).status, 200);
+  held.clear();
+  gateway.world.run_for(Duration::seconds(12));
+  EXPECT_EQ(guest.ask(post("/o", "new")).status, 201);
 }
 
 }  // namespace

@@ -4,7 +4,9 @@
 
 #include <fmt/format.h>
 
+#include <array>
 #include <deque>
+#include <initializer_list>
 #include <memory>
 #include <optional>
 #include <stdexcept>
@@ -305,6 +307,9 @@ class SimulatedGateway {
     return at == std::string::npos ? 0 : std::stod(text.substr(at + cell.size() + 2));
   }
   serve::Health& health() { return node_->health(); }
+  std::uint64_t memory_bytes() const {
+    return gateway_.snapshot->get(gateway_.keys.server.memory_bytes).count;
+  }
   void fail_task(std::string_view name) {
     ShardScope here(host.shard());
     node_->fail_task(0, name);
@@ -351,6 +356,21 @@ class SimulatedGateway {
   std::unique_ptr<serve::Node> plain_node_, node_;
   std::unique_ptr<serve::Lifecycle> lifecycle_;
 };
+
+// The keys of the services behind, and tokens by them.
+inline crypto::RootKey root_key() {
+  std::array<std::byte, 40> same{};
+  same.fill(std::byte{7});
+  return crypto::make_root_key(same, WallTime{1});
+}
+inline serve::KeySnapshotPtr keys() {
+  return std::make_shared<const serve::KeySnapshot>(1, crypto::KeyRing(root_key()));
+}
+inline std::string bearer(std::initializer_list<const char*> caveats) {
+  crypto::Macaroon token = crypto::mint(root_key(), "cairn", {});
+  for (const char* caveat : caveats) token = *crypto::attenuate(std::move(token), caveat);
+  return fmt::format("Authorization: Bearer {}\r\n", crypto::format_token(token));
+}
 
 inline std::string get(std::string_view path, std::string_view more = "") {
   return fmt::format("GET {} HTTP/1.1\r\nHost: h\r\n{}\r\n", path, more);
