@@ -640,8 +640,9 @@ void Pipeline::refuse(http::Exchange& exchange, Error error) {
   if (error.code == ErrorCode::internal)
     log_.error("a request failed beside its handler", {{"corr_id", request.corr()}, {"what", error.context}});
   // A connection that was refused at the door was counted there.
-  if (error.code != ErrorCode::internal && error.code != ErrorCode::forbidden)
+  if (error.side == Side::client && error.code != ErrorCode::forbidden)
     shared_.metrics.rejected.at(Rejected::head).add(slot_);
+  if (error.code == ErrorCode::draining) shared_.metrics.rejected.at(Rejected::draining).add(slot_);
   request.response.close = true;
   answer_error(request, error);
 }

@@ -157,6 +157,11 @@ void Connection::submit(Stream& stream) {
     (void)take_place(stream);
   const bool fits = response.is_sound() && !(response.switches && stream.upgrade.empty());
   if (!response.abandoned && !fits) answer_failure(stream);
+  // To a CONNECT, any 2xx says that the protocol is spoken from here on (RFC 8441).
+  if (!stream.upgrade.empty() && !response.switches && !response.abandoned && response.status / 100 == 2) {
+    response.clear();
+    server_.answerer_.refuse(stream, {ErrorCode::not_implemented, "this path speaks no such protocol"});
+  }
   if (response.abandoned) return reset_stream(stream, NGHTTP2_CANCEL);
   // An error in one request is no reason to end the others'.
   if (response.close && (attends_ || admission_ != Gate::Admission::welcome)) closes_ = true;

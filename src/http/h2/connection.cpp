@@ -31,10 +31,11 @@ Task<> Connection::serve(Call call) {
   std::exception_ptr failure;
   try {
     co_await run_session(call);
+    if (is_cut_) co_await say_last(call);
   } catch (...) {
     failure = std::current_exception();
   }
-  if (streams_ > 0 || failure) stream_->close(true);
+  if ((streams_ > 0 && !is_cut_) || failure) stream_->close(true);
   try {
     abandon();
   } catch (...) {
@@ -45,6 +46,24 @@ Task<> Connection::serve(Call call) {
   abandon();
   tasks_ = nullptr;
   if (failure) std::rethrow_exception(failure);
+}
+
+// The end of the drain has stopped the handlers together with this task. What they still say is sent, as far
+// as the socket takes it at once, and whoever has waited for a handler is told too: no wait is left for more.
+// NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the connection's own
+Task<> Connection::say_last(Call call) {
+  constexpr int turns = 16;
+  co_await tasks_->join_all(call);
+  while (!waiting_.empty()) {
+    Stream& stream = waiting_.front();
+    if (!stream.fault) stream.fault.emplace(ErrorCode::draining, "shutting down");
+    stream.unlink();
+    live_.push_back(stream);
+    begin(stream);
+  }
+  for (int i = 0; i < turns && try_send() == Sent::turn; ++i) turn_bytes_ = 0;
+  // Bytes that nobody has read would make the kernel end the connection with a reset.
+  (void)stream_->try_discard(Slab::large);
 }
 
 // Every stream ends now; those with a task end with it.
@@ -103,9 +122,12 @@ Task<> Connection::run_session(Call call) {
     } else if (stream_->readable.take_pause()) {
       (void)co_await next_turn(call);
     } else if (!work_ && !(sent == Sent::all && !waiting_.empty() && may_begin())) {
-      if (!co_await wait(call)) co_return;
+      if (!co_await wait(call)) {
+        is_cut_ = call.stopped();
+        co_return;
+      }
     }
-    if (call.stopped()) co_return;
+    if (is_cut_ = call.stopped(); is_cut_) co_return;
   }
   out_.reset();
   if (over_) abandon();  // nobody waits for what the handlers still do

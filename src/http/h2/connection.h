@@ -63,6 +63,7 @@ class Connection final : public ServedConnection {
   // --- connection.cpp: the task
   void start_session();
   Task<> run_session(Call call);
+  Task<> say_last(Call call);
   Task<bool> wait(Call call);
   Instant next_deadline() const noexcept;
   bool keep_time() noexcept;
@@ -150,6 +151,7 @@ class Connection final : public ServedConnection {
 
   WaitList poked_;
   bool work_ = false;
+  bool is_cut_ = false;         // the end of the drain has stopped it
   bool blocked_ = false;        // the socket takes no more
   bool over_ = false;           // no more is read or begun; what is written is sent, then the connection ends
   bool calm_ = false;           // the peer has spent its allowance

@@ -457,6 +457,25 @@ TEST_F(Connected, whatever_begins_while_draining_is_named_by_the_last_goaway) {
   for (std::int32_t i = 3; i <= guest.last_ids.back(); i += 2) EXPECT_EQ(guest.reply(i).body, "/during") << i;
 }
 
+TEST_F(Connected, whoever_is_cut_by_the_end_of_the_drain_is_told_so) {
+  H2Guest guest = connect();
+  std::vector<std::int32_t> waiting;
+  for (int i = 0; i < 40; ++i) waiting.push_back(guest.get("/wait"));  // of which 32 run
+  const auto unfinished = guest.ask("POST", "/read", "some", false);
+  guest.run_for(Duration::millis(10));
+  on_host([&] { server.drain(); });
+  guest.run_for(Duration::millis(400));
+  on_host([&] {
+    host.scope().cancel(StopReason::draining);
+    host.scope().abort();
+  });
+  EXPECT_TRUE(guest.until_ended(Duration::seconds(1)));
+  EXPECT_FALSE(guest.guest.broken());
+  for (std::size_t i = 0; i < waiting.size(); ++i)
+    EXPECT_EQ(guest.reply(waiting[i]).status, i < 32 ? 200 : 503) << i;
+  EXPECT_GE(guest.reply(unfinished).status, 400);
+}
+
 TEST_F(Connected, open_streams_end_when_draining_begins) {
   desk.parts = {"event"};
   H2Guest guest = connect();

@@ -182,7 +182,9 @@ class Desk final : public Gate, public Answerer {
     response.answer_text("text/plain");
   }
   void refuse(Exchange& exchange, Error error) override {
-    if (error.code != ErrorCode::internal && error.code != ErrorCode::busy) ++begun;
+    const bool was_begun = error.code == ErrorCode::internal || error.code == ErrorCode::busy ||
+                           (error.code == ErrorCode::not_implemented && error.side == Side::self);
+    if (!was_begun) ++begun;
     refused.push_back(error.code);
     sign(exchange);
     exchange.response.close = true;

@@ -47,6 +47,18 @@ TEST_F(Switched, what_the_peer_says_is_heard_beside_other_streams) {
   EXPECT_TRUE(guest.wait(second).ended);
 }
 
+TEST_F(Switched, a_path_that_does_not_switch_answers_no_2xx) {
+  desk.parts = {"event"};
+  H2Guest guest = connect();
+  guest.wait(guest.get("/x"));  // the settings are known
+  for (const char* path : {"/x", "/open"}) {
+    const auto id =
+        guest.ask("CONNECT", path, {}, true, {{":protocol", "websocket"}, {"sec-websocket-version", "13"}});
+    EXPECT_EQ(guest.wait(id).status, 501) << path;
+  }
+  EXPECT_EQ(guest.wait(guest.get("/x")).status, 200);
+}
+
 TEST_F(Switched, a_peer_that_resets_ends_the_listener_and_no_other_stream) {
   H2Guest guest = connect();
   const auto gone = open(guest, "/switch"), stays = open(guest, "/switch");
