@@ -133,6 +133,7 @@ class Reads(StorageTest):
                     answer = self.get(Range=text)
                     self.assert_error(answer, 416, "range_not_satisfiable")
                     self.assertEqual(answer.get("Content-Range"), f"bytes */{SIZE}")
+                    self.assertNotIn("immutable", answer.get("Cache-Control") or "")
         self.assertEqual(self.get(self.empty, Range="bytes=0-0").status, 416)
 
     def test_if_none_match(self):

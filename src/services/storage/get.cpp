@@ -44,14 +44,8 @@ std::optional<StorageShard::Wanted> StorageShard::answer_head(Request& request,
   http::Response& response = request.response;
   const auto& fields = request.fields();
   response.add_field("ETag", facts.etag);
-  response.add_lines(object_lines);
-  if (facts.active) response.add_lines(sandbox_lines);
   const http::Verdict verdict = http::evaluate(fields, request.head().method,
                                                {.etag = facts.etag, .last_modified = {}, .exists = true});
-  if (verdict.outcome == http::Precondition::not_modified) {
-    response.status = 304;
-    return std::nullopt;
-  }
   if (verdict.outcome == http::Precondition::failed) {
     serve::answer_error(request,
                         {ErrorCode::precondition_failed, "the object has another tag", Side::client});
@@ -59,13 +53,19 @@ std::optional<StorageShard::Wanted> StorageShard::answer_head(Request& request,
   }
   Wanted wanted;
   wanted.length = facts.size;
-  if (!verdict.range_applies) return wanted;
-  wanted.ranges = http::parse_range(fields.get(FieldName::range), facts.size);
+  if (verdict.range_applies && verdict.outcome == http::Precondition::proceed)
+    wanted.ranges = http::parse_range(fields.get(FieldName::range), facts.size);
   std::array<char, http::content_range_size_max> room;
   if (wanted.ranges.kind == http::RangeSet::Kind::unsatisfiable) {
     response.add_field("Content-Range", http::format_unsatisfied_range(facts.size, room));
     serve::answer_error(
         request, {ErrorCode::range_not_satisfiable, "the range is outside of the object", Side::client});
+    return std::nullopt;
+  }
+  response.add_lines(object_lines);  // not of an error, which nobody is to keep for a year
+  if (facts.active) response.add_lines(sandbox_lines);
+  if (verdict.outcome == http::Precondition::not_modified) {
+    response.status = 304;
     return std::nullopt;
   }
   if (wanted.ranges.kind == http::RangeSet::Kind::ranges) {
