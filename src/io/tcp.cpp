@@ -380,7 +380,7 @@ Task<Result<std::unique_ptr<Stream>>> TcpNetwork::connect(Call call, Endpoint en
     CO_TRY(address, co_await run(pool_, call, Lane::dns, [endpoint] { return look_up(endpoint); }));
   }
   const int descriptor = socket(address.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-  if (descriptor < 0) co_return fail(ErrorCode::io_failed, "socket");
+  if (descriptor < 0) co_return fail(ErrorCode::degraded, "no descriptor is left for a connection");
   const bool local = address.storage.ss_family == AF_UNIX;
   if (!local) tune(descriptor);
   auto stream = std::make_unique<TcpStream>(loop_, descriptor, peer_of(address.storage, descriptor));

@@ -64,7 +64,8 @@ Task<Result<Way::Try>> GatewayShard::ask(Call call, serve::Request* request, Way
     const Instant heard = body == nullptr ? begun_at : std::max(begun_at, body->last_given());
     const Breaker::Verdict verdict = judge(call, *request, asking.lasting, why, heard);
     one.end(verdict, shard.now());
-    if (verdict == Breaker::Verdict::failed) way->tell_failure(why, shard.now());
+    if (verdict == Breaker::Verdict::failed || why.code == ErrorCode::degraded)
+      way->tell_failure(why, shard.now());
     const bool begun = body != nullptr && body->is_begun();
     if (begun || !may_try_again(*request, why)) co_return fail(told_of(why));
     const auto wait = backoff.next(shard.random());

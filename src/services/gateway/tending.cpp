@@ -5,12 +5,20 @@
 namespace cairn::gateway {
 namespace {
 
-constexpr Duration probe_period = Duration::seconds(1), save_period = Duration::seconds(10);
+constexpr Duration probe_period = Duration::seconds(1), save_period = Duration::seconds(10),
+                   start_period = Duration::millis(10);
 
 }  // namespace
 
 Task<> GatewayShard::probe(Call call) {
   Shard& shard = context_.machine.shard;
+  // The workers of the other shards begin in their own time; whoever asks meanwhile should not be told that
+  // some are gone.
+  const Fairness& shared = shared_.fairness;
+  for (Instant end = shard.now() + probe_period;
+       shared.scheduler->slots() < shared.options.workers * shared.options.worker_slots && shard.now() < end;
+       show_gates())
+    if (!co_await sleep_for(call, start_period)) co_return;
   for (Instant due = shard.now() + probe_period;; due = std::max(due, shard.now()) + probe_period) {
     if (!co_await sleep_until(call, due)) co_return;
     sample();
