@@ -174,11 +174,18 @@ Metrics::Metrics(observe::Registry& registry, std::span<const Route> routes,
                                    {{"task", tasks_}},
                                    Print::all,
                                    still(tasks_, is_never_supervised)});
+  using Cells = std::vector<std::size_t>;  // that stand still where no other service is called
+  const bool calls = !declaration.calls.front().empty();
   io_timeouts = registry.counters({"io_timeouts_total",
                                    "Waits for a peer or a device that ran out of time.",
-                                   {{"op", {"read", "write", "commit", "connect", "rpc"}}}});
-  backoff_retries = registry.counters(
-      {"backoff_retries_total", "Attempts repeated after a wait.", {{"op", {"restart", "upstream"}}}});
+                                   {{"op", {"read", "write", "commit", "connect", "rpc"}}},
+                                   Print::all,
+                                   calls ? Cells{} : Cells{3, 4}});
+  backoff_retries = registry.counters({"backoff_retries_total",
+                                       "Attempts repeated after a wait.",
+                                       {{"op", {"restart", "upstream"}}},
+                                       Print::all,
+                                       calls ? Cells{} : Cells{1}});
   bus_lagged = registry.counters({"bus_lagged_total",
                                   "Events a slow consumer missed.",
                                   {{"topic", topics_}, {"consumer", consumers_}},
