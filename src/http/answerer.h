@@ -21,7 +21,8 @@ class Answerer {
   // Fills the response. The call is stopped when the client goes away. For a request that stays open it is
   // also stopped when draining begins. The answerer narrows the call to the request's deadline.
   virtual Task<> handle(Call call, Exchange& exchange) = 0;
-  // Something about this request failed before or beside the handler (framing, time, a bug).
+  // Something about this request failed before or beside the handler (framing, time, a bug), or its answer
+  // cannot be sent as it is (HTTP/2: to a CONNECT that does not switch).
   virtual void refuse(Exchange& exchange, Error error) = 0;
   // The answer was sent, or the connection broke first.
   virtual void finished(Exchange& exchange, bool complete) = 0;

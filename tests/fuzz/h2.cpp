@@ -57,7 +57,10 @@ class Desk final : public http::Gate, public http::Answerer {
     exchange.response.answer_view("text/plain", "ok");
   }
   void refuse(Exchange& exchange, Error error) override {
-    if (error.code != ErrorCode::internal && error.code != ErrorCode::busy) begin_of(exchange);
+    const bool does_not_switch = error.code == ErrorCode::not_implemented && error.side == Side::self;
+    const bool was_begun =
+        error.code == ErrorCode::internal || error.code == ErrorCode::busy || does_not_switch;
+    if (!was_begun) begin_of(exchange);
     exchange.response.status = status_of(error.code);
     exchange.response.answer_view("text/plain", "refused");
   }
