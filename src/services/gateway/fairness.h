@@ -36,7 +36,7 @@ class Fairness {
   // On each shard, on the first one before the others.
   std::unique_ptr<FairTurns> make_turns(const serve::ShardContext& context);
 
-  // Opens and closes the gates of the workers. Of the first shard alone, whose prober does it every second:
+  // Opens and closes the gates of the workers. Of the first shard alone, whose prober does it all the time:
   // two shards that each look and then set could leave what the slower one saw.
   void show_slots(serve::Health& health) const noexcept;
 

@@ -6,7 +6,8 @@ namespace cairn::gateway {
 namespace {
 
 constexpr Duration probe_period = Duration::seconds(1), save_period = Duration::seconds(10),
-                   start_period = Duration::millis(10);
+                   start_period = Duration::millis(10),
+                   gate_period = Duration::millis(100);  // workers of other shards come and go
 
 }  // namespace
 
@@ -20,7 +21,10 @@ Task<> GatewayShard::probe(Call call) {
        show_gates())
     if (!co_await sleep_for(call, start_period)) co_return;
   for (Instant due = shard.now() + probe_period;; due = std::max(due, shard.now()) + probe_period) {
-    if (!co_await sleep_until(call, due)) co_return;
+    while (shard.now() < due) {
+      if (!co_await sleep_until(call, std::min(due, shard.now() + gate_period))) co_return;
+      shared.show_slots(context_.health);
+    }
     sample();
     Sample taken;
     Fairness& fairness = shared_.fairness;
