@@ -23,7 +23,7 @@ from gateway_server import TRUSTING, Scripted
 from registry_server import Registry, region
 from storage_server import MIB, Connection, Storage, binary, free_port_base
 from test_h2 import PING, WINDOW_UPDATE, Line, TlsGateway, asking, frame
-from test_tls import Authority, ask
+from test_tls import Authority, Server, ask
 from test_websocket import Socket
 
 LOCAL = "127.0.0.1"
@@ -181,7 +181,61 @@ class Drains(Case):
         line.end()
         self.assertEqual(line.status, {i: 503 for i in range(1, 13, 2)})
         self.assertEqual(gateway.wait(), 10)
-        self.assertIn('"waited_for":', gateway.log())
+        self.assertIn('"waited_for":', gateway.log())  # the process has ended, and so has its log
+
+
+class Certificates(Case):
+    def openssl(self, *arguments, text=None):
+        ended = subprocess.run(["openssl", *arguments], input=text, capture_output=True, text=True, timeout=wire.PATIENCE)
+        self.assertEqual(ended.returncode, 0, ended.stderr)
+        return ended.stdout
+
+    def days_left(self, certificate):
+        end = self.openssl("x509", "-noout", "-enddate", "-in", certificate).strip().partition("=")[2]
+        return (ssl.cert_time_to_seconds(end) - time.time()) / 86400
+
+    def shorten(self, authority, days):
+        """Puts a certificate of the same authority and key in the place of the one for localhost."""
+        request, names = (os.path.join(self.home, name) for name in ("request", "names"))
+        with open(names, "w") as file:
+            file.write("subjectAltName=DNS:localhost,IP:127.0.0.1")
+        self.openssl("req", "-new", "-key", authority.path("localhost.key"), "-subj", "/CN=localhost", "-out", request)
+        self.openssl("x509", "-req", "-in", request, "-CA", authority.authority, "-CAkey", authority.path("ca.key"), "-set_serial", "7", "-days", str(days),
+                     "-extfile", names, "-out", authority.path("localhost.pem"))
+
+    def run_up(self, data):
+        with open(os.path.join(self.home, "log"), "wb") as log:
+            process = subprocess.Popen([binary(), "up", "--tls", "--data", data, "--port-base", str(free_port_base())], stdout=subprocess.PIPE, stderr=log,
+                                       text=True, env=demo.clean_environment())
+        with contextlib.closing(process.stdout):
+            self.assertTrue(process.stdout.readline())
+            process.send_signal(signal.SIGTERM)
+            self.assertIn(process.wait(wire.PATIENCE), (0, 10))
+
+    def test_up_renews_its_own_within_the_last_30_days(self):
+        data = os.path.join(self.home, "up")
+        self.run_up(data)
+        authority = Authority(data)
+        for days, renewed in ((40, False), (20, True)):
+            self.shorten(authority, days)
+            self.run_up(data)
+            self.assertEqual(self.days_left(authority.path("localhost.pem")) > 300, renewed, days)
+
+    def test_the_log_says_when_it_ends_and_warns_before(self):
+        gateway = self.serve()
+        wire.poll(lambda: '"msg":"the certificate in use"' in gateway.log(), "its end is told")
+        self.shorten(self.authority, 20)
+        gateway.process.send_signal(signal.SIGHUP)
+        wire.poll(lambda: "the certificate ends soon" in gateway.log(), "a warning")
+
+    def test_that_of_an_upstream_which_nobody_vouches_for_is_502_upstream(self):
+        other = Authority(os.path.join(self.home, "other"))
+        other.certify("localhost", LOCAL)
+        storage = self.enterContext(Server({"tls.enabled": "true", "tls.cert": self.cert, "tls.key": self.key}, os.path.join(self.home, "storage")))
+        gateway = self.serve({"tls.ca": other.authority}, storage=f"https://{LOCAL}:{storage.port}")
+        answer = self.connect(gateway).ask("GET", f"/o/b3:{'0' * 64}")
+        self.assertEqual((answer.status, answer.error()["code"]), (502, "upstream"))
+        wire.poll(lambda: re.search('"service":"storage","code":"integrity","why":"[^"]*issuer', gateway.log()), "the cause is told")
 
 
 class Promises(Case):
