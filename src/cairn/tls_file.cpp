@@ -75,11 +75,13 @@ Outcome<crypto::Certified> load_or_make_authority(const std::string& data) {
   return std::move(*made);
 }
 
-// Files that cannot be used are left alone: the start says what is wrong with them.
+// Files that cannot be used are left alone: the start says what is wrong with them. So are those that another
+// authority has signed: somebody has put them there.
 bool ends_soon(const TlsFiles& files) {
+  const auto authority = io::read_regular_file(files.authority, pem_max);
   auto chain = io::read_regular_file(files.certificate, pem_max);
   auto key = io::read_private_file(files.key, pem_max);
-  if (!chain || !key) return false;
+  if (!authority || !chain || !key || !crypto::is_issued_by(*authority, *chain)) return false;
   const auto shown = io::TlsServer::make({.identities = {{std::move(*chain), std::move(*key), {}}}},
                                          std::make_shared<io::TlsTicketKeys>());
   return shown && (*shown)->ends().ms - io::wall_clock().ms < renewed_before.to_millis();

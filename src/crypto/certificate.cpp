@@ -158,4 +158,14 @@ Result<Certified> issue_certificate(const Certified& authority, const std::vecto
   return write(made.get(), key.get());
 }
 
+bool is_issued_by(const std::string& authority, const std::string& certificate) noexcept {
+  const Freed<BIO> issuer_text = reader_of(authority), text = reader_of(certificate);
+  const Freed<X509> issuer(PEM_read_bio_X509(issuer_text.get(), nullptr, nullptr, nullptr)),
+      shown(PEM_read_bio_X509(text.get(), nullptr, nullptr, nullptr));
+  EVP_PKEY* const key = issuer ? X509_get0_pubkey(issuer.get()) : nullptr;
+  const bool is_issued = key != nullptr && shown && X509_verify(shown.get(), key) == 1;
+  ERR_clear_error();
+  return is_issued;
+}
+
 }  // namespace cairn::crypto

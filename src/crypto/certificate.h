@@ -28,5 +28,7 @@ Result<Certified> make_authority(const std::string& name, WallTime now, Duration
 Result<Certified> issue_certificate(const Certified& authority, const std::vector<std::string>& names,
                                     WallTime now, Duration lasts,
                                     CertificateKind kind = CertificateKind::p256);
+// Whether this authority has signed the certificate. PEM; false, too, if one of them is none.
+bool is_issued_by(const std::string& authority, const std::string& certificate) noexcept;
 
 }  // namespace cairn::crypto

@@ -53,6 +53,18 @@ TEST(Certificate, an_authority_vouches_for_its_servers_and_for_no_others) {
   }
 }
 
+TEST(Certificate, who_has_signed_it_is_known) {
+  const auto ours = make_authority("the same name", now, month),
+             other = make_authority("the same name", now, month);
+  ASSERT_TRUE(ours && other);
+  const auto made = issue_certificate(*ours, {"localhost"}, now, month);
+  ASSERT_TRUE(made);
+  EXPECT_TRUE(is_issued_by(ours->certificate, made->certificate));
+  EXPECT_FALSE(is_issued_by(other->certificate, made->certificate));
+  EXPECT_FALSE(is_issued_by("none", made->certificate));
+  EXPECT_FALSE(is_issued_by(ours->certificate, "none"));
+}
+
 TEST(Certificate, it_is_good_from_the_day_before_for_its_time) {
   const auto authority = make_authority("one", now, month * 10);
   const auto server = issue_certificate(*authority, {"a.example"}, now, month);

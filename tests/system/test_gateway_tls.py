@@ -220,6 +220,13 @@ class Certificates(Case):
             self.shorten(authority, days)
             self.run_up(data)
             self.assertEqual(self.days_left(authority.path("localhost.pem")) > 300, renewed, days)
+        # What somebody else has signed is not ours to replace.
+        self.shorten(authority, 20)
+        self.openssl("x509", "-in", authority.path("localhost.pem"), "-signkey", authority.path("localhost.key"), "-days", "20", "-out",
+                     os.path.join(self.home, "foreign"))
+        os.rename(os.path.join(self.home, "foreign"), authority.path("localhost.pem"))
+        self.run_up(data)
+        self.assertLess(self.days_left(authority.path("localhost.pem")), 30)
 
     def test_the_log_says_when_it_ends_and_warns_before(self):
         gateway = self.serve()
