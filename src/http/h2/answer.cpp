@@ -204,20 +204,40 @@ void Connection::agree(Stream& stream) {
                          Conversing::Times{.piece = timeouts.source, .goodbye = timeouts.linger});
 }
 
+// What the sources keep and may soon give is bounded (H2-3). A source that lets a fetch wait gives little at
+// a time, so that no room is held for it: a few answers that stall upstream would else hold up all the
+// others.
 void Connection::start_fetches() {
+  fetch_at_ = Instant::never();
   if (hungry_ == 0 || over_) return;
-  std::size_t kept = fetching_ * Slab::large;
-  live_.for_each([&](const Stream& stream) { kept += stream.stays_open ? 0 : stream.flow.held(); });
+  const Instant now = server_.machine_.shard.now();
+  Instant lapses = Instant::never();
+  std::size_t kept = 0;
+  live_.for_each([&](Stream& stream) {
+    if (stream.stays_open) return;
+    kept += stream.flow.held();
+    if (!stream.fetches || stream.is_slow) return;
+    stream.is_slow = now - stream.fetches_since >= prompt;
+    if (stream.is_slow) return;
+    kept += Slab::large;
+    lapses = std::min(lapses, stream.fetches_since + prompt);
+  });
   live_.for_each([&](Stream& stream) {
     if (!stream.hungry || !stream.is_open) return;
-    if (!stream.stays_open && kept + Slab::large > pieces_max) return;  // H2-3
+    if (!stream.stays_open) {
+      if (blocked_) return;  // what was fetched already is more than the socket takes
+      const std::size_t room = stream.is_slow ? 0 : Slab::large;
+      if (kept + room > pieces_max) {
+        fetch_at_ = lapses;
+        return;
+      }
+      kept += room;
+      stream.fetches_since = now;
+      lapses = std::min(lapses, now + prompt);
+    }
     stream.hungry = false;
     --hungry_;
     stream.fetches = true;
-    if (!stream.stays_open) {
-      ++fetching_;
-      kept += Slab::large;
-    }
     (void)stop_of(stream);
     tasks_->spawn("h2 answer", fetch(tasks_->call(), &stream), Waits::bounded);
   });
@@ -241,7 +261,7 @@ Task<> Connection::fetch(Call call, Stream* stream) {
     more = true;
   }
   stream->fetches = false;
-  if (!stream->stays_open) --fetching_;
+  stream->is_slow = server_.machine_.shard.now() - stream->fetches_since >= prompt;
   if (stream->is_open) {  // next time it is the others' turn first
     stream->unlink();
     live_.push_back(*stream);

@@ -166,7 +166,7 @@ Task<bool> Connection::wait(Call call) {
 
 Instant Connection::next_deadline() const noexcept {
   const ServerTimeouts& timeouts = server_.options_.timeouts;
-  Instant next = std::min(judge_at_, decline_at_);
+  Instant next = std::min({judge_at_, decline_at_, fetch_at_});
   if (head_since_ != Instant{}) next = std::min(next, head_since_ + timeouts.head);
   if (is_idle()) next = std::min(next, idle_since_ + timeouts.idle);
   if (drain_ == Drain::noticed) next = std::min(next, told_at_);

@@ -48,8 +48,9 @@ class Connection final : public ServedConnection {
   // No request is begun while the texts of the answers that wait for the peer are larger than this together.
   static constexpr std::size_t texts_max = std::size_t{64} << 10;
   // Pieces of sources that are kept, or are being got, are no larger than this together, except those of
-  // streams that stay open.
+  // streams that stay open and of sources that are not prompt.
   static constexpr std::size_t pieces_max = 2 * Slab::large;
+  static constexpr Duration prompt = Duration::millis(10);
   // While more frames than this wait to be sent, nothing is read.
   static constexpr std::size_t outbound_max = 256;
   static constexpr std::size_t turn_bytes_max = std::size_t{1} << 20;
@@ -143,7 +144,6 @@ class Connection final : public ServedConnection {
   std::size_t streams_ = 0;
   std::size_t running_ = 0;  // handlers that are not of open streams
   std::size_t open_ = 0;     // streams that stay open
-  unsigned fetching_ = 0;
   std::size_t hungry_ = 0;
   std::size_t head_bytes_ = 0, text_bytes_ = 0;
   std::size_t block_bytes_ = 0;  // of the fields that are coming in
@@ -173,6 +173,7 @@ class Connection final : public ServedConnection {
   Instant idle_since_{};
   Instant judge_at_ = Instant::never();
   Instant decline_at_ = Instant::never();
+  Instant fetch_at_ = Instant::never();  // when a source that keeps the others waiting is taken for slow
   enum class Drain : std::uint8_t { no, noticed, told } drain_ = Drain::no;
   bool goaway_waits_ =
       false;  // which names the last request that is answered: no more are read until it is written

@@ -409,6 +409,39 @@ TEST_F(Connected, streamed_answers_take_turns) {
   for (const auto id : ids) EXPECT_EQ(guest.wait(id).body.size(), 2'400'000u);
 }
 
+TEST_F(Connected, sources_that_stall_do_not_hold_up_the_others) {
+  desk.parts = {"begun"};
+  desk.parts_end = Parts::End::never;
+  H2Guest guest = connect();
+  std::vector<std::int32_t> stalled;
+  for (int i = 0; i < 20; ++i) stalled.push_back(guest.get("/stream"));
+  guest.run_for(Duration::seconds(1));
+  for (const std::int32_t id : stalled) EXPECT_EQ(guest.reply(id).body, "begun");
+  desk.parts = {std::string(50'000, 'p'), std::string(10'001, 'q')};
+  desk.parts_end = Parts::End::normal;
+  const auto good = guest.get("/stream");
+  guest.run_for(Duration::seconds(1));
+  EXPECT_TRUE(guest.reply(good).ended);
+  EXPECT_EQ(guest.reply(good).body.size(), 60'001u);
+}
+
+TEST_F(Connected, sources_that_drip_do_not_hold_up_the_others) {
+  desk.parts.assign(1000, "drop");
+  desk.parts_pause = Duration::millis(50);
+  H2Guest guest = connect_with_window(1 << 24);
+  guest.open_window(0, 1 << 24);
+  std::vector<std::int32_t> dripping;
+  for (int i = 0; i < 20; ++i) dripping.push_back(guest.get("/stream"));
+  guest.run_for(Duration::seconds(1));
+  desk.parts.assign(100, std::string(60'000, 'p'));
+  desk.parts_pause = {};
+  const auto good = guest.get("/stream");
+  guest.run_for(Duration::seconds(1));
+  EXPECT_TRUE(guest.reply(good).ended);
+  EXPECT_EQ(guest.reply(good).body.size(), 6'000'000u);
+  for (const auto id : dripping) EXPECT_GT(guest.reply(id).body.size(), 4u * 30) << id;
+}
+
 TEST_F(Connected, an_idle_connection_ends_with_goaway) {
   H2Guest guest = connect();
   guest.wait(guest.get("/x"));

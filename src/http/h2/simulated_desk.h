@@ -20,10 +20,11 @@ namespace cairn::http::h2 {
 class Parts final : public io::BodySource {
  public:
   enum class End : std::uint8_t { normal, error, exception, never };
-  Parts(Slab& slab, std::vector<std::string> parts, End end)
-      : slab_(slab), parts_(std::move(parts)), end_(end) {}
+  Parts(Slab& slab, std::vector<std::string> parts, End end, Duration pause = {})
+      : slab_(slab), parts_(std::move(parts)), end_(end), pause_(pause) {}
   Task<Result<io::Piece>> next(Call call) override {
     co_await yield(call);
+    if (pause_ > Duration()) CO_TRY_VOID(co_await sleep_for(call, pause_));
     if (at_ == parts_.size()) {
       if (end_ == End::exception) throw std::runtime_error("no more parts");
       if (end_ == End::error) co_return fail(ErrorCode::integrity, "bad part");
@@ -41,6 +42,7 @@ class Parts final : public io::BodySource {
   Slab& slab_;
   std::vector<std::string> parts_;
   End end_;
+  Duration pause_;
   WaitList never_;
   std::size_t at_ = 0;
 };
@@ -141,7 +143,7 @@ class Desk final : public Gate, public Answerer {
     } else if (path == "/abandoned") {
       response.abandoned = true;
     } else if (path == "/stream") {
-      response.answer_stream("text/plain", std::make_unique<Parts>(slab_, parts, parts_end));
+      response.answer_stream("text/plain", std::make_unique<Parts>(slab_, parts, parts_end, parts_pause));
     } else if (path == "/sized") {
       response.answer_sized("text/plain", std::make_unique<Parts>(slab_, parts, parts_end), sized);
     } else if (path == "/open") {
@@ -229,6 +231,7 @@ class Desk final : public Gate, public Answerer {
   std::uint64_t file_offset = 0, file_count = 0, sized = 0;
   std::vector<std::string> parts;
   Parts::End parts_end = Parts::End::normal;
+  Duration parts_pause{};
   std::function<std::unique_ptr<Conversation>()> talk;
   int places = 1000;
 

@@ -62,10 +62,11 @@ void Stream::clear() noexcept {
   wire_body.clear();
   Exchange::clear();
   id = 0;
-  has_head = is_open = is_begun = runs = fetches = hungry = answered = sent_all = has_place = refused = false;
+  has_head = is_open = is_begun = runs = fetches = hungry = is_slow = answered = sent_all = has_place =
+      refused = false;
   fault.reset();
   pace = Pace(false);
-  shut_since = declined_at = {};
+  fetches_since = shut_since = declined_at = {};
   thrown_away = 0;
   CHECK(!carried);  // H2-7
   stop.reset();

@@ -80,6 +80,7 @@ struct Stream : StreamParts, Exchange, Link {
   bool runs = false;       // its handler runs
   bool fetches = false;    // a task gets the next bytes of its answer
   bool hungry = false;     // and one has to
+  bool is_slow = false;    // they did not come promptly, the last time or now
   bool answered = false;   // the head of the answer was handed over
   bool sent_all = false;   // the last frame of the answer was written down
   bool has_place = false;  // of the gate, as an open stream
@@ -87,6 +88,7 @@ struct Stream : StreamParts, Exchange, Link {
   std::optional<Error> fault;
   Outflow flow;
   Pace pace;
+  Instant fetches_since{};
   Instant shut_since{};           // its window
   Instant declined_at{};          // when the peer is told that the rest of the request is not wanted
   std::uint64_t thrown_away = 0;  // of the body, behind the answer
