@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "services/registry/signatures.h"
+
 namespace cairn::registry {
 namespace {
 
@@ -80,6 +82,7 @@ Task<Result<Planned>> Committer::plan(Call, Mutation& mutation, ChangeGroup& gro
       mutation.kind == Mutation::Kind::commit || mutation.kind == Mutation::Kind::supersede;
   // The records that the change counts on must be in the ledger first.
   if (of_proposal && group.touched.contains(mutation.id)) co_return Planned::deferred;
+  if (of_proposal) check_signatures(registry_, mutation);
   if (is_chore(mutation) && !group.members.empty()) co_return Planned::deferred;
   co_return registry_.ledger().with([&](Ledger& ledger) { return decide(ledger, mutation, group); });
 }

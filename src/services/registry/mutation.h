@@ -43,6 +43,8 @@ struct Mutation : Errand<Mutation, Outcome> {
   Ulid id;
   format::ProposalDraft draft;
   std::vector<Hash> items;
+  // Approvals that came with the change, until check_signatures().
+  std::vector<format::Approval> given;
   // The signatures were found good under `signer_key`, over `payload_b3`.
   struct Signature {
     format::Approval approval;

@@ -6,6 +6,7 @@
 #include "runtime/wait.h"
 #include "services/registry/home.h"
 #include "services/registry/render.h"
+#include "services/registry/signatures.h"
 
 namespace cairn::registry {
 namespace {
@@ -298,49 +299,12 @@ Task<Result<Outcome>> Port::propose(Call call, std::string who, format::Proposal
   return submit(call, std::move(mutation), registry_.proposals_);
 }
 
-// Signatures are checked here, where the work holds up this shard only. The committer checks that the keys
-// are still the signers' when it decides.
-void Port::take_signatures(Mutation& mutation, std::vector<format::Approval> approvals) {
-  struct Asked {
-    bool pending = false;
-    Address payload_b3;
-    format::Governance governance;
-  };
-  const Asked asked = registry_.ledger().with([&](Ledger& ledger) {
-    Asked out;
-    if (const Pending* pending = ledger.find_pending(mutation.id)) {
-      out.pending = true;
-      out.payload_b3 = pending->payload_b3;
-      out.governance = ledger.governance();
-    }
-    return out;
-  });
-  // The committer refuses a proposal that is not pending, and knows why.
-  if (!asked.pending) return;
-  mutation.payload_b3 = asked.payload_b3;
-  for (format::Approval& approval : approvals) {
-    const format::Signer* signer = asked.governance.find(approval.signer_id);
-    if (signer != nullptr && format::verify_approval(approval, *signer, asked.payload_b3)) {
-      mutation.approvals.push_back({std::move(approval), signer->key});
-      continue;
-    }
-    mutation.op = mutation.kind == Mutation::Kind::approve ? "approve" : "commit";
-    mutation.kind = Mutation::Kind::refuse;
-    mutation.error = {ErrorCode::invalid_sig,
-                      signer != nullptr ? "the signature is not this signer's over this payload"
-                                        : "the signer is not in the signer set",
-                      Side::client};
-    return;
-  }
-}
-
 Task<Result<Outcome>> Port::approve(Call call, std::string who, Ulid id, format::Approval approval) {
   auto mutation = std::make_unique<Mutation>(Mutation::Kind::approve);
   mutation->who = std::move(who);
   mutation->id = id;
-  std::vector<format::Approval> approvals;
-  approvals.push_back(std::move(approval));
-  take_signatures(*mutation, std::move(approvals));
+  mutation->given.push_back(std::move(approval));
+  check_signatures(registry_, *mutation);
   return submit(call, std::move(mutation), registry_.approvals_);
 }
 
@@ -349,7 +313,7 @@ Task<Result<Outcome>> Port::commit(Call call, std::string who, Ulid id, bool sup
   auto mutation = std::make_unique<Mutation>(supersede ? Mutation::Kind::supersede : Mutation::Kind::commit);
   mutation->who = std::move(who);
   mutation->id = id;
-  if (!approvals.empty()) take_signatures(*mutation, std::move(approvals));
+  mutation->given = std::move(approvals);
   return submit(call, std::move(mutation), registry_.commits_);
 }
 

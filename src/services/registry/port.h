@@ -97,7 +97,6 @@ class Port {
   void push(const Head& head, Mailbox& to);
   void push_gone(std::uint32_t segment, Mailbox& to);
   void take_news(Feed::State news);
-  void take_signatures(Mutation& mutation, std::vector<format::Approval> approvals);
   Task<Result<std::string>> read_record(Call call, Place place);
   Task<Result<std::string>> read_item(Call call, Hash hash);
   Task<Result<std::vector<Hash>>> read_list(Call call, std::uint64_t version, Address payload_b3);

@@ -98,6 +98,25 @@ TEST(Port, a_commit_may_bring_its_approvals_and_they_count_like_any_other) {
   EXPECT_EQ(commit->approvals.size(), m);
 }
 
+// Checking a signature costs more than all else about a commit that comes too late.
+TEST(Port, of_commits_that_race_those_that_lose_are_refused_before_their_signatures_are_checked) {
+  SimulatedRegistry place;
+  ASSERT_TRUE(place.open());
+  const unsigned m = place.ledger([](Ledger& l) { return l.governance().m; });
+  const auto first = place.propose(place.with_regions({1})), second = place.propose(place.with_regions({2}));
+  ASSERT_TRUE(first && second);
+  std::vector<format::Approval> enough;
+  for (unsigned i = 0; i < m; ++i) enough.push_back(place.sign(first->payload_b3, i + 1));
+  place.disk().stall(Duration::seconds(1));
+  const auto wins =
+      place.start(place.port().commit(place.call(), "committer", first->id, false, std::move(enough)));
+  place.world.run_for(Duration::millis(100));
+  const auto loses = place.start(
+      place.port().commit(place.call(), "committer", second->id, false, {place.sign(Address{}, 1)}));
+  EXPECT_TRUE(place.wait(wins));
+  EXPECT_EQ(code_of(place.wait(loses)), ErrorCode::chain_mismatch);
+}
+
 // [E-2]
 TEST(Port, a_change_whose_deadline_passed_is_never_begun) {
   SimulatedRegistry place;
