@@ -110,7 +110,7 @@ Task<bool> ServedConnection::find_place(Call call, Exchange& exchange, bool whol
 Task<> ServedConnection::run(Call call, std::unique_ptr<ServedConnection> self) {
   try {
     const bool refused = self->admission_ == Gate::Admission::refused;
-    if (refused || co_await self->shake_hands(call)) {
+    if (refused || self->handshake_ == nullptr || co_await self->shake_hands(call)) {
       if (auto other = self->server_.by_protocol(*self)) self = std::move(other);
       co_await (refused ? self->turn_away(call) : self->serve(call));
     }
@@ -131,7 +131,6 @@ Task<> ServedConnection::run(Call call, std::unique_ptr<ServedConnection> self) 
 }
 
 Task<bool> ServedConnection::shake_hands(Call call) {
-  if (handshake_ == nullptr) co_return true;
   waits_since_ = server_.machine_.shard.now();
   const bool placed = admission_ != Gate::Admission::extra;
   (placed ? server_.shaking_ : server_.unread_).push_back(*this);

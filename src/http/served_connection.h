@@ -79,11 +79,13 @@ class ServedConnection : public Link {
   Instant extra_until_{};  // its head is complete by then
 
  private:
-  // False: the connection ends.
-  Task<bool> shake_hands(Call call);
+  // Over TLS alone. Not inline: the compiler would make room for their frames in that of run(), which every
+  // connection has as long as it lives.
+  // Shakes hands. False: the connection ends.
+  [[gnu::noinline]] Task<bool> shake_hands(Call call);
   Task<bool> shake_hands_here(Call call);
-  // Over TLS: tells the peer that nothing more will come, as far as it takes that.
-  Task<> say_end(Call call);
+  // Tells the peer that nothing more will come, as far as it takes that.
+  [[gnu::noinline]] Task<> say_end(Call call);
   // The task failed: resets the connection, and undoes the counts of its requests.
   void break_off(const char* what) noexcept;
 
