@@ -373,7 +373,7 @@ class Held(Case):
         self.assertLessEqual(self.never_read(0x7fffffff, 1), self.RUNNING * 44 * 1024)
 
     def test_a_window_that_stays_shut_costs_no_more_than_the_heads_of_the_streams_that_run(self):
-        self.assertLessEqual(self.never_read(0, self.RUNNING), self.RUNNING * 20 * 1024 + 64 * 1024)
+        self.assertLessEqual(self.never_read(0, self.RUNNING), self.RUNNING * 14 * 1024 + 64 * 1024)
 
 
 class HeldByUp(Case):

@@ -47,7 +47,7 @@ Task<Result<io::Piece>> WholeSource::next(Call call) {
     CO_TRY(slice_, co_await pull(call, call_.get()));
     if (slice_.empty() || slice_.size() > left_) co_return cut_off();
     left_ -= slice_.size();
-    hasher_.update(slice_.bytes());
+    hash(slice_);
   }
   Buffer front = split(slice_, static_cast<std::size_t>(std::min<std::uint64_t>(ahead_, slice_.size())));
   ahead_ -= front.size();
@@ -61,14 +61,19 @@ Task<Result<io::Piece>> WholeSource::finish(Call call) {
     CO_TRY(Buffer slice, co_await pull(call, call_.get()));
     if (slice.empty() || slice.size() > left_) co_return cut_off();
     left_ -= slice.size();
-    hasher_.update(slice.bytes());
+    hash(slice);
     keep(std::move(slice));
   }
-  if (hasher_.finish().address != address_) co_return mismatch(one_);
+  if (hasher_->finish().address != address_) co_return mismatch(one_);
   one_.end(Breaker::Verdict::good, current_shard()->now());
   Buffer whole = last_.share();
   last_.clear();
   co_return io::Piece(std::move(whole));
+}
+
+void WholeSource::hash(const Buffer& slice) {
+  if (!hasher_) hasher_ = std::make_unique<crypto::ObjectHasher>();
+  hasher_->update(slice.bytes());
 }
 
 // One slice is kept as it is; of several, one block is made.

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <memory>
 
 #include "crypto/object_hasher.h"
 #include "crypto/proof.h"
@@ -49,6 +50,7 @@ class WholeSource final : public io::BodySource, public PooledFrame {
 
  private:
   Task<Result<io::Piece>> finish(Call call);
+  void hash(const Buffer& slice);
   void keep(Buffer slice);
 
   serve::Peer::Handle call_;
@@ -59,7 +61,8 @@ class WholeSource final : public io::BodySource, public PooledFrame {
   std::uint64_t ahead_;  // of these, before the last group
   Buffer slice_;         // of the upstream, not yet passed on
   Buffer last_;          // the last group, as far as it has come
-  crypto::ObjectHasher hasher_;
+  // From the first byte on. It is large, and a client that takes nothing should not cost it.
+  std::unique_ptr<crypto::ObjectHasher> hasher_;
 };
 
 // Some bytes of an object, cut out of its groups, each of which `proof` verifies.
