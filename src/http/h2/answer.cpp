@@ -204,34 +204,42 @@ void Connection::agree(Stream& stream) {
                          Conversing::Times{.piece = timeouts.source, .goodbye = timeouts.linger});
 }
 
-// What the sources keep and may soon give is bounded (H2-3). A source that lets a fetch wait gives little at
-// a time, so that no room is held for it: a few answers that stall upstream would else hold up all the
-// others.
+// What the sources keep and may soon give is bounded (H2-3). No room is held for a source that lets a fetch
+// wait, as long as there are few: two answers that stall upstream would else hold up all the others.
 void Connection::start_fetches() {
   fetch_at_ = Instant::never();
   if (hungry_ == 0 || over_) return;
   const Instant now = server_.machine_.shard.now();
   Instant lapses = Instant::never();
   std::size_t kept = 0;
-  live_.for_each([&](Stream& stream) {
+  unsigned slow = 0;  // fetches that no room is held for
+  live_.for_each([&](const Stream& stream) {
     if (stream.stays_open) return;
     kept += stream.flow.held();
-    if (!stream.fetches || stream.is_slow) return;
-    stream.is_slow = now - stream.fetches_since >= prompt;
-    if (stream.is_slow) return;
+    slow += stream.fetches && stream.is_slow ? 1 : 0;
+  });
+  live_.for_each([&](Stream& stream) {
+    if (stream.stays_open || !stream.fetches || stream.is_slow) return;
+    const bool has_lapsed = now - stream.fetches_since >= prompt;
+    if (has_lapsed && slow < slow_max) {
+      stream.is_slow = true;
+      ++slow;
+      return;
+    }
     kept += Slab::large;
-    lapses = std::min(lapses, stream.fetches_since + prompt);
+    if (!has_lapsed) lapses = std::min(lapses, stream.fetches_since + prompt);
   });
   live_.for_each([&](Stream& stream) {
     if (!stream.hungry || !stream.is_open) return;
     if (!stream.stays_open) {
       if (blocked_) return;  // what was fetched already is more than the socket takes
       const std::size_t room = stream.is_slow ? 0 : Slab::large;
-      if (kept + room > pieces_max) {
+      if (kept + room > pieces_max || (stream.is_slow && slow >= slow_max)) {
         fetch_at_ = lapses;
         return;
       }
       kept += room;
+      slow += stream.is_slow ? 1 : 0;
       stream.fetches_since = now;
       lapses = std::min(lapses, now + prompt);
     }

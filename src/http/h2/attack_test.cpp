@@ -208,6 +208,24 @@ TEST_F(Attack, pieces_that_wait_for_windows_of_one_byte_cost_at_most_128_kib) {
   EXPECT_LE(most, 200u * 1024) << "two pieces of sources at most, beside what is being sent";
 }
 
+TEST_F(Attack, pieces_of_slow_sources_that_wait_for_windows_are_bounded_too) {
+  desk.parts.assign(10, std::string(60'000, 'p'));
+  desk.parts.front() = "x";
+  desk.parts_pause = Duration::millis(50);
+  H2Guest guest = connect_with_window(1);
+  std::vector<std::int32_t> ids;
+  for (int i = 0; i < 100; ++i) ids.push_back(guest.get("/stream"));
+  guest.run_for(Duration::seconds(2));
+  for (const auto id : ids) EXPECT_EQ(guest.reply(id).body, "x");  // all of them are known to be slow
+  for (const auto id : ids) guest.open_window(id, 1);
+  std::size_t most = 0;
+  for (int i = 0; i < 100; ++i) {
+    guest.run_for(Duration::millis(20));
+    most = std::max(most, machine.slab.bytes_in_use());
+  }
+  EXPECT_LE(most, (32u * 64 + 200) * 1024) << "32 pieces of slow sources, beside what prompt ones may have";
+}
+
 TEST_F(Attack, pings_do_not_pay_for_a_window_that_stays_shut) {
   desk.big.assign(300'000, 'b');
   H2Guest guest = connect_with_window(1 << 20);  // and the connection's own is never opened

@@ -48,8 +48,9 @@ class Connection final : public ServedConnection {
   // No request is begun while the texts of the answers that wait for the peer are larger than this together.
   static constexpr std::size_t texts_max = std::size_t{64} << 10;
   // Pieces of sources that are kept, or are being got, are no larger than this together, except those of
-  // streams that stay open and of sources that are not prompt.
+  // streams that stay open, and one each of so many sources that are not prompt.
   static constexpr std::size_t pieces_max = 2 * Slab::large;
+  static constexpr unsigned slow_max = 32;
   static constexpr Duration prompt = Duration::millis(10);
   // While more frames than this wait to be sent, nothing is read.
   static constexpr std::size_t outbound_max = 256;
