@@ -147,7 +147,8 @@ constexpr Argument help_arguments[] = {{"VERB", "The verb to explain.", Count::a
 constexpr Argument docs_arguments[] = {{"DIR", "Where the pages go.", Count::one, Completes::directory}};
 
 // --- services
-constexpr Flag port_base_flag{"port-base", 0, "N", "Gateway at N, storage at N+10, registry at N+30 (7400)."};
+constexpr Flag port_base_flag{"port-base", 0, "N",
+                              "Gateway at N, storage at N+10, index at N+20, registry at N+30 (7400)."};
 constexpr Flag amnesia_flag{"amnesia", 0, "", "Keep everything in memory; write nothing to disk."};
 constexpr Flag tls_flag{"tls", 0, "", "Speak TLS, with a certificate of the data directory's own authority."};
 constexpr Flag up_flags[] = {data_flag, port_base_flag, tls_flag, amnesia_flag, config_flag, set_flag};
@@ -161,6 +162,7 @@ constexpr Example gateway_examples[] = {
     "cairn gateway --bind 127.0.0.1:7400",
     "cairn gateway --set peers.storage=10.0.0.2:7410 --set peers.registry=10.0.0.2:7430"};
 constexpr Example storage_examples[] = {"cairn storage --data /srv/cairn --bind 127.0.0.1:7410"};
+constexpr Example index_examples[] = {"cairn index --data /srv/cairn --bind 127.0.0.1:7420"};
 
 constexpr Command verbs[] = {
     {.name = "up",
@@ -175,9 +177,15 @@ constexpr Command verbs[] = {
      .flags = serve_flags,
      .examples = storage_examples,
      .run = storage_verb},
+    {.name = "index",
+     .summary = "Start the index service alone: names, and what they stand for.",
+     .flags = registry_flags,
+     .examples = index_examples,
+     .run = index_verb},
     {.name = "gateway",
      .summary = "Start the gateway alone: one origin before the services that `peers.*` names.",
-     .text = "It forwards to storage at 127.0.0.1:7410 and to the registry at 127.0.0.1:7430, unless it is "
+     .text = "It forwards to storage at 127.0.0.1:7410, to the index at 127.0.0.1:7420 and to the registry "
+             "at 127.0.0.1:7430, unless it is "
              "told otherwise. The data directory has what tenants have used of their quotas.",
      .flags = registry_flags,
      .examples = gateway_examples,

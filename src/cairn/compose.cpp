@@ -23,6 +23,7 @@
 #include "serve/host.h"
 #include "serve/sizes.h"
 #include "services/gateway/service.h"
+#include "services/index/service.h"
 #include "services/registry/service.h"
 #include "services/storage/service.h"
 #include "store/memory_kv.h"
@@ -33,10 +34,13 @@ extern char** environ;
 namespace cairn::cli {
 namespace {
 
-constexpr int default_port_base = 7400, gateway_offset = 0, storage_offset = 10, registry_offset = 30;
+constexpr int default_port_base = 7400, gateway_offset = 0, storage_offset = 10, index_offset = 20,
+              registry_offset = 30;
 constexpr ServiceEntry all_services[] = {
     {"storage", &storage::declaration, [](config::Schema& schema) { (void)storage::declare_keys(schema); },
      &storage::routes},
+    {"index", &index::declaration, [](config::Schema& schema) { (void)index::declare_keys(schema); },
+     &index::routes},
     {"registry", &registry::declaration, [](config::Schema& schema) { (void)registry::declare_keys(schema); },
      &registry::routes},
     {"gateway", &gateway::declaration, [](config::Schema& schema) { (void)gateway::declare_keys(schema); },
@@ -91,6 +95,7 @@ class Composition {
  private:
   serve::HostedService host(std::string_view name) {
     if (name == "storage") return host_storage();
+    if (name == "index") return host_index();
     return name == "registry" ? host_registry() : host_gateway();
   }
 
@@ -100,7 +105,7 @@ class Composition {
     if (up_) {
       where.bind = fmt::format("127.0.0.1:{}", port_base_ + gateway_offset);
       where.uds_path = socket_path("cairn.sock");
-      where.storage = where.registry = "";
+      where.storage = where.index = where.registry = "";
     }
     const gateway::Keys keys = gateway::declare_keys(gateway_schema_, where);
     serve::HostedService hosted;
@@ -108,7 +113,7 @@ class Composition {
     hosted.schema = &gateway_schema_;
     hosted.keys = keys.server;
     hosted.workers = gateway::workers_per_shard;
-    hosted.peers = {{"storage", keys.storage}, {"registry", keys.registry}};
+    hosted.peers = {{"storage", keys.storage}, {"index", keys.index}, {"registry", keys.registry}};
     hosted.root_keys_of_others = keys.root_keys;
     hosted.make =
         [this, keys](
@@ -137,13 +142,56 @@ class Composition {
             const config::Snapshot& snapshot) -> std::expected<std::unique_ptr<serve::Service>, std::string> {
       storage::Options options = storage::read_options(snapshot, keys, data_ + "/storage");
       if (!options.amnesia) {
-        stores_ = options.data_dirs;
-        if (auto there = check_stores(data_, stores_); !there) return std::unexpected(there.error());
+        if (auto there = keep_stores("storage", options.data_dirs); !there)
+          return std::unexpected(there.error());
       }
       store::KvMaker& kv = options.amnesia ? static_cast<store::KvMaker&>(memory_kv_) : rocks_kv_;
       return storage::make_service(std::move(options), kv, keys);
     };
     return hosted;
+  }
+
+  serve::HostedService host_index() {
+    index::Defaults where;
+    where.alone = !up_;
+    if (up_) where.bind = fmt::format("127.0.0.1:{}", port_base_ + index_offset);
+    where.uds_path = socket_path("index.sock");
+    index::Keys keys = index::declare_keys(index_schema_, where);
+    serve::HostedService hosted;
+    hosted.prefix = up_ ? "index" : "";
+    hosted.schema = &index_schema_;
+    hosted.keys = keys.server;
+    hosted.workers = index::workers_per_shard;
+    hosted.make =
+        [this, keys](
+            const config::Snapshot& snapshot) -> std::expected<std::unique_ptr<serve::Service>, std::string> {
+      index::Options options = index::read_options(snapshot, keys, data_ + "/index");
+      if (!options.amnesia)
+        if (auto there = keep_stores("index", {options.ledger.directory}); !there)
+          return std::unexpected(there.error());
+      auto key = find_node_key(options.amnesia);
+      if (!key) return std::unexpected(key.error());
+      options.ledger.key = std::move(*key);
+      store::KvMaker& kv = options.amnesia ? static_cast<store::KvMaker&>(memory_kv_) : index_kv_;
+      return index::make_service(std::move(options), kv, keys);
+    };
+    return hosted;
+  }
+
+  // The key that this node signs with: the data directory's, which the first start makes, or one in memory
+  // for a process that leaves nothing behind.
+  std::expected<std::shared_ptr<const crypto::Ed25519Key>, std::string> find_node_key(bool amnesia) {
+    if (amnesia) return std::make_shared<const crypto::Ed25519Key>(new_signing_key());
+    auto kept = load_or_make_key(data_, node_key_name);
+    if (!kept) return std::unexpected(kept.error().message);
+    return std::make_shared<const crypto::Ed25519Key>(std::move(kept->key));
+  }
+
+  // The stores of a service that are on a disk: each is noted once it is there.
+  std::expected<void, std::string> keep_stores(std::string_view service, std::vector<std::string> stores) {
+    if (auto there = check_stores(data_, service, stores); !there) return there;
+    stores_.emplace_back(service, std::move(stores));
+    return {};
   }
 
   serve::HostedService host_registry() {
@@ -343,8 +391,8 @@ class Composition {
   }
 
   void tell(std::span<const serve::Served> served) {
-    if (!stores_.empty())
-      if (auto noted = note_stores(data_, stores_); !noted) terminal_.warn(noted.error());
+    for (const auto& [service, stores] : stores_)
+      if (auto noted = note_stores(data_, service, stores); !noted) terminal_.warn(noted.error());
     for (const serve::Served& one : served)
       announce(terminal_.json() ? fmt::format("{{\"service\":{},\"url\":{}}}\n", json_string(one.service),
                                               json_string(url_of(one)))
@@ -391,13 +439,13 @@ class Composition {
   std::vector<std::string> names_;
   bool up_;
   bool amnesia_;
-  std::vector<std::string> stores_;  // directories of storage, if they are on a disk
+  std::vector<std::pair<std::string_view, std::vector<std::string>>> stores_;  // by service, those on a disk
   std::string data_;
   int port_base_ = default_port_base;
-  config::Schema storage_schema_, registry_schema_, gateway_schema_, process_schema_;
+  config::Schema storage_schema_, index_schema_, registry_schema_, gateway_schema_, process_schema_;
   config::ProcessKeys process_keys_;
   std::optional<TlsFiles> tls_files_;  // with --tls
-  store::RocksKvMaker rocks_kv_;
+  store::RocksKvMaker rocks_kv_, index_kv_;
   store::MemoryKvMaker memory_kv_;
   Prepared prepared_;
   std::optional<crypto::Ed25519Key> operator_key_;
@@ -409,14 +457,14 @@ std::span<const ServiceEntry> services() noexcept { return all_services; }
 
 int with_up_configuration(const Invocation& invocation, std::optional<std::string> file,
                           const UpConfiguration& use) {
-  Composition composition(invocation, {"registry", "storage", "gateway"});
+  Composition composition(invocation, {"registry", "storage", "index", "gateway"});
   if (file) composition.set_file(std::move(*file));
   return composition.configure(use);
 }
 
 int serve_up(const Invocation& invocation) {
   crypto::warm_up();
-  Composition composition(invocation, {"registry", "storage", "gateway"});
+  Composition composition(invocation, {"registry", "storage", "index", "gateway"});
   if (!composition.take_port_base())
     return complain_usage(invocation, "--port-base must be a port below 65496");
   return composition.serve();

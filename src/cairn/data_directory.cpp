@@ -175,7 +175,9 @@ namespace {
 
 constexpr std::size_t stores_max = 64 << 10;
 
-std::string stores_path(const std::string& directory) { return directory + "/storage.stores"; }
+std::string stores_path(const std::string& directory, std::string_view service) {
+  return fmt::format("{}/{}.stores", directory, service);
+}
 
 // A store inside the data directory, which may be moved, is named by its place in it; any other by its path.
 std::string name_of_store(const std::string& directory, const std::string& store) {
@@ -193,9 +195,9 @@ bool has_segments(const std::string& store) {
 
 }  // namespace
 
-std::expected<void, std::string> check_stores(const std::string& directory,
+std::expected<void, std::string> check_stores(const std::string& directory, std::string_view service,
                                               const std::vector<std::string>& stores) {
-  const std::string path = stores_path(directory);
+  const std::string path = stores_path(directory, service);
   const auto text = io::read_small_file(path, stores_max);
   if (!text && text.error().code == ErrorCode::not_found) return {};
   if (!text) return std::unexpected(fmt::format("{} {}", path, text.error().context));
@@ -209,12 +211,12 @@ std::expected<void, std::string> check_stores(const std::string& directory,
   return {};
 }
 
-std::expected<void, std::string> note_stores(const std::string& directory,
+std::expected<void, std::string> note_stores(const std::string& directory, std::string_view service,
                                              const std::vector<std::string>& stores) {
   std::string text;
   for (const std::string& store : stores)
     if (has_segments(store)) text += name_of_store(directory, store) + "\n";
-  const std::string path = stores_path(directory);
+  const std::string path = stores_path(directory, service);
   if (io::read_small_file(path, stores_max).value_or("") == text) return {};
   if (const auto written = io::replace_file(path, text); !written)
     return std::unexpected(fmt::format("{} {}", path, written.error().context));

@@ -48,10 +48,10 @@ std::expected<Prepared, std::string> prepare_without_keys(const std::string& dir
                                                           const std::vector<std::string>& writers);
 
 // Every store is noted in the data directory, so that a store that is gone (a disk that is not mounted) is
-// not taken for a new one. `stores`: the directories that storage is to use.
-std::expected<void, std::string> check_stores(const std::string& directory,
+// not taken for a new one. `stores`: the directories that the service is to use.
+std::expected<void, std::string> check_stores(const std::string& directory, std::string_view service,
                                               const std::vector<std::string>& stores);
-std::expected<void, std::string> note_stores(const std::string& directory,
+std::expected<void, std::string> note_stores(const std::string& directory, std::string_view service,
                                              const std::vector<std::string>& stores);
 
 }  // namespace cairn::cli

@@ -64,7 +64,7 @@ Outcome<> write_key(const std::string& data, std::string_view name, const crypto
 }  // namespace
 
 bool is_key_name(std::string_view name) noexcept {
-  constexpr std::string_view reserved[] = {"capability-root", "admin", log_key_name};
+  constexpr std::string_view reserved[] = {"capability-root", "admin", log_key_name, node_key_name};
   if (name.empty() || name.size() > 64 || name[0] == '.' || name[0] == '-') return false;
   const bool plain = std::ranges::all_of(
       name, [](char c) { return is_letter_or_digit(c) || c == '.' || c == '_' || c == '@' || c == '-'; });

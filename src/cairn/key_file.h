@@ -20,6 +20,8 @@ namespace cairn::cli {
 bool is_key_name(std::string_view name) noexcept;
 // The key that signs checkpoints.
 inline constexpr std::string_view log_key_name = "registry-log";
+// The key of this node: it signs changes of names.
+inline constexpr std::string_view node_key_name = "node";
 
 std::string key_path(const std::string& data, std::string_view name);
 std::string public_key_path(const std::string& data, std::string_view name);

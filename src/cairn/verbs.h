@@ -54,6 +54,7 @@ int docs_verb(const Invocation& invocation);
 // Services.
 int up_verb(const Invocation& invocation);
 int storage_verb(const Invocation& invocation);
+int index_verb(const Invocation& invocation);
 int gateway_verb(const Invocation& invocation);
 int registry_verb(const Invocation& invocation);
 

@@ -94,4 +94,9 @@ Result<NameChange> decode_name_change(ByteView record) {
   return change;
 }
 
+Result<NameChange> read_name_change(ByteView record) {
+  TRY(const SignedParts parts, split_record(record, name_change_size_max));
+  return decode_body(parts.body);
+}
+
 }  // namespace cairn::format

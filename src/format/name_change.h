@@ -40,5 +40,7 @@ struct NameChange {
 Result<std::string> sign_name_change(const NameChange& change, const crypto::Ed25519Key& key);
 // `malformed`, or `invalid_sig`.
 Result<NameChange> decode_name_change(ByteView record);
+// The same without a look at the signature: for a record that was checked, or signed, before it was kept.
+Result<NameChange> read_name_change(ByteView record);
 
 }  // namespace cairn::format

@@ -119,4 +119,25 @@ Verdict evaluate(const Fields& fields, Method method, const Validators& current)
   return {Precondition::proceed, ranged && if_range_holds(fields, current)};
 }
 
+WriteConditions keep_conditions(const Fields& fields) {
+  const auto joined = [&](FieldName name) {
+    std::optional<std::string> list;
+    fields.each(name, [&](std::string_view value) {
+      list = list ? *list + ',' + std::string(value) : std::string(value);
+      return true;
+    });
+    return list;
+  };
+  return {joined(FieldName::if_match), joined(FieldName::if_none_match)};
+}
+
+bool allows(const WriteConditions& conditions, const Validators& current) noexcept {
+  const auto match = [&](const std::string& list, bool weak_counts) {
+    if (list == "*") return current.exists ? Match::yes : Match::no;
+    return match_list(list, current.etag, weak_counts);
+  };
+  if (conditions.if_match && match(*conditions.if_match, false) != Match::yes) return false;
+  return !conditions.if_none_match || match(*conditions.if_none_match, true) == Match::no;
+}
+
 }  // namespace cairn::http

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
 
 #include "base/units.h"
@@ -30,5 +31,14 @@ struct Verdict {
 // for every method but GET and HEAD, which proceed. With an unreadable If-Range the whole object is sent.
 // Unreadable or repeated dates count as absent.
 Verdict evaluate(const Fields& fields, Method method, const Validators& current) noexcept;
+
+// If-Match and If-None-Match of a write, kept beyond its request: for a service that looks at the present
+// state later, where no other write comes between. The lines of a field are joined to one list.
+struct WriteConditions {
+  std::optional<std::string> if_match = {}, if_none_match = {};
+};
+WriteConditions keep_conditions(const Fields& fields);
+// Whether the write may happen; as evaluate() says it of a method that writes.
+bool allows(const WriteConditions& conditions, const Validators& current) noexcept;
 
 }  // namespace cairn::http

@@ -59,7 +59,7 @@ constexpr auto writers = serve::join(serve::shared_writers, own_writers);
 
 // What the services behind it have built decides about these.
 void declare_unbuilt_upstreams(config::Schema& schema) {
-  for (const char* name : {"index", "edge"}) config::declare_peer_key(schema, name, "", false);
+  config::declare_peer_key(schema, "edge", "", false);
 }
 
 BreakerKeys declare_breaker(config::Schema& schema) {
@@ -106,7 +106,7 @@ const ServiceDeclaration declaration{
     .locks = locks,
     .lanes = lane_declarations,
     .writers = writers,
-    .calls = {"storage", "registry"},
+    .calls = {"storage", "index", "registry"},
 };
 
 Keys declare_keys(config::Schema& schema, const Defaults& where) {
@@ -122,6 +122,7 @@ Keys declare_keys(config::Schema& schema, const Defaults& where) {
   defaults.amnesia = true;
   keys.server = config::declare_server_keys(schema, defaults);
   keys.storage = config::declare_peer_key(schema, "storage", where.storage);
+  keys.index = config::declare_peer_key(schema, "index", where.index);
   keys.registry = config::declare_peer_key(schema, "registry", where.registry);
   keys.verify = schema.add<bool>({.name = "proxy.verify",
                                   .default_value = "true",

@@ -30,7 +30,7 @@ struct Keys {
   BreakerKeys breaker;
   FairnessKeys fairness;
   config::Key<bool> verify;
-  config::Key<std::string> storage, registry;              // where the services are that it forwards to
+  config::Key<std::string> storage, index, registry;       // where the services are that it forwards to
   std::optional<config::Key<std::string>> root_keys = {};  // where it is alone
 };
 // Where the service listens, and where it forwards to, when the configuration does not say.
@@ -39,6 +39,7 @@ struct Defaults {
   std::string bind = "127.0.0.1:7400";
   std::string uds_path = "";
   std::string storage = "127.0.0.1:7410";
+  std::string index = "127.0.0.1:7420";
   std::string registry = "127.0.0.1:7430";
 };
 Keys declare_keys(config::Schema& schema, const Defaults& where = {});

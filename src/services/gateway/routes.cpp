@@ -46,6 +46,8 @@ std::span<const serve::RouteSpec> GatewayShard::routes() {
       at_once<&Self::try_pass<Upstream::storage>, &Self::pass<Upstream::storage>>();
   static constexpr serve::Handlers objects =
       at_once<&Self::try_pass<Upstream::storage>, &Self::pass_object>();
+  static constexpr serve::Handlers index =
+      at_once<&Self::try_pass<Upstream::index>, &Self::pass<Upstream::index>>();
   static constexpr serve::Handlers registry =
       at_once<&Self::try_pass<Upstream::registry>, &Self::pass<Upstream::registry>>();
   static constexpr serve::Handlers registry_open =
@@ -70,11 +72,11 @@ std::span<const serve::RouteSpec> GatewayShard::routes() {
       passed("/registry/head", "The newest version: the registry answers", registry_open),
       passed("/registry/stream", "Every new version: the registry answers", registry_open),
       passed("/registry/{rest:Rest}", "Descriptors: the registry answers", registry),
-      unbuilt("/resolve/{rest:Rest}", "Names: the index is not built", none),
-      unbuilt("/providers/{rest:Rest}", "Providers: the index is not built", none),
-      unbuilt("/names", "Names: the index is not built", none),
-      unbuilt("/names/{rest:Rest}", "Names: the index is not built", none),
-      unbuilt("/manifests/{rest:Rest}", "Manifests: the index is not built", none),
+      passed("/resolve/{rest:Rest}", "What a name stands for: the index answers", index),
+      passed("/names", "Names: the index answers", index),
+      passed("/names/{rest:Rest}", "Names: the index answers", index),
+      passed("/manifests/{rest:Rest}", "Manifests: the index answers", index),
+      unbuilt("/providers/{rest:Rest}", "Providers: the index does not know them yet", none),
       unbuilt("/search/{rest:Rest}", "Search: the index is not built", none),
       unbuilt("/graph/{rest:Rest}", "The graph: the index is not built", none),
       unbuilt("/edge/{rest:Rest}", "Copies near the client: the edge is not built", none),

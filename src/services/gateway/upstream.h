@@ -7,8 +7,8 @@
 
 namespace cairn::gateway {
 
-enum class Upstream : std::uint8_t { storage, registry };
-inline constexpr std::array<std::string_view, 2> upstream_names{"storage", "registry"};
+enum class Upstream : std::uint8_t { storage, index, registry };
+inline constexpr std::array<std::string_view, 3> upstream_names{"storage", "index", "registry"};
 constexpr std::string_view name_of(Upstream upstream) noexcept {
   return upstream_names[static_cast<std::size_t>(upstream)];
 }

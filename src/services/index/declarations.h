@@ -1,0 +1,37 @@
+// Everything the index declares but its routes (routes.cpp): settings, tasks, queues, locks, writers, gates.
+// Each once.
+#pragma once
+
+#include "config/schema.h"
+#include "config/server_keys.h"
+#include "runtime/topology.h"
+#include "serve/service.h"
+#include "services/index/ledger.h"
+
+namespace cairn::index {
+
+inline constexpr std::int64_t work_capacity = 512;
+inline constexpr std::size_t workers_per_shard = 64;
+// Bytes of request bodies that may be arriving at once, over all shards.
+inline constexpr std::uint64_t ingest_bytes = 16u << 20;
+
+struct Keys {
+  config::ServerKeys server;
+  config::Key<std::string> db_path;
+};
+// Where the service listens when the configuration does not say.
+struct Defaults {
+  bool alone = true;  // false: among other services of one process
+  std::string bind = "127.0.0.1:7420";
+  std::string uds_path = "";
+};
+Keys declare_keys(config::Schema& schema, const Defaults& where = {});
+
+inline constexpr serve::GateDeclaration gates[] = {
+    {"store", true},    // the log was read, and the map behind it answers
+    {"writes", false},  // changes of names become durable
+};
+
+extern const ServiceDeclaration declaration;
+
+}  // namespace cairn::index

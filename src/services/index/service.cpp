@@ -1,0 +1,182 @@
+#include "services/index/service.h"
+
+#include <algorithm>
+
+#include "codec/json_writer.h"
+#include "runtime/wait.h"
+#include "serve/answer.h"
+#include "serve/sizes.h"
+#include "services/index/home.h"
+#include "services/index/incoming.h"
+
+namespace cairn::index {
+
+using serve::Request;
+
+namespace {
+
+constexpr std::uint64_t write_ahead = 1u << 20;
+constexpr std::uint64_t ram_bytes = std::uint64_t{256} << 20;
+
+}  // namespace
+
+void Metrics::declare(observe::Registry& registry) {
+  integrity = registry.counters({"integrity_fail_total",
+                                 "Reads refused because stored bytes did not match.",
+                                 {{"reason", {"checksum"}}}});
+}
+
+IndexShard::IndexShard(Shared& shared, serve::ShardContext context)
+    : shared_(shared),
+      context_(context),
+      machine_{context.machine.shard,   context.machine.slab,
+               context.machine.network, shared.ram ? *shared.ram : context.machine.disk,
+               context.machine.entropy, context.machine.mailbox,
+               context.machine.pool,    context.machine.memory},
+      slot_(context.slot) {}
+IndexShard::~IndexShard() = default;
+
+// Shard 0 makes the shared state and is the home.
+Task<Result<>> IndexShard::start(Call call) {
+  const bool home = machine_.shard.index() == 0;
+  if (home) {
+    shared_.ledger = std::make_unique<Ledger>(shared_.options.ledger, shared_.kv);
+    shared_.made_ledger.store(shared_.ledger.get(), std::memory_order_release);
+    CO_TRY_VOID(co_await shared_.ledger->open(call, machine_, context_.log));
+  }
+  port_ = shared_.ledger->make_port(machine_);
+  if (home) {
+    Home& tended = shared_.ledger->home();
+    CO_TRY_VOID(context_.tasks.start("committer", [&tended](Call c) { return tended.committer().run(c); }));
+    CO_TRY_VOID(context_.tasks.start("tender", [&tended](Call c) { return tended.tend(c); }));
+    context_.health.set("store", true);
+    context_.health.set("writes", shared_.ledger->writable());
+    CO_TRY_VOID(context_.tasks.start("gates", [this](Call c) { return watch_gates(c); }));
+  }
+  co_return Result<>{};
+}
+
+Task<> IndexShard::stop(Call call) {
+  port_.reset();
+  if (machine_.shard.index() != 0 || !shared_.ledger) co_return;
+  if (auto closed = co_await shared_.ledger->close(call); !closed)
+    context_.log.warn("the log did not close cleanly", {{"why", closed.error().context}});
+}
+
+Task<> IndexShard::watch_gates(Call call) {
+  Ledger& ledger = *shared_.ledger;
+  do {
+    context_.health.set("store", !ledger.status().index_damaged);
+    context_.health.set("writes", ledger.writable());
+    context_.metrics.show_depth("changes", slot_, ledger.changes().taken());
+  } while (co_await sleep_for(call, Duration::millis(100)));
+}
+
+// NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the request's state outlives it
+Task<Result<>> IndexShard::take_body(Call call, Request& request, Incoming& incoming, std::size_t most) {
+  most = std::min<std::size_t>(most, context_.settings.max_body);
+  const http::RequestHead& head = request.head();
+  const bool plain =
+      head.body == http::BodyKind::length && !head.fields.has(http::FieldName::content_encoding);
+  const std::size_t wanted = plain ? std::min<std::uint64_t>(most, head.content_length) : most;
+  const store::Taker taker{request.share, request.contested};
+  if (!shared_.ingest.try_take(wanted, taker))
+    co_return fail(ErrorCode::busy, "too many bodies are on their way in");
+  incoming.bytes = store::BudgetHold(shared_.ingest, wanted, taker.slot);
+  serve::Body body(request, machine_.slab, context_.settings.decode);
+  CO_TRY(incoming.document, co_await body.read_all(call, most));
+  co_return Result<>{};
+}
+
+std::unexpected<Error> IndexShard::turned_away(const Error& error) {
+  if (error.code == ErrorCode::busy && std::string_view(error.context) == changes_full)
+    context_.metrics.count_dropped("changes", slot_);
+  return fail(error);
+}
+
+Result<> IndexShard::answer_malformed(Request& request, const Error& error, const std::string& why) {
+  if (error.code != ErrorCode::malformed || why.empty()) return fail(error);
+  std::string details;
+  codec::JsonWriter json(details);
+  json.begin_object().field("why", why).end_object().finish();
+  serve::answer_error(request, error, details);
+  return {};
+}
+
+http::FieldLines IndexShard::freshness() const noexcept {
+  static constexpr http::FieldLines shared = "Cache-Control: public, max-age=5\r\n",
+                                    own = "Cache-Control: private, max-age=5\r\n";
+  return context_.settings.reads_need_capability ? own : shared;
+}
+
+namespace {
+
+class IndexService final : public serve::Service {
+ public:
+  IndexService(Options options, store::KvMaker& kv, Keys keys)
+      : shared_{
+            .options = std::move(options), .keys = keys, .kv = kv, .metrics = {}, .ram = {}, .ledger = {}} {
+    if (shared_.options.amnesia) shared_.ram = std::make_unique<io::RamDisk>(ram_bytes);
+  }
+
+  const ServiceDeclaration& declaration() const override { return index::declaration; }
+  std::span<const serve::RouteSpec> routes() const override { return IndexShard::routes(); }
+  std::vector<serve::GateDeclaration> gates() const override {
+    return {std::begin(index::gates), std::end(index::gates)};
+  }
+  std::unique_ptr<serve::ServiceShard> make_shard(serve::ShardContext context) override {
+    return std::make_unique<IndexShard>(shared_, context);
+  }
+  std::string trouble() const override {
+    return shared_.options.amnesia ? "" : shared_.options.ledger.directory;
+  }
+  void declare_metrics(observe::Registry& registry) override {
+    shared_.metrics.declare(registry);
+    const auto gauge = [&](const char* name, const char* help, auto read) {
+      registry.observed_gauge(name, help, reader(read));
+    };
+    gauge("index_names", "Names that lead somewhere.", [](Status& s) { return s.names.load(); });
+    gauge("index_changes", "Changes of names that are kept.", [](Status& s) { return s.changes.load(); });
+    gauge("index_manifests", "Manifests that are kept.", [](Status& s) { return s.manifests.load(); });
+    gauge("index_log_bytes", "Bytes of the log.", [](Status& s) { return s.log_bytes.load(); });
+    gauge("index_log_segments", "Segments of the log.", [](Status& s) { return s.segments.load(); });
+    gauge("index_log_damaged", "Places of the log that are not what was written.",
+          [](Status& s) { return s.damaged.load(); });
+    gauge("index_replayed_records", "Records that the start took in from the log.",
+          [](Status& s) { return s.replayed.load(); });
+  }
+
+ private:
+  template <class F>
+  std::function<double()> reader(F read) {
+    return [this, read] {
+      auto* ledger = shared_.made_ledger.load(std::memory_order_acquire);
+      return ledger != nullptr ? static_cast<double>(read(ledger->status())) : 0.0;
+    };
+  }
+
+  Shared shared_;
+};
+
+}  // namespace
+
+Options read_options(const config::Snapshot& snapshot, const Keys& keys, const std::string& data) {
+  Options options;
+  options.amnesia = snapshot.get(keys.server.amnesia);
+  LedgerOptions& ledger = options.ledger;
+  ledger.directory = snapshot.get(keys.db_path);
+  if (ledger.directory.empty()) ledger.directory = data;
+  ledger.ahead = write_ahead;
+  ledger.changes_max = serve::queue_capacity(declaration, snapshot, keys.server, "changes");
+  if (options.amnesia) {
+    ledger.segment_size = 16u << 20;
+    ledger.reserve = ledger.ahead = 0;
+  }
+  return options;
+}
+
+std::unique_ptr<serve::Service> make_service(Options options, store::KvMaker& kv, Keys keys) {
+  return std::make_unique<IndexService>(std::move(options), kv, keys);
+}
+
+}  // namespace cairn::index
