@@ -42,7 +42,8 @@ Task<Result<>> Indexer::apply_change(Call call, store::Entry entry) {
   CO_TRY(const auto before, co_await name(call, change->name));
   if (before && before->sequence >= change->sequence) co_return Result<>{};  // NX-1
   const bool was = before && before->manifest, is = change->manifest.has_value();
-  totals_.names += (is ? 1u : 0u) - (was ? 1u : 0u);
+  if (is && !was) ++totals_.names;
+  if (was && !is) --totals_.names;
   ++totals_.changes;
   overlay_[name_key(change->name)] = encode(NameState{change->sequence, change->at, change->manifest});
   overlay_[change_key(change->name, change->sequence)] = std::move(entry.meta);

@@ -22,6 +22,10 @@ Task<Result<>> Ledger::close(Call call) {
   co_return co_await home_->close(call);
 }
 
+std::unique_ptr<store::Kv> Ledger::make_kv(io::Machine& machine) {
+  return std::make_unique<MapPort>(engine_->make_port(machine), status_);
+}
+
 std::unique_ptr<Port> Ledger::make_port(io::Machine& machine) {
   return std::make_unique<Port>(*this, machine);
 }

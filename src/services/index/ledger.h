@@ -65,6 +65,8 @@ class Ledger {
 
   // --- on each shard, after open
   std::unique_ptr<Port> make_port(io::Machine& machine);
+  // This shard's way to the map alone.
+  std::unique_ptr<store::Kv> make_kv(io::Machine& machine);
 
   // --- from any thread
   const LedgerOptions& options() const noexcept { return options_; }
