@@ -15,9 +15,32 @@ inline constexpr std::size_t workers_per_shard = 64;
 // Bytes of request bodies that may be arriving at once, over all shards.
 inline constexpr std::uint64_t ingest_bytes = 16u << 20;
 
+struct LookupKeys {
+  config::Key<std::int64_t> alpha, beta, max_retries;
+  config::Key<Duration> hedge, deadline;
+};
+struct CacheKeys {
+  config::Key<std::int64_t> entries;
+  config::Key<Duration> ttl, neg_ttl, purge_interval;
+};
+struct RankKeys {
+  config::Key<double> region_bias;
+  config::Key<Duration> freshness_half_life;
+  config::Key<std::vector<std::string>> latency_buckets, allowed_regions, provider_denylist;
+};
+struct BreakerKeys {
+  config::Key<Duration> error_window, cooldown;
+  config::Key<double> trip_threshold;
+  config::Key<std::int64_t> half_open_probes;
+};
+
 struct Keys {
   config::ServerKeys server;
   config::Key<std::string> db_path;
+  LookupKeys lookup;
+  CacheKeys cache;
+  RankKeys rank;
+  BreakerKeys breaker;
 };
 // Where the service listens when the configuration does not say.
 struct Defaults {

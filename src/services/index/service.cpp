@@ -1,6 +1,7 @@
 #include "services/index/service.h"
 
 #include <algorithm>
+#include <span>
 
 #include "codec/json_writer.h"
 #include "runtime/wait.h"
@@ -24,6 +25,19 @@ void Metrics::declare(observe::Registry& registry) {
   integrity = registry.counters({"integrity_fail_total",
                                  "Reads refused because stored bytes did not match.",
                                  {{"reason", {"checksum"}}}});
+  refused_records = registry.counters({"index_records_refused_total",
+                                       "Records of providers that were not taken.",
+                                       {{"reason", {"forged", "expired", "older", "crowded"}}}});
+  resolve_latency = registry.histograms({"resolve_latency_seconds",
+                                         "How long questions took, from the head to the answer.",
+                                         {{"type", {"name", "cid"}}}},
+                                        observe::Buckets::latency());
+  lookups = registry.histogram("index_dht_lookup_seconds", "How long lookups at other nodes took.",
+                               observe::Buckets::latency());
+  hits = registry.counters({"index_cache_hits_total", "Questions that the cache answered."}).at();
+  misses = registry.counters({"index_cache_misses_total", "Questions that others had to be asked."}).at();
+  deadline_hits =
+      registry.counters({"resolve_deadline_hit_total", "Questions whose deadline came first."}).at();
 }
 
 IndexShard::IndexShard(Shared& shared, serve::ShardContext context)
@@ -33,7 +47,16 @@ IndexShard::IndexShard(Shared& shared, serve::ShardContext context)
                context.machine.network, shared.ram ? *shared.ram : context.machine.disk,
                context.machine.entropy, context.machine.mailbox,
                context.machine.pool,    context.machine.memory},
-      slot_(context.slot) {}
+      slot_(context.slot),
+      policies_(shared.options.policies) {
+  if (machine_.shard.index() == 0) {
+    std::uint64_t seed = 0;
+    machine_.entropy.fill(std::as_writable_bytes(std::span(&seed, 1)));
+    shared_.finders = std::make_unique<Finders>(machine_.shard, machine_.mailbox, policies_.finder, seed);
+  }
+  finder_ = std::make_unique<Finder>(*shared_.finders, machine_.shard, machine_.mailbox, policies_.finder,
+                                     *this, shared_.options.ledger.key->public_key());
+}
 IndexShard::~IndexShard() = default;
 
 // Shard 0 makes the shared state and is the home.
@@ -43,12 +66,23 @@ Task<Result<>> IndexShard::start(Call call) {
     shared_.ledger = std::make_unique<Ledger>(shared_.options.ledger, shared_.kv);
     shared_.made_ledger.store(shared_.ledger.get(), std::memory_order_release);
     CO_TRY_VOID(co_await shared_.ledger->open(call, machine_, context_.log));
+    shared_.providers =
+        std::make_unique<ProviderTable>(shared_.options.providers, shared_.options.announced_max, shared_.kv);
+    CO_TRY_VOID(co_await shared_.providers->open(call, machine_, context_.log));
   }
   port_ = shared_.ledger->make_port(machine_);
+  providers_ = shared_.providers->make_port(machine_);
+  CO_TRY_VOID(context_.tasks.start("flights", [this](Call c) { return finder_->run(c); }));
   if (home) {
     Home& tended = shared_.ledger->home();
     CO_TRY_VOID(context_.tasks.start("committer", [&tended](Call c) { return tended.committer().run(c); }));
     CO_TRY_VOID(context_.tasks.start("tender", [&tended](Call c) { return tended.tend(c); }));
+    ProviderTable& table = *shared_.providers;
+    Finders& finders = *shared_.finders;
+    CO_TRY_VOID(context_.tasks.start("keeper", [&table](Call c) { return table.keep(c); }));
+    CO_TRY_VOID(context_.tasks.start("cache-janitor", [&finders](Call c) { return finders.cache.run(c); }));
+    CO_TRY_VOID(
+        context_.tasks.start("breaker-janitor", [&finders](Call c) { return finders.breakers.run(c); }));
     context_.health.set("store", true);
     context_.health.set("writes", shared_.ledger->writable());
     CO_TRY_VOID(context_.tasks.start("gates", [this](Call c) { return watch_gates(c); }));
@@ -58,9 +92,34 @@ Task<Result<>> IndexShard::start(Call call) {
 
 Task<> IndexShard::stop(Call call) {
   port_.reset();
-  if (machine_.shard.index() != 0 || !shared_.ledger) co_return;
+  providers_.reset();
+  if (machine_.shard.index() != 0 || !shared_.providers) co_return;
+  if (auto closed = co_await shared_.providers->close(call); !closed)
+    context_.log.warn("the table of providers did not close cleanly", {{"why", closed.error().context}});
   if (auto closed = co_await shared_.ledger->close(call); !closed)
     context_.log.warn("the log did not close cleanly", {{"why", closed.error().context}});
+}
+
+void IndexShard::apply(const config::Snapshot& snapshot) {
+  policies_ = read_policies(snapshot, shared_.keys);
+  finder_->set_policy(policies_.finder);
+  if (machine_.shard.index() != 0) return;
+  shared_.finders->cache.set_policy(policies_.finder.cache);
+  shared_.finders->breakers.set_rules(policies_.finder.breakers);
+}
+
+// The tables count what was lost; the metric grows by what is new of it.
+void IndexShard::count_lost(std::string_view queue, std::uint64_t lost, std::uint64_t& counted) {
+  if (lost > counted) context_.metrics.count_dropped(queue, slot_, lost - counted);
+  counted = lost;
+}
+
+void IndexShard::ended(Duration took) noexcept { shared_.metrics.lookups.observe(slot_, took); }
+void IndexShard::retried(const Target&) noexcept {
+  context_.metrics.backoff_retries.at(serve::Repeated::dht).add(slot_);
+}
+void IndexShard::late(const Target&) noexcept {
+  context_.metrics.io_timeouts.at(serve::IoOp::rpc).add(slot_);
 }
 
 Task<> IndexShard::watch_gates(Call call) {
@@ -69,6 +128,11 @@ Task<> IndexShard::watch_gates(Call call) {
     context_.health.set("store", !ledger.status().index_damaged);
     context_.health.set("writes", ledger.writable());
     context_.metrics.show_depth("changes", slot_, ledger.changes().taken());
+    context_.metrics.show_depth("announced", slot_, shared_.providers->announced().taken());
+    context_.metrics.show_depth("learned", slot_, shared_.finders->cache.waiting());
+    context_.metrics.show_depth("outcomes", slot_, shared_.finders->breakers.waiting());
+    count_lost("learned", shared_.finders->cache.lost(), learned_lost_);
+    count_lost("outcomes", shared_.finders->breakers.lost(), outcomes_lost_);
   } while (co_await sleep_for(call, Duration::millis(100)));
 }
 
@@ -114,8 +178,14 @@ namespace {
 class IndexService final : public serve::Service {
  public:
   IndexService(Options options, store::KvMaker& kv, Keys keys)
-      : shared_{
-            .options = std::move(options), .keys = keys, .kv = kv, .metrics = {}, .ram = {}, .ledger = {}} {
+      : shared_{.options = std::move(options),
+                .keys = keys,
+                .kv = kv,
+                .metrics = {},
+                .ram = {},
+                .ledger = {},
+                .providers = {},
+                .finders = {}} {
     if (shared_.options.amnesia) shared_.ram = std::make_unique<io::RamDisk>(ram_bytes);
   }
 
@@ -160,12 +230,55 @@ class IndexService final : public serve::Service {
 
 }  // namespace
 
+namespace {
+
+std::vector<Duration> durations(const std::vector<std::string>& texts) {
+  std::vector<Duration> out;
+  for (const std::string& text : texts) out.push_back(parse_duration(text).value_or(Duration{}));
+  return out;
+}
+
+}  // namespace
+
+Policies read_policies(const config::Snapshot& snapshot, const Keys& keys) {
+  Policies out;
+  LookupPolicy& lookup = out.finder.lookup;
+  lookup.alpha = static_cast<std::size_t>(snapshot.get(keys.lookup.alpha));
+  lookup.beta = static_cast<std::size_t>(snapshot.get(keys.lookup.beta));
+  lookup.retries = static_cast<unsigned>(snapshot.get(keys.lookup.max_retries));
+  lookup.hedge = snapshot.get(keys.lookup.hedge);
+  lookup.deadline = snapshot.get(keys.lookup.deadline);
+  CachePolicy& cache = out.finder.cache;
+  cache.entries = static_cast<std::size_t>(snapshot.get(keys.cache.entries));
+  cache.ttl = snapshot.get(keys.cache.ttl);
+  cache.neg_ttl = snapshot.get(keys.cache.neg_ttl);
+  cache.purge_interval =
+      snapshot.get(keys.server.amnesia) ? snapshot.get(keys.cache.purge_interval) : Duration{};
+  BreakerRules& breakers = out.finder.breakers;
+  breakers.window = snapshot.get(keys.breaker.error_window);
+  breakers.trip_threshold = snapshot.get(keys.breaker.trip_threshold);
+  breakers.cooldown = snapshot.get(keys.breaker.cooldown);
+  breakers.probes = static_cast<std::uint32_t>(snapshot.get(keys.breaker.half_open_probes));
+  out.rank.region_bias = snapshot.get(keys.rank.region_bias);
+  out.rank.freshness_half_life = snapshot.get(keys.rank.freshness_half_life);
+  out.rank.latency_bounds = durations(snapshot.get(keys.rank.latency_buckets));
+  out.rank.allowed_regions = snapshot.get(keys.rank.allowed_regions);
+  for (const std::string& text : snapshot.get(keys.rank.provider_denylist)) {
+    crypto::Ed25519PublicKey key{};
+    if (parse_hex_to(text, key)) out.rank.provider_denylist.push_back(key);
+  }
+  return out;
+}
+
 Options read_options(const config::Snapshot& snapshot, const Keys& keys, const std::string& data) {
   Options options;
   options.amnesia = snapshot.get(keys.server.amnesia);
   LedgerOptions& ledger = options.ledger;
   ledger.directory = snapshot.get(keys.db_path);
   if (ledger.directory.empty()) ledger.directory = data;
+  options.providers = ledger.directory + "/providers";
+  options.announced_max = serve::queue_capacity(declaration, snapshot, keys.server, "announced");
+  options.policies = read_policies(snapshot, keys);
   ledger.ahead = write_ahead;
   ledger.changes_max = serve::queue_capacity(declaration, snapshot, keys.server, "changes");
   if (options.amnesia) {

@@ -7,12 +7,25 @@
 #include "config/snapshot.h"
 #include "serve/service.h"
 #include "services/index/declarations.h"
+#include "services/index/finder.h"
+#include "services/index/provider_table.h"
+#include "services/index/ranking.h"
 #include "store/kv.h"
 
 namespace cairn::index {
 
+// What a configuration says of lookups and rankings; it may change while the service runs.
+struct Policies {
+  FinderPolicy finder;
+  RankPolicy rank;
+};
+Policies read_policies(const config::Snapshot& snapshot, const Keys& keys);
+
 struct Options {
   LedgerOptions ledger;
+  std::string providers;  // the directory of the table of providers
+  std::uint64_t announced_max = announced_capacity;
+  Policies policies;
   bool amnesia = false;
 };
 // The service's route table (routes.cpp).
