@@ -56,7 +56,9 @@ bool Finder::accepts(const format::ProviderRecord&) const { return true; }
 
 Task<Result<FindingPtr>> Finder::look_up(Call call, Question question) {
   const std::uint64_t generation = finders_.cache.generation();
-  Targets targets = best_first(targets_, *finders_.breakers.snapshot(), "");
+  Targets targets = targets_;
+  std::erase_if(targets, [&](const TargetPtr& one) { return !one->can_answer(question); });
+  targets = best_first(std::move(targets), *finders_.breakers.snapshot(), "");
   auto found = co_await lookups_.run(call, question, std::move(targets), policy_.lookup);
   if (!found && found.error().code != ErrorCode::not_found) co_return fail(found.error());
   // What finds no place is only asked for again.

@@ -19,6 +19,8 @@ constexpr char address_prefix = 'P';
 constexpr std::size_t looked_up_per_turn = 32;
 constexpr std::size_t sweep_page = 256;
 constexpr Duration sweep_period = Duration::seconds(1);
+// The first walk after a start, which tells of everything that is here.
+constexpr Duration first_sweep_period = Duration::millis(20);
 
 std::string address_key(const Address& address) {
   return std::string(1, address_prefix).append(as_text(address.bytes));
@@ -146,7 +148,7 @@ Task<> ProviderTable::keep(Call call) {
       home_->log.warn("records that are over were not dropped", {{"why", swept.error().context}});
     if (status_.damaged)
       (void)co_await store::mark_index_damaged(call.unbounded(), home_->machine, directory_);
-    next_sweep = home_->machine.shard.now() + sweep_period;
+    next_sweep = home_->machine.shard.now() + (first_walk_ ? first_sweep_period : sweep_period);
   }
 }
 
@@ -193,6 +195,8 @@ Task<Result<Announced>> ProviderTable::Home::take_in(Call call, Announcement& an
   CO_TRY_VOID(co_await kv->make_ready(call));
   CO_TRY_VOID(co_await kv->write(call, std::move(batch)));
   table.status_.addresses += fresh;
+  for (const auto& [key, all] : changed)
+    if (!all.empty()) table.tell(all);
   co_return out;
 }
 
@@ -209,6 +213,8 @@ Task<Result<>> ProviderTable::sweep_some(Call call, std::size_t most) {
       co_return fail(home_->kv->distrust("an entry of the table does not decode"));
     const std::size_t before = all.size();
     drop_expired(all, now);
+    if (!all.empty()) tell(all);
+    if (first_walk_ && !all.empty()) ++status_.addresses;
     if (all.size() == before) continue;
     if (!all.empty()) {
       batch.put(pair.key, encode(all));
@@ -218,11 +224,18 @@ Task<Result<>> ProviderTable::sweep_some(Call call, std::size_t most) {
     if (status_.addresses > 0) --status_.addresses;
   }
   if (!batch.empty()) CO_TRY_VOID(co_await home_->kv->write(call, std::move(batch)));
-  if (page.size() < most)
+  if (page.size() < most) {
     swept.clear();
-  else
+    first_walk_ = false;
+  } else {
     swept = page.back().key;
+  }
   co_return Result<>{};
+}
+
+void ProviderTable::tell(const std::vector<KnownProvider>& all) {
+  const auto stands = [](const KnownProvider& one) { return !one.record.is_withdrawal(); };
+  if (told_ && std::ranges::any_of(all, stands)) told_(all.front().record.address);
 }
 
 Task<Result<>> ProviderTable::close(Call call) {

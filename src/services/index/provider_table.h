@@ -10,6 +10,7 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -67,6 +68,9 @@ class ProviderTable {
   Task<> keep(Call call);
   // Precondition: the task has ended, and no port is in use. Cancel: partial — as after a crash.
   Task<Result<>> close(Call call);
+  // Called in keep() for each address with a record in force: when one is taken, and when the walk comes to
+  // it. Must not wait. Set before keep().
+  void on_address(std::function<void(const Address& address)> told) { told_ = std::move(told); }
   // Looks at some records from where the last call ended, for tests; keep() does the same.
   Task<Result<>> sweep_some(Call call, std::size_t most);
 
@@ -81,12 +85,15 @@ class ProviderTable {
  private:
   friend class ProviderPort;
   struct Home;
+  void tell(const std::vector<KnownProvider>& all);
 
   std::string directory_;
   store::KvMaker& kv_maker_;
   Permits announced_;
   ProviderStatus status_;
   Ulid epoch_;
+  std::function<void(const Address&)> told_;
+  bool first_walk_ = true;
   std::shared_ptr<store::KvEngine> engine_;
   std::unique_ptr<Home> home_;
 };
@@ -102,6 +109,7 @@ class ProviderPort {
   Result<std::vector<KnownProvider>> try_find(const Address& address);
   // Cancel: clean.
   Task<Result<std::vector<KnownProvider>>> find(Call call, Address address);
+  ProviderTable& table() noexcept { return table_; }
   // Returns when readers find the records. Cancel: partial — they may be taken all the same.
   Task<Result<Announced>> announce(Call call, std::vector<SignedProvider> records);
 

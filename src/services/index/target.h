@@ -91,6 +91,11 @@ class Target {
   const Facts& facts() const noexcept { return facts_; }
   const std::string& name() const noexcept { return facts_.name; }
 
+  // Whether it can know anything of such a question.
+  virtual bool can_answer(const Question& question) const noexcept {
+    (void)question;
+    return true;
+  }
   // One try. An answer is bounded: a target keeps no more records than the spec lets it have of one question.
   // Errors: as fault_of() reads them. Cancel: clean.
   virtual Task<Result<Answer>> ask(Call call, Question question) = 0;
