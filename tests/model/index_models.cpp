@@ -106,9 +106,15 @@ class HedgedLookup : public Model {
     Does does;
     Shared<int> touch{model.world_, 0};
     int asked = 0, under_way = 0;
+    mutable bool late = false;
     char end = '.';
   };
 
+  struct Lates final : index::LookupEvents {
+    void late(const index::Target& target) noexcept override {
+      static_cast<const ModelTarget&>(target).late = true;
+    }
+  };
   Task<> look_up(Call call) {
     const index::LookupPolicy policy{.alpha = how_.alpha,
                                      .beta = how_.beta,
@@ -128,7 +134,7 @@ class HedgedLookup : public Model {
     bool any_found = false, any_failed = false, all_lack = true;
     for (const auto& target : targets_) {
       any_found = any_found || target->end == 'v';
-      any_failed = any_failed || target->end == 'b' || target->end == 't';
+      any_failed = any_failed || target->end == 'b' || target->late;
       all_lack = all_lack && (target->asked == 0 || target->end == 'n');
     }
     if (found) {
@@ -138,13 +144,15 @@ class HedgedLookup : public Model {
       return;
     }
     const ErrorCode code = found.error().code;
+    for (const auto& target : targets_)
+      world_.expect(code != ErrorCode::timeout || target->end != 'c' || target->late, "lost_item",
+                    "a target that was late is not known to be");
     told_ = code == ErrorCode::not_found ? 'n' : code == ErrorCode::timeout ? 't' : 'c';
     world_.expect(!any_found, "lost_item", "what a target found was dropped");
     if (code == ErrorCode::not_found)
       world_.expect(all_lack, "wrong_error", "not found, although somebody did not say so");
     else if (code == ErrorCode::timeout)
-      // A stop may come between the deadline and the targets' own ends.
-      world_.expect(any_failed || how_.cancelled, "wrong_error", "a timeout, although no target failed");
+      world_.expect(any_failed, "wrong_error", "a timeout, although no target failed");
     else
       world_.expect(code == ErrorCode::cancelled && how_.cancelled, "wrong_error", "another error");
   }
@@ -154,8 +162,9 @@ class HedgedLookup : public Model {
   Scope caller_;
   Mailbox box_{[] {}};
   Anything judge_;
+  Lates lates_;
   index::BreakerTable breakers_{world_.shard, box_, {}};
-  index::Lookups lookups_{world_.shard, box_, breakers_, judge_};
+  index::Lookups lookups_{world_.shard, box_, breakers_, judge_, &lates_};
   std::vector<std::shared_ptr<ModelTarget>> targets_;
   int answers_ = 0;
   char told_ = '.';
