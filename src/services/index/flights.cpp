@@ -133,7 +133,7 @@ void Flights::attach(Shard& shard, Mailbox& mailbox, Work work) {
   homes_.push_back(std::make_unique<Home>(*this, shard, mailbox, std::move(work)));
 }
 
-Task<> Flights::run(Call call) { return homes_[current_shard()->index()]->run(call); }
+Task<> Flights::run(Call call) { co_await homes_[current_shard()->index()]->run(call); }
 
 // NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the asking shard's own
 Task<Result<FindingPtr>> Flights::ask(Call call, Question question, Mailbox& from) {
