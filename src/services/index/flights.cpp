@@ -97,7 +97,8 @@ class Flights::Home {
       if (!place) return refuse(one, "too many lookups are under way");
       auto flight = std::make_unique<Flight>(*this, one.question, std::move(*place));
       found = flights_.find(one.question);
-      scope.spawn("flight", fly(scope.call().within(of_.limits_.lasts_max), std::move(flight)));
+      scope.spawn("flight", fly(scope.call().within(of_.limits_.lasts_max), std::move(flight)),
+                  Waits::bounded);
     }
     Flight& flight = *found->second;
     if (flight.waiters >= of_.limits_.waiters_max) return refuse(one, "too many wait for this answer");

@@ -111,7 +111,7 @@ class Lookups::Run {
       if (!attempt) continue;
       Task<> asking = ask(call_, std::move(target), std::move(*attempt), wave);
       tally_.count_asked();
-      scope_.spawn("target", std::move(asking));
+      scope_.spawn("target", std::move(asking), Waits::bounded);
       --count;
     }
   }
