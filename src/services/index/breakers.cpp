@@ -34,11 +34,11 @@ BreakerTable::BreakerTable(Shard& home, Mailbox& mailbox, const BreakerRules& ru
       policy_(policy_of(rules)),
       outcomes_(home, mailbox, {"the queue of outcomes is full", "the breaker janitor has ended"}) {}
 
-std::optional<BreakerTable::Try> BreakerTable::try_begin(const std::string& target, Mailbox& from) {
-  const SnapshotPtr table = snapshot();
-  const auto found = table->entries.find(target);
+std::optional<BreakerTable::Try> BreakerTable::try_begin(const Snapshot& table, const std::string& target,
+                                                         Mailbox& from) {
+  const auto found = table.entries.find(target);
   auto request = std::make_unique<Try::Request>(this, &from, target, 0u, nullptr);
-  if (found != table->entries.end()) {
+  if (found != table.entries.end()) {
     const Entry& entry = found->second;
     if (entry.state == State::open) return std::nullopt;
     request->epoch = entry.epoch;

@@ -98,7 +98,11 @@ class BreakerTable {
     return newest_.with([](const SnapshotPtr& newest) { return newest; });
   }
   // Nothing: the target must not be asked now.
-  std::optional<Try> try_begin(const std::string& target, Mailbox& from);
+  std::optional<Try> try_begin(const std::string& target, Mailbox& from) {
+    return try_begin(*snapshot(), target, from);
+  }
+  // The same by a table that was read before and may be older by now.
+  std::optional<Try> try_begin(const Snapshot& table, const std::string& target, Mailbox& from);
   // Outcomes that were not counted because the queue was full.
   std::uint64_t lost() const noexcept { return lost_.load(std::memory_order_relaxed); }
   std::size_t waiting() const noexcept { return places_.taken(); }

@@ -97,7 +97,8 @@ class Flights::Home {
       if (!place) return refuse(one, "too many lookups are under way");
       auto flight = std::make_unique<Flight>(*this, one.question, std::move(*place));
       found = flights_.find(one.question);
-      scope.spawn("flight", fly(scope.call().within(of_.limits_.lasts_max), std::move(flight)));
+      scope.spawn("flight", fly(scope.call().within(of_.limits_.lasts_max), std::move(flight)),
+                  Waits::bounded);
     }
     Flight& flight = *found->second;
     if (flight.waiters >= of_.limits_.waiters_max) return refuse(one, "too many wait for this answer");
@@ -133,7 +134,7 @@ void Flights::attach(Shard& shard, Mailbox& mailbox, Work work) {
   homes_.push_back(std::make_unique<Home>(*this, shard, mailbox, std::move(work)));
 }
 
-Task<> Flights::run(Call call) { return homes_[current_shard()->index()]->run(call); }
+Task<> Flights::run(Call call) { co_await homes_[current_shard()->index()]->run(call); }
 
 // NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the asking shard's own
 Task<Result<FindingPtr>> Flights::ask(Call call, Question question, Mailbox& from) {

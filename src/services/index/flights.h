@@ -31,9 +31,9 @@ using FindingPtr = std::shared_ptr<const Finding>;
 
 struct FlightLimits {
   std::size_t flights_max = 512;
-  std::size_t waiters_max = 1024;  // of one flight
-  std::size_t places = 4096;       // of all that wait, over all shards
-  Duration lasts_max = Duration::millis(1200);
+  std::size_t waiters_max = 1024;               // of one flight
+  std::size_t places = 4096;                    // of all that wait, over all shards
+  Duration lasts_max = Duration::millis(1200);  // the work may give itself less
 };
 
 class Flights {

@@ -50,9 +50,7 @@ class Lookups::Run {
       problem = std::current_exception();
     }
     ended_at_ = of_.shard_.now();
-    // At the deadline every target ends by itself, and is known to be late.
-    const bool late = !settled && settled.error().code == ErrorCode::timeout;
-    if (!late) scope_.cancel(StopReason::superseded);
+    scope_.cancel(StopReason::superseded);
     co_await std::move(ended);
     of_.events_.ended(ended_at_ - began_);
     if (problem) std::rethrow_exception(problem);
@@ -69,9 +67,9 @@ class Lookups::Run {
     ~Asked() { fail(); }
     void answer(Answer answer, Wave wave) {
       Run& run = *std::exchange(run_, nullptr);
-      const bool first = run.tally_.verdict() != Tally::Verdict::found;
+      const bool undecided = run.tally_.verdict() != Tally::Verdict::found;
       run.tally_.answered(std::move(answer));
-      if (first) run.beta_won_ = wave == Wave::beta;
+      if (undecided) run.beta_won_ = wave == Wave::beta;
       run.wake_all();
     }
     void fail() noexcept {
@@ -113,7 +111,7 @@ class Lookups::Run {
       if (!attempt) continue;
       Task<> asking = ask(call_, std::move(target), std::move(*attempt), wave);
       tally_.count_asked();
-      scope_.spawn("target", std::move(asking));
+      scope_.spawn("target", std::move(asking), Waits::bounded);
       --count;
     }
   }
@@ -136,8 +134,10 @@ class Lookups::Run {
         attempt.end(true);
         co_return asked.answer(std::move(*answer), wave);
       }
-      if (call.stopped() && answer.error().code == ErrorCode::cancelled) co_return asked.leave();
-      const Fault fault = fault_of(answer.error());
+      // At the deadline the lookup may have cancelled it before its own timer came: it is late all the same.
+      const bool late = call.expired();
+      if (call.stopped() && !late) co_return asked.leave();
+      const Fault fault = late ? Fault::late : fault_of(answer.error());
       if (fault == Fault::late) of_.events_.late(*target);
       // A target that had little time was not slow.
       if (fault != Fault::late || of_.shard_.now() - asked_at >= policy_.hedge) attempt.end(false);

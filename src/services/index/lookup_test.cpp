@@ -1,6 +1,8 @@
 #include "services/index/lookup.h"
 
 #include <gtest/gtest.h>
+#include <rapidcheck.h>
+#include <rapidcheck/gtest.h>
 
 #include "io/sim/world.h"
 #include "services/index/simulated_targets.h"
@@ -302,6 +304,50 @@ TEST_F(LookupTest, a_target_with_little_time_is_not_blamed) {
   run(address);
   EXPECT_EQ(breakers.waiting(), 1u);
 }
+
+// --- whatever targets do
+
+Act draw_act() {
+  const Duration delay = ms(*rc::gen::inRange(0, 1500));
+  switch (*rc::gen::inRange(0, 8)) {
+    case 0:
+      return here(delay);
+    case 1:
+      return silent();
+    case 2:
+      return breaks(delay, ErrorCode::forbidden);
+    case 3:
+      return breaks(delay);
+    case 4:
+      return {.delay = delay, .answer = sample_answer(sample_provider({.key = SampleJudge::liar}))};
+    default:
+      return not_here(delay);
+  }
+}
+struct Any final : LookupTest {
+  void TestBody() override {}
+  // [LU-1] [LU-2] [LU-3] [LU-4]
+  void judge_one() {
+    const auto count = *rc::gen::inRange<std::size_t>(1, 8);
+    for (std::size_t i = 0; i < count; ++i)
+      add(std::deque<Act>{draw_act(), draw_act(), draw_act(), draw_act(), draw_act()});
+    policy.alpha = *rc::gen::inRange<std::size_t>(1, 5);
+    policy.beta = *rc::gen::inRange<std::size_t>(0, 4);
+    const Duration took = run(address);
+    RC_ASSERT(took <= ms(1250));
+    std::size_t asked = 0;
+    for (const auto& target : targets) {
+      asked += target->asked > 0 ? 1 : 0;
+      RC_ASSERT(target->under_way == 0);
+      RC_ASSERT(target->asked <= 4);
+    }
+    RC_ASSERT(asked >= 1 && asked <= policy.alpha + policy.beta);
+    RC_ASSERT(code() == ErrorCode::ok || code() == ErrorCode::not_found || code() == ErrorCode::timeout);
+    RC_ASSERT(code() != ErrorCode::timeout || took >= ms(1150) || breakers.waiting() > 0);
+    if (code() == ErrorCode::ok) RC_ASSERT(is_fresh((*outcome)->answer.providers.at(0).record, sample_now));
+  }
+};
+RC_GTEST_PROP(AnyLookup, ends_in_time_with_what_its_targets_said, ()) { Any().judge_one(); }
 
 TEST(Targets, are_asked_the_best_first) {
   const auto made = [](std::string name, std::uint32_t latency, std::string region) {

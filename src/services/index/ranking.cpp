@@ -33,13 +33,13 @@ bool is_in(const auto& list, const auto& value) { return std::ranges::find(list,
 
 // Nothing: it is not to be offered.
 std::optional<Ranked> judge(const SignedProvider& provider, const FactsOf& facts_of, const RankPolicy& policy,
-                            const RankQuery& query, WallTime now) {
+                            const RankQuery& query) {
   const format::ProviderRecord& record = provider.record;
-  if (!is_fresh(record, now) || is_in(policy.provider_denylist, record.key)) return std::nullopt;
+  if (!is_fresh(record, query.now) || is_in(policy.provider_denylist, record.key)) return std::nullopt;
   ProviderFacts facts = facts_of(record);
   if (!policy.allowed_regions.empty() && !is_in(policy.allowed_regions, facts.region)) return std::nullopt;
   // A clock that was set back makes nobody fresher than fresh.
-  const Duration age = Duration::millis(std::max<std::int64_t>(0, now.ms - facts.seen.ms));
+  const Duration age = Duration::millis(std::max<std::int64_t>(0, query.now.ms - facts.seen.ms));
   if (query.min_freshness && age > *query.min_freshness) return std::nullopt;
 
   Ranked out;
@@ -59,7 +59,7 @@ std::optional<Ranked> judge(const SignedProvider& provider, const FactsOf& facts
 }  // namespace
 
 std::vector<Ranked> rank(std::span<const SignedProvider> providers, const FactsOf& facts,
-                         const RankPolicy& policy, const RankQuery& query, WallTime now) {
+                         const RankPolicy& policy, const RankQuery& query) {
   // The record in force of each node, whether or not it says that the object is there.
   std::map<crypto::Ed25519PublicKey, const SignedProvider*> newest;
   for (const SignedProvider& provider : providers) {
@@ -69,7 +69,7 @@ std::vector<Ranked> rank(std::span<const SignedProvider> providers, const FactsO
   }
   std::vector<Ranked> ranked;
   for (const auto& [key, provider] : newest)
-    if (auto one = judge(*provider, facts, policy, query, now)) ranked.push_back(std::move(*one));
+    if (auto one = judge(*provider, facts, policy, query)) ranked.push_back(std::move(*one));
   std::ranges::sort(ranked, {},
                     [](const Ranked& one) { return std::tuple(-one.score, one.provider.record.key); });
   const std::size_t most = std::min(query.limit, providers_max);

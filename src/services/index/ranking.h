@@ -35,6 +35,7 @@ struct RankPolicy {
 
 struct RankQuery {
   Address address;
+  WallTime now{};
   std::string region = {};                     // empty: none
   std::size_t limit = 5;                       // at most providers_max
   std::optional<Duration> min_freshness = {};  // heard of no longer ago than this
@@ -52,8 +53,7 @@ using FactsOf = std::function<ProviderFacts(const format::ProviderRecord& record
 struct Ranked {
   SignedProvider provider;
   std::string region;
-  std::uint32_t latency_class =
-      0;  // the number of bounds that its latency reaches; all of them where unknown
+  std::uint32_t latency_class = 0;  // how many bounds its latency reaches; all of them where unknown
   double score = 0;
   Duration age{};  // since it was last heard of
 
@@ -62,6 +62,6 @@ struct Ranked {
 
 // The best first.
 std::vector<Ranked> rank(std::span<const SignedProvider> providers, const FactsOf& facts,
-                         const RankPolicy& policy, const RankQuery& query, WallTime now);
+                         const RankPolicy& policy, const RankQuery& query);
 
 }  // namespace cairn::index

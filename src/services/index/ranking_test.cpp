@@ -18,7 +18,7 @@ struct World {
   std::map<crypto::Ed25519PublicKey, ProviderFacts> facts;
   std::vector<SignedProvider> providers;
   RankPolicy policy{.latency_bounds = {Duration::millis(10), Duration::millis(50), Duration::millis(200)}};
-  RankQuery query{.address = sample_address(1), .limit = 32};
+  RankQuery query{.address = sample_address(1), .now = sample_now, .limit = 32};
 
   void add(unsigned char key, ProviderFacts known) {
     providers.push_back(sample_provider({.key = key}));
@@ -29,7 +29,7 @@ struct World {
       const auto found = facts.find(record.key);
       return found == facts.end() ? ProviderFacts{.latency = Duration{}, .seen = sample_now} : found->second;
     };
-    return rank(providers, facts_of, policy, query, sample_now);
+    return rank(providers, facts_of, policy, query);
   }
   // The numbers of the keys, the best first.
   std::vector<int> order() const {
