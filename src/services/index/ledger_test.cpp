@@ -74,6 +74,28 @@ TEST(Ledger, of_writers_that_race_for_one_tag_one_wins) {  // NL-3
   }
 }
 
+TEST(Ledger, what_a_refusal_was_for_survives_a_crash) {  // NL-3
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    const bool removes = seed % 2 == 0;
+    SimulatedLedger at(seed);
+    ASSERT_TRUE(at.open());
+    if (removes) ASSERT_TRUE(at.set("a", 1));
+    // The first change has a commit group of its own; the other two share the next.
+    const auto arrived = [&](std::uint64_t count) {
+      ASSERT_TRUE(at.world.run_until([&] { return at.ledger->changes().taken() == count; }));
+    };
+    auto first = at.start(at.set_task("b", 1));
+    arrived(1);
+    auto change = at.start(removes ? at.remove_task("a") : at.set_task("a", 1));
+    arrived(2);
+    auto refused = at.start(removes ? at.remove_task("a") : at.set_task("a", 2, only_new));
+    EXPECT_EQ(code_of(at.wait(refused)), removes ? ErrorCode::not_found : ErrorCode::precondition_failed);
+    ASSERT_TRUE(at.crash());
+    const auto state = at.find("a");
+    EXPECT_EQ(state && state->manifest, !removes);
+  }
+}
+
 TEST(Ledger, changes_of_one_name_in_one_group_follow_each_other) {  // NL-2
   SimulatedLedger at;
   ASSERT_TRUE(at.open());
