@@ -146,6 +146,8 @@ Task<Result<>> Home::on_damage(Call, store::Damage damage) {
                                                                   {"to", damage.to},
                                                                   {"first_sequence", damage.first_sequence},
                                                                   {"last_sequence", damage.last_sequence}});
+  // What the disk does not read now it may read later: a map that passes it by would never have it again.
+  if (damage.unreadable) co_return fail(ErrorCode::io_failed, "the disk does not read the log");
   co_return Result<>{};
 }
 

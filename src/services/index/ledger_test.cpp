@@ -215,6 +215,21 @@ TEST(Ledger, a_map_made_anew_equals_the_one_that_was_kept) {  // NX-1
       before, at.map(), [](const auto& a, const auto& b) { return a.key == b.key && a.value == b.value; }));
 }
 
+TEST(Ledger, a_change_that_the_disk_does_not_read_is_never_taken_for_lost) {
+  for (std::uint64_t nth = 1; nth < 20; ++nth) {
+    SimulatedLedger at;
+    ASSERT_TRUE(at.open());
+    for (unsigned i = 0; i < 3; ++i) ASSERT_TRUE(at.set("a", i));
+    at.stop();
+    ASSERT_TRUE(at.run(at.maker.destroy(at.call(), at.machine(), "index/index")));
+    at.disk().fail_call(io::sim::DiskCall::read, nth, io::sim::DiskFailure::error, nth % 2 == 0);
+    if (at.open()) EXPECT_EQ(at.history("a").size(), 3u) << nth;
+    at.disk().heal();
+    ASSERT_TRUE(at.open());
+    EXPECT_EQ(at.history("a").size(), 3u) << nth;
+  }
+}
+
 TEST(Ledger, a_manifest_whose_bytes_do_not_match_is_never_returned_and_dropped) {
   SimulatedLedger at;
   ASSERT_TRUE(at.open());
