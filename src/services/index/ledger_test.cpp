@@ -230,6 +230,65 @@ TEST(Ledger, a_change_that_the_disk_does_not_read_is_never_taken_for_lost) {
   }
 }
 
+TEST(Ledger, a_start_on_a_full_disk_never_answers_without_what_the_log_has) {
+  SimulatedLedger at(1, 1, {.unwritten_max = 1});
+  ASSERT_TRUE(at.open());
+  constexpr unsigned names = 600;
+  for (unsigned i = 0; i < names; ++i) ASSERT_TRUE(at.set(name_of(i), i));
+  at.stop();
+  // The map has nothing yet, and the disk takes nothing.
+  ASSERT_TRUE(at.run(at.maker.destroy(at.call(), at.machine(), "index/index")));
+  ASSERT_TRUE(at.run(at.maker.open(at.call(), at.machine(), "index/index")));
+  at.disk().set_capacity(at.disk().used());
+  if (at.open()) EXPECT_EQ(at.list().size(), names);
+  at.disk().set_capacity(UINT64_MAX);
+  ASSERT_TRUE(at.open());
+  EXPECT_EQ(at.list().size(), names);
+}
+
+TEST(Ledger, the_space_kept_free_makes_room_for_the_map) {
+  SimulatedLedger at(1, 1, {.unwritten_max = 1});
+  at.options.reserve = 1u << 20;
+  ASSERT_TRUE(at.open());
+  constexpr unsigned names = 600;
+  for (unsigned i = 0; i < names; ++i) ASSERT_TRUE(at.set(name_of(i), i));
+  at.stop();
+  ASSERT_TRUE(at.run(at.maker.destroy(at.call(), at.machine(), "index/index")));
+  ASSERT_TRUE(at.run(at.maker.open(at.call(), at.machine(), "index/index")));
+  at.disk().set_capacity(at.disk().used());
+  ASSERT_TRUE(at.open());
+  EXPECT_EQ(at.list().size(), names);
+}
+
+TEST(Ledger, a_log_that_is_gone_is_not_begun_anew_while_the_map_has_it) {
+  SimulatedLedger at;
+  ASSERT_TRUE(at.open());
+  ASSERT_TRUE(at.set("a", 1));
+  ASSERT_TRUE(at.close());
+  const io::sim::Image whole = at.disk().durable();
+  for (const auto& [path, entry] : whole.names)
+    if (path.starts_with("index/segments/")) at.disk().take_away(path);
+  for (int start = 0; start < 2; ++start) EXPECT_EQ(code_of(at.open()), ErrorCode::integrity);
+  // With its log back it is as it was.
+  for (const auto& [path, entry] : whole.names)
+    if (path.starts_with("index/segments/")) at.disk().put(path, whole.text(path));
+  ASSERT_TRUE(at.open());
+  EXPECT_EQ(at.find("a")->sequence, 1u);
+}
+
+TEST(Ledger, what_the_log_has_lost_at_its_end_is_answered_from_the_map) {
+  SimulatedLedger at;
+  ASSERT_TRUE(at.open());
+  ASSERT_TRUE(at.set("a", 1));
+  ASSERT_TRUE(at.set("a", 2));
+  ASSERT_TRUE(at.close());
+  at.disk().take_away(store::segment_path("index/segments", 1));
+  ASSERT_TRUE(at.open());
+  EXPECT_GT(at.status().damaged, 0u);
+  EXPECT_EQ(at.history("a").size(), 2u);
+  EXPECT_EQ(at.set("a", 3)->state.sequence, 3u);
+}
+
 TEST(Ledger, a_manifest_whose_bytes_do_not_match_is_never_returned_and_dropped) {
   SimulatedLedger at;
   ASSERT_TRUE(at.open());
