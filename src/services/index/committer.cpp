@@ -63,17 +63,23 @@ Task<Result<Planned>> Committer::plan(Call call, Mutation& mutation, ChangeGroup
 // NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the commit group outlives it
 Task<Result<Planned>> Committer::plan_name(Call call, Mutation& mutation, ChangeGroup& group) {
   std::optional<NameState> before;
-  if (const auto known = group.names.find(mutation.name); known != group.names.end()) {
+  const auto known = group.names.find(mutation.name);
+  const bool in_group = known != group.names.end();
+  if (in_group) {
     before = known->second;
   } else {
     CO_TRY(before, co_await indexer_.name(call, mutation.name));
   }
   const bool exists = before && before->manifest;
   const std::string tag = tag_of(before);
-  if (!http::allows(mutation.conditions, {.etag = tag, .last_modified = {}, .exists = exists}))
-    co_return fail(ErrorCode::precondition_failed, "the name has changed meanwhile", Side::client);  // NL-3
   const bool removes = mutation.kind == Mutation::Kind::remove_name;
-  if (removes && !exists) co_return fail(ErrorCode::not_found, "there is no such name", Side::client);
+  std::optional<Error> refusal;
+  if (!http::allows(mutation.conditions, {.etag = tag, .last_modified = {}, .exists = exists}))
+    refusal = Error{ErrorCode::precondition_failed, "the name has changed meanwhile", Side::client};
+  else if (removes && !exists)
+    refusal = Error{ErrorCode::not_found, "there is no such name", Side::client};
+  if (refusal && in_group) co_return Planned::deferred;  // NL-3: this state may still come to nothing
+  if (refusal) co_return fail(*refusal);
   format::NameChange change{.name = mutation.name,
                             .manifest = {},
                             .sequence = (before ? before->sequence : 0) + 1,  // NL-2

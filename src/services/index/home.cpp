@@ -110,12 +110,19 @@ Task<Result<bool>> Home::open_with_map(Call call, store::LogOptions options) {
   if (report.ends_lost)
     log_.error("the log has lost its end, and the index has it: restore the segments",
                {{"directory", ledger_.options().directory}});
+  // A log is never empty behind a map that was made from it: its directory was taken away. The map is all
+  // that is left of it.
+  if (report.index == store::IndexFit::foreign && segments_->segments().empty()) {
+    log_.error("the log is gone, and the index has it: restore the segments, or take the index away too",
+               {{"directory", ledger_.options().directory}});
+    co_return fail(ErrorCode::integrity, "the log of names is gone");
+  }
   if (report.index != store::IndexFit::good && !report.ends_lost) {
     log_.warn("the index does not fit the log: it is made anew");
     co_return false;
   }
   if (indexer_->changes() > 0 || report.records > 0 || !from.stamp)
-    CO_TRY_VOID(co_await write_map(call, segments_->end()));
+    CO_TRY_VOID(co_await write_map(call, indexer_->take(segments_->end())));
   ledger_.status().replayed = report.records;
   if (report.records > 0 || report.cut_bytes > 0 || report.damaged > 0)
     log_.info("log replayed",
@@ -123,12 +130,18 @@ Task<Result<bool>> Home::open_with_map(Call call, store::LogOptions options) {
   co_return true;
 }
 
-Task<Result<>> Home::write_map(Call call, store::LogPoint point) {
-  auto written = co_await kv_->write(call, indexer_->take(point));
-  if (written || written.error().code != ErrorCode::storage_full) co_return written;
-  // What the log has is written down again at the next start.
-  log_.warn("the disk has no room for the index");
-  co_return Result<>{};
+// A batch that the map does not take is lost to it, and must not be passed by. On a full disk the space that
+// is kept free for that makes room.
+Task<Result<>> Home::write_map(Call call, store::KvBatch batch) {
+  const auto ready = co_await kv_->make_ready(call);
+  if (!ready && ready.error().code == ErrorCode::storage_full) {
+    log_.warn("the disk has no room for the index");
+    if (segments_)
+      (void)co_await segments_->release_reserve(call);
+    else
+      co_await store::release_reserve(call, machine_, ledger_.segment_directory(), 0);
+  }
+  co_return co_await kv_->write(call, std::move(batch));
 }
 
 Task<Result<>> Home::on_record(Call call, store::Entry entry) {
@@ -137,7 +150,7 @@ Task<Result<>> Home::on_record(Call call, store::Entry entry) {
       {entry.at.segment, static_cast<std::uint32_t>(entry.at.offset + entry.header.size())}};
   CO_TRY_VOID(co_await indexer_->apply(call, std::move(entry)));
   if (indexer_->changes() < replay_batch) co_return Result<>{};
-  co_return co_await kv_->write(call, indexer_->take(reached));
+  co_return co_await write_map(call, indexer_->take(reached));
 }
 
 Task<Result<>> Home::on_damage(Call, store::Damage damage) {
@@ -147,6 +160,8 @@ Task<Result<>> Home::on_damage(Call, store::Damage damage) {
                                                                   {"to", damage.to},
                                                                   {"first_sequence", damage.first_sequence},
                                                                   {"last_sequence", damage.last_sequence}});
+  // What the disk does not read now it may read later: a map that passes it by would never have it again.
+  if (damage.unreadable) co_return fail(ErrorCode::io_failed, "the disk does not read the log");
   co_return Result<>{};
 }
 

@@ -37,7 +37,7 @@ class Home final : public store::Replay {
   // False: the map does not fit the log.
   Task<Result<bool>> open_with_map(Call call, store::LogOptions options);
   Task<Result<>> remake_map(Call call);
-  Task<Result<>> write_map(Call call, store::LogPoint point);
+  Task<Result<>> write_map(Call call, store::KvBatch batch);
 
   Ledger& ledger_;
   io::Machine& machine_;

@@ -74,6 +74,28 @@ TEST(Ledger, of_writers_that_race_for_one_tag_one_wins) {  // NL-3
   }
 }
 
+TEST(Ledger, what_a_refusal_was_for_survives_a_crash) {  // NL-3
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    const bool removes = seed % 2 == 0;
+    SimulatedLedger at(seed);
+    ASSERT_TRUE(at.open());
+    if (removes) ASSERT_TRUE(at.set("a", 1));
+    // The first change has a commit group of its own; the other two share the next.
+    const auto arrived = [&](std::uint64_t count) {
+      ASSERT_TRUE(at.world.run_until([&] { return at.ledger->changes().taken() == count; }));
+    };
+    auto first = at.start(at.set_task("b", 1));
+    arrived(1);
+    auto change = at.start(removes ? at.remove_task("a") : at.set_task("a", 1));
+    arrived(2);
+    auto refused = at.start(removes ? at.remove_task("a") : at.set_task("a", 2, only_new));
+    EXPECT_EQ(code_of(at.wait(refused)), removes ? ErrorCode::not_found : ErrorCode::precondition_failed);
+    ASSERT_TRUE(at.crash());
+    const auto state = at.find("a");
+    EXPECT_EQ(state && state->manifest, !removes);
+  }
+}
+
 TEST(Ledger, changes_of_one_name_in_one_group_follow_each_other) {  // NL-2
   SimulatedLedger at;
   ASSERT_TRUE(at.open());
@@ -191,6 +213,80 @@ TEST(Ledger, a_map_made_anew_equals_the_one_that_was_kept) {  // NX-1
   EXPECT_GT(at.status().replayed, 200u);
   EXPECT_TRUE(std::ranges::equal(
       before, at.map(), [](const auto& a, const auto& b) { return a.key == b.key && a.value == b.value; }));
+}
+
+TEST(Ledger, a_change_that_the_disk_does_not_read_is_never_taken_for_lost) {
+  for (std::uint64_t nth = 1; nth < 20; ++nth) {
+    SimulatedLedger at;
+    ASSERT_TRUE(at.open());
+    for (unsigned i = 0; i < 3; ++i) ASSERT_TRUE(at.set("a", i));
+    at.stop();
+    ASSERT_TRUE(at.run(at.maker.destroy(at.call(), at.machine(), "index/index")));
+    at.disk().fail_call(io::sim::DiskCall::read, nth, io::sim::DiskFailure::error, nth % 2 == 0);
+    if (at.open()) EXPECT_EQ(at.history("a").size(), 3u) << nth;
+    at.disk().heal();
+    ASSERT_TRUE(at.open());
+    EXPECT_EQ(at.history("a").size(), 3u) << nth;
+  }
+}
+
+TEST(Ledger, a_start_on_a_full_disk_never_answers_without_what_the_log_has) {
+  SimulatedLedger at(1, 1, {.unwritten_max = 1});
+  ASSERT_TRUE(at.open());
+  constexpr unsigned names = 600;
+  for (unsigned i = 0; i < names; ++i) ASSERT_TRUE(at.set(name_of(i), i));
+  at.stop();
+  // The map has nothing yet, and the disk takes nothing.
+  ASSERT_TRUE(at.run(at.maker.destroy(at.call(), at.machine(), "index/index")));
+  ASSERT_TRUE(at.run(at.maker.open(at.call(), at.machine(), "index/index")));
+  at.disk().set_capacity(at.disk().used());
+  if (at.open()) EXPECT_EQ(at.list().size(), names);
+  at.disk().set_capacity(UINT64_MAX);
+  ASSERT_TRUE(at.open());
+  EXPECT_EQ(at.list().size(), names);
+}
+
+TEST(Ledger, the_space_kept_free_makes_room_for_the_map) {
+  SimulatedLedger at(1, 1, {.unwritten_max = 1});
+  at.options.reserve = 1u << 20;
+  ASSERT_TRUE(at.open());
+  constexpr unsigned names = 600;
+  for (unsigned i = 0; i < names; ++i) ASSERT_TRUE(at.set(name_of(i), i));
+  at.stop();
+  ASSERT_TRUE(at.run(at.maker.destroy(at.call(), at.machine(), "index/index")));
+  ASSERT_TRUE(at.run(at.maker.open(at.call(), at.machine(), "index/index")));
+  at.disk().set_capacity(at.disk().used());
+  ASSERT_TRUE(at.open());
+  EXPECT_EQ(at.list().size(), names);
+}
+
+TEST(Ledger, a_log_that_is_gone_is_not_begun_anew_while_the_map_has_it) {
+  SimulatedLedger at;
+  ASSERT_TRUE(at.open());
+  ASSERT_TRUE(at.set("a", 1));
+  ASSERT_TRUE(at.close());
+  const io::sim::Image whole = at.disk().durable();
+  for (const auto& [path, entry] : whole.names)
+    if (path.starts_with("index/segments/")) at.disk().take_away(path);
+  for (int start = 0; start < 2; ++start) EXPECT_EQ(code_of(at.open()), ErrorCode::integrity);
+  // With its log back it is as it was.
+  for (const auto& [path, entry] : whole.names)
+    if (path.starts_with("index/segments/")) at.disk().put(path, whole.text(path));
+  ASSERT_TRUE(at.open());
+  EXPECT_EQ(at.find("a")->sequence, 1u);
+}
+
+TEST(Ledger, what_the_log_has_lost_at_its_end_is_answered_from_the_map) {
+  SimulatedLedger at;
+  ASSERT_TRUE(at.open());
+  ASSERT_TRUE(at.set("a", 1));
+  ASSERT_TRUE(at.set("a", 2));
+  ASSERT_TRUE(at.close());
+  at.disk().take_away(store::segment_path("index/segments", 1));
+  ASSERT_TRUE(at.open());
+  EXPECT_GT(at.status().damaged, 0u);
+  EXPECT_EQ(at.history("a").size(), 2u);
+  EXPECT_EQ(at.set("a", 3)->state.sequence, 3u);
 }
 
 TEST(Ledger, a_manifest_whose_bytes_do_not_match_is_never_returned_and_dropped) {

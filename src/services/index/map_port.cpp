@@ -32,9 +32,13 @@ Task<Result<std::vector<store::KvPair>>> MapPort::scan(Call call, std::string fr
   co_return checked(co_await kv_->scan(call, std::move(from), std::move(until), limit), true);
 }
 
+Task<Result<>> MapPort::make_ready(Call call) { co_return checked(co_await kv_->make_ready(call), false); }
+
 Task<Result<>> MapPort::write(Call call, store::KvBatch batch) {
   co_return checked(co_await kv_->write(call, std::move(batch)), false);
 }
+
+Task<Result<>> MapPort::flush(Call call) { co_return checked(co_await kv_->flush(call), false); }
 
 Task<Result<store::KvVerified>> MapPort::verify(Call call, std::string from) {
   co_return checked(co_await kv_->verify(call, std::move(from)), true);

@@ -19,9 +19,9 @@ class MapPort final : public store::Kv {
   Task<Result<std::optional<std::string>>> get(Call call, std::string key) override;
   Task<Result<std::vector<store::KvPair>>> scan(Call call, std::string from, std::string until,
                                                 std::size_t limit) override;
-  Task<Result<>> make_ready(Call call) override { return kv_->make_ready(call); }
+  Task<Result<>> make_ready(Call call) override;
   Task<Result<>> write(Call call, store::KvBatch batch) override;
-  Task<Result<>> flush(Call call) override { return kv_->flush(call); }
+  Task<Result<>> flush(Call call) override;
   Task<Result<store::KvVerified>> verify(Call call, std::string from) override;
   Error distrust(const char* why) noexcept override;
 
