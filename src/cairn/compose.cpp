@@ -18,6 +18,7 @@
 #include "cairn/tls_file.h"
 #include "cairn/verbs.h"
 #include "crypto/blake3.h"
+#include "io/local_dht.h"
 #include "io/process.h"
 #include "io/small_file.h"
 #include "serve/host.h"
@@ -162,6 +163,7 @@ class Composition {
     hosted.schema = &index_schema_;
     hosted.keys = keys.server;
     hosted.workers = index::workers_per_shard;
+    hosted.peers = {{"registry", keys.registry}};
     hosted.make =
         [this, keys](
             const config::Snapshot& snapshot) -> std::expected<std::unique_ptr<serve::Service>, std::string> {
@@ -173,7 +175,7 @@ class Composition {
       if (!key) return std::unexpected(key.error());
       options.ledger.key = std::move(*key);
       store::KvMaker& kv = options.amnesia ? static_cast<store::KvMaker&>(memory_kv_) : index_kv_;
-      return index::make_service(std::move(options), kv, keys);
+      return index::make_service(std::move(options), kv, local_dht_, keys);
     };
     return hosted;
   }
@@ -447,6 +449,7 @@ class Composition {
   std::optional<TlsFiles> tls_files_;  // with --tls
   store::RocksKvMaker rocks_kv_, index_kv_;
   store::MemoryKvMaker memory_kv_;
+  io::LocalDhtMaker local_dht_;
   Prepared prepared_;
   std::optional<crypto::Ed25519Key> operator_key_;
 };

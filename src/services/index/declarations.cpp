@@ -1,6 +1,7 @@
 #include "services/index/declarations.h"
 
 #include "config/snapshot.h"
+#include "io/dht.h"
 #include "io/ram_disk.h"
 #include "serve/shared_rows.h"
 #include "serve/sizes.h"
@@ -28,6 +29,11 @@ constexpr TaskDeclaration own_tasks[] = {
      "supervisor"},
     {"flights", "dispatcher", "one per shard", Criticality::essential,
      "begins one lookup for all that ask the same; the questions are dealt out to the shards", "supervisor"},
+    {"publisher", "publisher", "one", Criticality::degrading,
+     "puts what was announced into the DHT and keeps it there, at a pace", "supervisor"},
+    {"follower", "follower", "one", Criticality::degrading,
+     "reads the registry's newest version: who may change which names, and which nodes there are",
+     "supervisor"},
     {"gates", "observer", "one", Criticality::degrading,
      "opens and closes readiness as the ledger says, shows how full queues are", "supervisor"},
 };
@@ -72,14 +78,9 @@ constexpr QueueDeclaration own_queues[] = {
 constexpr auto queues = serve::join(serve::shared_queues(shared), own_queues);
 
 constexpr LockDeclaration own_locks[] = {
-    store::index_map_lock,
-    store::index_files_lock,
-    store::index_recent_lock,
-    io::ram_names_lock,
-    io::ram_bytes_lock,
-    authorities_lock,
-    breakers_lock,
-    cache_lock,
+    store::index_map_lock, store::index_files_lock, store::index_recent_lock,
+    io::ram_names_lock,    io::ram_bytes_lock,      members_lock,
+    io::dht_lock,          breakers_lock,           cache_lock,
 };
 constexpr auto locks = serve::join(serve::shared_locks, own_locks);
 
@@ -87,6 +88,7 @@ constexpr WriterDeclaration own_writers[] = {
     {"the log of names", "committer"},
     {"the map behind it", "committer"},
     {"the table of providers", "keeper"},
+    {"what the registry says", "follower, under `members`"},
     {"cache_meta", "cache-janitor, under its `cache_meta` stripe"},
     {"breaker_table", "breaker-janitor, under `breaker_table`"},
 };
@@ -231,6 +233,7 @@ const ServiceDeclaration declaration{
     .locks = locks,
     .lanes = lane_declarations,
     .writers = writers,
+    .calls = {"registry"},
 };
 
 Keys declare_keys(config::Schema& schema, const Defaults& where) {
@@ -253,6 +256,14 @@ Keys declare_keys(config::Schema& schema, const Defaults& where) {
   keys.cache = declare_cache(schema);
   keys.rank = declare_ranking(schema);
   keys.breaker = declare_breakers(schema);
+  keys.announce_most = schema.add<std::int64_t>(
+      {.name = "announce.max_keys",
+       .default_value = "10000",
+       .doc = "How many of the addresses that were announced here are kept in the DHT.",
+       .reload = Reload::restart,
+       .min = "0",
+       .max = "1000000"});
+  keys.registry = config::declare_peer_key(schema, "registry", where.registry);
   schema.add_memory("18 MiB for bodies on their way in",
                     [](const config::Snapshot&) { return ingest_bytes + ingest_bytes / 8; });
   return keys;

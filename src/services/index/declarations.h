@@ -41,18 +41,22 @@ struct Keys {
   CacheKeys cache;
   RankKeys rank;
   BreakerKeys breaker;
+  config::Key<std::int64_t> announce_most;
+  config::Key<std::string> registry;
 };
 // Where the service listens when the configuration does not say.
 struct Defaults {
   bool alone = true;  // false: among other services of one process
   std::string bind = "127.0.0.1:7420";
   std::string uds_path = "";
+  std::string registry = "";
 };
 Keys declare_keys(config::Schema& schema, const Defaults& where = {});
 
 inline constexpr serve::GateDeclaration gates[] = {
-    {"store", true},    // the log was read, and the map behind it answers
-    {"writes", false},  // changes of names become durable
+    {"store", true},        // the log was read, and the map behind it answers
+    {"writes", false},      // changes of names become durable
+    {"dht", false, false},  // the DHT can be asked; names of this node need nobody
 };
 
 extern const ServiceDeclaration declaration;

@@ -42,11 +42,15 @@ class DhtTarget::Search {
 
   // Never enough: the wait decides when it is.
   bool take(const io::DhtValue& value) {
+    // Signatures cost: what is not asked for is not looked at so closely.
+    const auto read = format::read_provider_record(as_bytes(value.bytes));
+    if (read && (read->address != address_ || !can_reach(*read, of_.reach_))) {
+      ++of_.refused_.foreign;
+      return false;
+    }
     auto record = format::decode_provider_record(as_bytes(value.bytes));
     if (!record) {
       ++of_.refused_.forged;
-    } else if (record->address != address_) {
-      ++of_.refused_.foreign;
     } else {
       found_.add({std::move(*record), value.bytes}, of_.shard_.wall());
       if (found_.has_fresh(of_.shard_.wall())) wake_all();

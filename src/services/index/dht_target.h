@@ -12,6 +12,7 @@
 #include "io/dht.h"
 #include "runtime/shard.h"
 #include "services/index/provider_set.h"
+#include "services/index/reach.h"
 
 namespace cairn::index {
 
@@ -21,7 +22,7 @@ inline constexpr std::string_view provider_key_tag = "cairn-provider-record-v1";
 // Values that were not taken, by why. Publishes no other memory.
 struct DhtRefused {
   std::atomic<std::uint64_t> forged{0};   // no record, or not its node's signature
-  std::atomic<std::uint64_t> foreign{0};  // a record of another address
+  std::atomic<std::uint64_t> foreign{0};  // of another address, or leads where this network does not reach
 };
 
 class DhtTarget final : public Target {
@@ -29,11 +30,12 @@ class DhtTarget final : public Target {
   static constexpr Duration gather = Duration::millis(15);
 
   // All outlive it. `network`: the number of this network, as in its keys.
-  DhtTarget(Shard& shard, io::Dht& dht, std::uint32_t network, DhtRefused& refused)
+  DhtTarget(Shard& shard, io::Dht& dht, std::uint32_t network, const Reach& reach, DhtRefused& refused)
       : Target({.name = "dht", .region = {}, .latency_class = 1}),
         shard_(shard),
         dht_(dht),
         network_(network),
+        reach_(reach),
         refused_(refused) {}
 
   bool can_answer(const Question& question) const noexcept override { return !asks_for_name(question); }
@@ -45,6 +47,7 @@ class DhtTarget final : public Target {
   Shard& shard_;
   io::Dht& dht_;
   std::uint32_t network_;
+  Reach reach_;
   DhtRefused& refused_;
 };
 

@@ -15,12 +15,12 @@ Finders::Finders(Shard& home, Mailbox& mailbox, const FinderPolicy& policy, std:
     : cache(home, mailbox, policy.cache, seed),
       breakers(home, mailbox, policy.breakers),
       flights(flight_limits(policy), seed),
-      authorities_(std::make_shared<const format::NameAuthorities>()) {}
+      members_(std::make_shared<const Members>()) {}
 
-void Finders::set_authorities(AuthoritiesPtr authorities) {
-  const bool same = authorities_.with([&](AuthoritiesPtr& now) {
-    const bool equal = *now == *authorities;
-    if (!equal) now = std::move(authorities);
+void Finders::set_members(MembersPtr members) {
+  const bool same = members_.with([&](MembersPtr& now) {
+    const bool equal = *now == *members;
+    if (!equal) now = std::move(members);
     return equal;
   });
   if (!same) cache.forget_all();
@@ -39,8 +39,17 @@ Finder::Finder(Finders& finders, Shard& shard, Mailbox& mailbox, const FinderPol
 }
 
 bool Finder::is_foreign(std::string_view name) const {
-  const auto key = finders_.authorities()->find(name);
+  const auto key = finders_.members()->authorities.find(name);
   return key && *key != own_;
+}
+
+const Targets& Finder::targets() {
+  MembersPtr now = finders_.members();
+  if (now != members_) {
+    members_ = std::move(now);
+    targets_ = make_targets_ ? make_targets_(*members_) : Targets();
+  }
+  return targets_;
 }
 
 KnownPtr Finder::find_known(const Question& question) const {
@@ -49,14 +58,14 @@ KnownPtr Finder::find_known(const Question& question) const {
 
 // A change counts only if it is its prefix's authority that signed it.
 bool Finder::accepts(const format::NameChange& change) const {
-  const auto key = finders_.authorities()->find(change.name);
+  const auto key = finders_.members()->authorities.find(change.name);
   return key && *key == change.key;
 }
 bool Finder::accepts(const format::ProviderRecord&) const { return true; }
 
 Task<Result<FindingPtr>> Finder::look_up(Call call, Question question) {
   const std::uint64_t generation = finders_.cache.generation();
-  Targets targets = targets_;
+  Targets targets = this->targets();
   std::erase_if(targets, [&](const TargetPtr& one) { return !one->can_answer(question); });
   targets = best_first(std::move(targets), *finders_.breakers.snapshot(), "");
   auto found = co_await lookups_.run(call, question, std::move(targets), policy_.lookup);

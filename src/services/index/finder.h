@@ -8,18 +8,16 @@
 #include <memory>
 #include <string>
 
-#include "format/name_authority.h"
 #include "services/index/breakers.h"
 #include "services/index/cache.h"
 #include "services/index/flights.h"
 #include "services/index/lookup.h"
+#include "services/index/members.h"
 
 namespace cairn::index {
 
-inline constexpr LockDeclaration authorities_lock{"authorities", 16,
-                                                  "who may change which names, to copy the pointer"};
-
-using AuthoritiesPtr = std::shared_ptr<const format::NameAuthorities>;
+inline constexpr LockDeclaration members_lock{
+    "members", 16, "what the registry says of names and nodes, to copy the pointer"};
 
 // What a lookup obeys, all of it of one configuration.
 struct FinderPolicy {
@@ -33,18 +31,18 @@ struct Finders {
   Finders(Shard& home, Mailbox& mailbox, const FinderPolicy& policy, std::uint64_t seed);
 
   // From any shard. Never null.
-  AuthoritiesPtr authorities() const {
-    return authorities_.with([](const AuthoritiesPtr& now) { return now; });
+  MembersPtr members() const {
+    return members_.with([](const MembersPtr& now) { return now; });
   }
-  // All that was learned is forgotten if the authorities differ.
-  void set_authorities(AuthoritiesPtr authorities);
+  // All that was learned is forgotten if they differ.
+  void set_members(MembersPtr members);
 
   Cache cache;
   BreakerTable breakers;
   Flights flights;
 
  private:
-  Guarded<AuthoritiesPtr, authorities_lock.rank> authorities_;
+  Guarded<MembersPtr, members_lock.rank> members_;
 };
 
 class Finder final : public Judge {
@@ -65,8 +63,14 @@ class Finder final : public Judge {
   Task<> run(Call call) { return finders_.flights.run(call); }
 
   void set_policy(const FinderPolicy& policy) { policy_ = policy; }
-  void set_targets(Targets targets) { targets_ = std::move(targets); }
-  const Targets& targets() const noexcept { return targets_; }
+  // Makes the shard's targets, whenever the members have changed.
+  using MakeTargets = std::function<Targets(const Members& members)>;
+  void set_targets(MakeTargets make) {
+    make_targets_ = std::move(make);
+    members_ = nullptr;
+  }
+  // The targets of this moment.
+  const Targets& targets();
 
   // Whether another key than this node's speaks for the name. Names without an authority are every node's
   // own.
@@ -90,6 +94,8 @@ class Finder final : public Judge {
   FinderPolicy policy_;
   crypto::Ed25519PublicKey own_;
   Lookups lookups_;
+  MakeTargets make_targets_;
+  MembersPtr members_;  // the targets were made of
   Targets targets_;
 };
 

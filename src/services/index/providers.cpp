@@ -70,9 +70,10 @@ std::string format_url(const format::Endpoint& endpoint) {
 
 // --- reading
 
-Result<RankQuery> IndexShard::parse_rank_query(const Request& request) {
+Result<RankQuery> IndexShard::parse_rank_query(const Request& request) const {
   RankQuery out;
   out.address = request.route.address;
+  out.now = machine_.shard.wall();
   out.limit = usual_limit;
   if (request.head().query().empty()) return out;
   std::string room;
@@ -135,17 +136,19 @@ void IndexShard::answer_found(Request& request, const RankQuery& query, const An
 void IndexShard::answer_providers(Request& request, const RankQuery& query,
                                   const std::vector<KnownProvider>& known, std::string_view winner,
                                   const Waves& waves) {
-  const WallTime now = machine_.shard.wall();
   std::vector<SignedProvider> signed_records;
   signed_records.reserve(known.size());
   for (const KnownProvider& one : known) signed_records.push_back(one);
+  const MembersPtr members = shared_.finders->members();
   const auto facts = [&](const format::ProviderRecord& record) {
     ProviderFacts out;
     for (const KnownProvider& one : known)
       if (one.record.key == record.key) out.seen = one.heard;
+    const auto region = members->regions_by.find(record.key);
+    if (region != members->regions_by.end()) out.region = region->second;
     return out;
   };
-  const std::vector<Ranked> ranked = rank(signed_records, facts, policies_.rank, query, now);
+  const std::vector<Ranked> ranked = rank(signed_records, facts, policies_.rank, query);
   request.response.add_lines(freshness());
   request.response.text.reserve(256 + 256 * ranked.size());
   JsonWriter json(request.response.text);

@@ -9,6 +9,7 @@
 #include "serve/sizes.h"
 #include "services/index/home.h"
 #include "services/index/incoming.h"
+#include "services/index/node_target.h"
 
 namespace cairn::index {
 
@@ -17,7 +18,10 @@ using serve::Request;
 namespace {
 
 constexpr std::uint64_t write_ahead = 1u << 20;
+constexpr std::uint32_t local_network = 1;
 constexpr std::uint64_t ram_bytes = std::uint64_t{256} << 20;
+constexpr Duration registry_patience = Duration::seconds(5), registry_period = Duration::seconds(30),
+                   registry_retry = Duration::seconds(1);
 
 }  // namespace
 
@@ -57,7 +61,9 @@ IndexShard::IndexShard(Shared& shared, serve::ShardContext context)
   finder_ = std::make_unique<Finder>(*shared_.finders, machine_.shard, machine_.mailbox, policies_.finder,
                                      *this, shared_.options.ledger.key->public_key());
 }
-IndexShard::~IndexShard() = default;
+IndexShard::~IndexShard() {
+  if (publisher_) shared_.made_publisher.store(nullptr);
+}
 
 // Shard 0 makes the shared state and is the home.
 Task<Result<>> IndexShard::start(Call call) {
@@ -72,6 +78,7 @@ Task<Result<>> IndexShard::start(Call call) {
   }
   port_ = shared_.ledger->make_port(machine_);
   providers_ = shared_.providers->make_port(machine_);
+  CO_TRY_VOID(co_await start_dht(call));
   CO_TRY_VOID(context_.tasks.start("flights", [this](Call c) { return finder_->run(c); }));
   if (home) {
     Home& tended = shared_.ledger->home();
@@ -90,7 +97,88 @@ Task<Result<>> IndexShard::start(Call call) {
   co_return Result<>{};
 }
 
+Task<Result<>> IndexShard::start_dht(Call call) {
+  const bool home = machine_.shard.index() == 0;
+  if (home) {
+    CO_TRY(shared_.dht_node, co_await shared_.dht.open(call, machine_, shared_.options.dht));
+  }
+  dht_ = shared_.dht_node->make_port(machine_);
+  finder_->set_targets([this](const Members& members) { return make_targets(members); });
+  if (!home) co_return Result<>{};
+  announced_ = shared_.providers->make_port(machine_);
+  publisher_ = std::make_unique<Publisher>(machine_.shard, *dht_, *announced_, shared_.options.publish);
+  shared_.providers->on_address([this](const Address& address) { publisher_->note(address); });
+  shared_.ledger->on_named([this](const Address& address) { publisher_->note_named(address); });
+  shared_.made_publisher.store(publisher_.get(), std::memory_order_release);
+  CO_TRY_VOID(context_.tasks.start("publisher", [this](Call c) { return publish(c); }));
+  co_return context_.tasks.start("follower", [this](Call c) { return follow_registry(c); });
+}
+
+// The DHT first: it is one target however many nodes there are.
+Targets IndexShard::make_targets(const Members& members) {
+  Targets out;
+  out.push_back(std::make_shared<DhtTarget>(machine_.shard, *dht_, shared_.options.publish.network,
+                                            shared_.options.publish.reach, shared_.dht_refused));
+  for (const IndexNode& node : members.index_nodes)
+    if (!node.at.tls) out.push_back(std::make_shared<NodeTarget>(machine_, node, nullptr));
+  return out;
+}
+
+Task<> IndexShard::publish(Call call) {
+  std::string after;
+  for (std::size_t told = 0; told < shared_.options.publish.keys_most;) {
+    const auto page = co_await port_->list(call, "", after, 256);
+    if (!page) break;
+    for (const ListedName& one : page->names) publisher_->note_named(*one.state.manifest);
+    told += page->names.size();
+    if (!page->next) break;
+    after = *page->next;
+  }
+  co_await publisher_->run(call);
+}
+
+Task<> IndexShard::follow_registry(Call call) {
+  serve::Peer* const registry = context_.peers.find("registry");
+  if (registry == nullptr) {
+    context_.log.info("no registry is known: every name is this node's own", {{"key", "peers.registry"}});
+    (void)co_await sleep_until(call, Instant::never());
+    co_return;
+  }
+  Broadcast<serve::Event>::Receiver events = context_.bus.events.subscribe();
+  std::optional<std::uint64_t> known;
+  observe::LogEvery told(Duration::seconds(60));
+  while (!call.stopped()) {
+    auto newest = co_await read_newest_set(call.within(registry_patience), *registry, known);
+    if (newest && *newest) {
+      known = (*newest)->version;
+      shared_.finders->set_members(std::make_shared<const Members>(
+          Members::read((*newest)->set, shared_.options.ledger.key->public_key())));
+    } else if (!newest && !call.stopped()) {
+      if (auto held = told.due(machine_.shard.now()))
+        context_.log.warn("the registry was not read: names and nodes are those of the last version",
+                          {{"why", newest.error().context}, {"suppressed", *held}});
+    }
+    const Instant next = machine_.shard.now() + (newest ? registry_period : registry_retry);
+    // Another service of this process tells of a new version at once.
+    while (machine_.shard.now() < next && !call.stopped()) {
+      const auto event = co_await events.recv(call.by(next));
+      if (event && event->kind == serve::Event::Kind::registry_updated) break;
+      if (!event && event.error().code != ErrorCode::lagged) break;
+    }
+  }
+}
+
 Task<> IndexShard::stop(Call call) {
+  if (publisher_) {
+    shared_.made_publisher.store(nullptr);
+    publisher_.reset();
+  }
+  announced_.reset();
+  finder_->set_targets({});
+  dht_.reset();
+  if (machine_.shard.index() == 0 && shared_.dht_node)
+    if (auto closed = co_await shared_.dht_node->close(call, machine_); !closed)
+      context_.log.warn("the DHT's node did not close in time", {{"why", closed.error().context}});
   port_.reset();
   providers_.reset();
   if (machine_.shard.index() != 0 || !shared_.providers) co_return;
@@ -127,6 +215,8 @@ Task<> IndexShard::watch_gates(Call call) {
   do {
     context_.health.set("store", !ledger.status().index_damaged);
     context_.health.set("writes", ledger.writable());
+    const auto dht = co_await dht_->status(call.within(Duration::seconds(1)));
+    context_.health.set("dht", dht && dht->ready);
     context_.metrics.show_depth("changes", slot_, ledger.changes().taken());
     context_.metrics.show_depth("announced", slot_, shared_.providers->announced().taken());
     context_.metrics.show_depth("learned", slot_, shared_.finders->cache.waiting());
@@ -177,15 +267,18 @@ namespace {
 
 class IndexService final : public serve::Service {
  public:
-  IndexService(Options options, store::KvMaker& kv, Keys keys)
+  IndexService(Options options, store::KvMaker& kv, io::DhtMaker& dht, Keys keys)
       : shared_{.options = std::move(options),
                 .keys = keys,
                 .kv = kv,
+                .dht = dht,
                 .metrics = {},
                 .ram = {},
                 .ledger = {},
                 .providers = {},
-                .finders = {}} {
+                .finders = {},
+                .dht_node = {},
+                .dht_refused = {}} {
     if (shared_.options.amnesia) shared_.ram = std::make_unique<io::RamDisk>(ram_bytes);
   }
 
@@ -212,6 +305,33 @@ class IndexService final : public serve::Service {
     gauge("index_log_segments", "Segments of the log.", [](Status& s) { return s.segments.load(); });
     gauge("index_log_damaged", "Places of the log that are not what was written.",
           [](Status& s) { return s.damaged.load(); });
+    const auto published = [&](const char* name, const char* help, auto read) {
+      registry.observed_gauge(name, help, [this, read] {
+        auto* publisher = shared_.made_publisher.load(std::memory_order_acquire);
+        return publisher != nullptr ? static_cast<double>(read(publisher->status())) : 0.0;
+      });
+    };
+    published("index_dht_covered_keys", "Addresses that are kept in the DHT.",
+              [](PublishStatus& s) { return s.covered.load(); });
+    published("index_dht_uncovered_keys", "Addresses that were announced and are not kept in the DHT.",
+              [](PublishStatus& s) { return s.uncovered.load(); });
+    published("index_dht_put_lag_seconds", "How long the oldest put waits beyond its time.",
+              [](PublishStatus& s) { return static_cast<double>(s.lag.load()) / 1e9; });
+    const auto puts = registry.observed_counters(
+        {"index_dht_puts_total", "Addresses put into the DHT.", {{"result", {"done", "failed"}}}});
+    for (const bool done : {true, false})
+      puts.bind(
+          [this, done] {
+            auto* publisher = shared_.made_publisher.load(std::memory_order_acquire);
+            if (publisher == nullptr) return 0.0;
+            return static_cast<double>(done ? publisher->status().done : publisher->status().failed);
+          },
+          done ? 0 : 1);
+    const auto refused = registry.observed_counters({"index_dht_values_refused_total",
+                                                     "Values of the DHT that were not taken.",
+                                                     {{"reason", {"forged", "foreign"}}}});
+    refused.bind([this] { return static_cast<double>(shared_.dht_refused.forged); }, 0);
+    refused.bind([this] { return static_cast<double>(shared_.dht_refused.foreign); }, 1);
     gauge("index_replayed_records", "Records that the start took in from the log.",
           [](Status& s) { return s.replayed.load(); });
   }
@@ -279,6 +399,9 @@ Options read_options(const config::Snapshot& snapshot, const Keys& keys, const s
   options.providers = ledger.directory + "/providers";
   options.announced_max = serve::queue_capacity(declaration, snapshot, keys.server, "announced");
   options.policies = read_policies(snapshot, keys);
+  options.dht.network = local_network;
+  options.publish.network = local_network;
+  options.publish.keys_most = static_cast<std::size_t>(snapshot.get(keys.announce_most));
   ledger.ahead = write_ahead;
   ledger.changes_max = serve::queue_capacity(declaration, snapshot, keys.server, "changes");
   if (options.amnesia) {
@@ -288,8 +411,9 @@ Options read_options(const config::Snapshot& snapshot, const Keys& keys, const s
   return options;
 }
 
-std::unique_ptr<serve::Service> make_service(Options options, store::KvMaker& kv, Keys keys) {
-  return std::make_unique<IndexService>(std::move(options), kv, keys);
+std::unique_ptr<serve::Service> make_service(Options options, store::KvMaker& kv, io::DhtMaker& dht,
+                                             Keys keys) {
+  return std::make_unique<IndexService>(std::move(options), kv, dht, keys);
 }
 
 }  // namespace cairn::index

@@ -9,6 +9,7 @@
 #include "services/index/declarations.h"
 #include "services/index/finder.h"
 #include "services/index/provider_table.h"
+#include "services/index/publisher.h"
 #include "services/index/ranking.h"
 #include "store/kv.h"
 
@@ -26,6 +27,8 @@ struct Options {
   std::string providers;  // the directory of the table of providers
   std::uint64_t announced_max = announced_capacity;
   Policies policies;
+  io::DhtOptions dht;
+  PublishPolicy publish;
   bool amnesia = false;
 };
 // The service's route table (routes.cpp).
@@ -34,7 +37,8 @@ std::span<const serve::RouteSpec> routes();
 // `data`: the directory when `db.path` is not set. The caller sets the key that signs.
 Options read_options(const config::Snapshot& snapshot, const Keys& keys, const std::string& data);
 
-// `kv` outlives the service.
-std::unique_ptr<serve::Service> make_service(Options options, store::KvMaker& kv, Keys keys);
+// The makers outlive the service.
+std::unique_ptr<serve::Service> make_service(Options options, store::KvMaker& kv, io::DhtMaker& dht,
+                                             Keys keys);
 
 }  // namespace cairn::index

@@ -12,6 +12,7 @@
 #include "serve/service.h"
 #include "serve/shares.h"
 #include "services/index/asked.h"
+#include "services/index/dht_target.h"
 #include "services/index/port.h"
 #include "services/index/service.h"
 #include "services/index/wait_estimate.h"
@@ -33,6 +34,7 @@ struct Shared {
   Options options;
   Keys keys;
   store::KvMaker& kv;
+  io::DhtMaker& dht;
   Metrics metrics;
   store::ByteBudget ingest{ingest_bytes};
   // The bytes of a client's address are counted in the same slot as its requests.
@@ -42,6 +44,9 @@ struct Shared {
   std::unique_ptr<Ledger> ledger;
   std::unique_ptr<ProviderTable> providers;
   std::unique_ptr<Finders> finders;
+  std::shared_ptr<io::DhtNode> dht_node;
+  DhtRefused dht_refused;
+  std::atomic<Publisher*> made_publisher{nullptr};  // as made_ledger
   // The same ledger for /metrics, which any shard may answer while shard 0 still makes it. A reader that
   // loads the pointer (acquire) sees the whole ledger (release). It lives until the service goes.
   std::atomic<Ledger*> made_ledger{nullptr};
@@ -88,7 +93,7 @@ class IndexShard final : public serve::ServiceShard, public LookupEvents {
   Task<Result<>> providers(Call call, serve::Request& request);
   Task<Result<>> take_announcement(Call call, serve::Request& request, Incoming& incoming);
   Task<Result<>> announce(Call call, serve::Request& request, Incoming& incoming);
-  static Result<RankQuery> parse_rank_query(const serve::Request& request);
+  Result<RankQuery> parse_rank_query(const serve::Request& request) const;
   void answer_providers(serve::Request& request, const RankQuery& query,
                         const std::vector<KnownProvider>& known, std::string_view winner, const Waves& waves);
   void answer_found(serve::Request& request, const RankQuery& query, const Answer& answer, Duration age,
@@ -120,6 +125,12 @@ class IndexShard final : public serve::ServiceShard, public LookupEvents {
 
   // --- service.cpp
   Task<> watch_gates(Call call);
+  Targets make_targets(const Members& members);
+  Task<Result<>> start_dht(Call call);
+  // Tells the publisher of what names lead to, and then runs it.
+  Task<> publish(Call call);
+  // Reads the registry's newest version again and again.
+  Task<> follow_registry(Call call);
   void count_lost(std::string_view queue, std::uint64_t lost, std::uint64_t& counted);
   void ended(Duration took) noexcept override;
   void retried(const Target& target) noexcept override;
@@ -133,6 +144,9 @@ class IndexShard final : public serve::ServiceShard, public LookupEvents {
   std::unique_ptr<Port> port_;
   std::unique_ptr<ProviderPort> providers_;
   std::unique_ptr<Finder> finder_;
+  std::unique_ptr<io::Dht> dht_;
+  std::unique_ptr<ProviderPort> announced_;  // the publisher's way to the table
+  std::unique_ptr<Publisher> publisher_;     // on the home shard
   WaitEstimate wait_;
   std::uint64_t learned_lost_ = 0, outcomes_lost_ = 0;
 };
