@@ -21,6 +21,7 @@ namespace {
 // Of our values. Numbers below 256 belong to OpenDHT's own types and are refused.
 constexpr dht::ValueType::Id value_type = 0xca19;
 constexpr dht::ValueType::Id foreign_types = 256;
+constexpr ssize_t requests_per_second = 8192;
 
 dht::InfoHash to_hash(const DhtKey& key) {
   return {reinterpret_cast<const std::uint8_t*>(key.bytes.data()), key.bytes.size()};
@@ -35,6 +36,16 @@ bool is_ours(const dht::Value& value) {
 
 ByteView bytes_of(const dht::Value& value) {
   return {reinterpret_cast<const std::byte*>(value.data.data()), value.data.size()};
+}
+
+// Throws when it is no address.
+dht::SockAddr to_bind(const Endpoint& endpoint) {
+  const std::string host = endpoint.host == "localhost" ? "127.0.0.1" : endpoint.host;
+  dht::SockAddr address;
+  address.setFamily(host.find(':') == host.npos ? AF_INET : AF_INET6);
+  address.setAddress(host.c_str());
+  address.setPort(endpoint.port);
+  return address;
 }
 
 // Both address families as one.
@@ -78,6 +89,24 @@ dht::NodeExport from_peer(const DhtPeer& peer) {
   return node;
 }
 
+// The thread that reads OpenDHT's socket closes it at the end while the other may still send: by a number
+// that may be somebody else's connection by then. So nothing is sent any more once it was told to stop.
+class Socket final : public dht::net::UdpSocket {
+ public:
+  using UdpSocket::UdpSocket;
+  int sendTo(const dht::SockAddr& to, const std::uint8_t* bytes, std::size_t size, bool replied) override {
+    return stopped_.with(
+        [&](bool& stopped) { return stopped ? 0 : UdpSocket::sendTo(to, bytes, size, replied); });
+  }
+  void stop() override {
+    stopped_.with([](bool& stopped) { stopped = true; });
+    UdpSocket::stop();
+  }
+
+ private:
+  Guarded<bool, dht_lock.rank> stopped_{false};
+};
+
 // What the ports and the node share. Callbacks of OpenDHT may use it: the runner goes first, and they with
 // it.
 class Core {
@@ -98,7 +127,11 @@ class Core {
   // --- from any shard
   const std::shared_ptr<DhtLoad>& load() const noexcept { return load_; }
   bool is_closed() const noexcept { return load_->closed.load(std::memory_order_relaxed); }
-  bool is_worn() const noexcept { return keys_.load(std::memory_order_relaxed) >= keys_most_; }
+  // [OD-2] Now is the time: nothing is under way, or it cannot wait any more.
+  bool is_worn() const noexcept {
+    const std::size_t keys = keys_.load(std::memory_order_relaxed);
+    return keys >= keys_most_ || (keys >= keys_most_ / 2 && load_->under_way.taken() == 0);
+  }
   void get(const DhtKey& key, std::shared_ptr<DhtAsk> ask);
   void put(const DhtKey& key, DhtValue value, std::shared_ptr<DhtAsk> ask);
 
@@ -151,12 +184,19 @@ Result<> Core::run(const dht::InfoHash& id) try {
   node.max_store_size = static_cast<ssize_t>(options_.store_bytes);
   node.max_store_keys = static_cast<ssize_t>(options_.store_bytes / dht_value_max);
   node.public_stable = options_.mode == DhtMode::public_network;
-  config.peer_discovery = config.peer_publish = options_.mode == DhtMode::lan;
-  const auto addresses = dht::SockAddr::resolve(options_.bind.host, std::to_string(options_.bind.port));
-  if (addresses.empty()) return fail(ErrorCode::io_failed, "the address of the DHT");
-  // The other family stays without a socket.
-  (addresses.front().getFamily() == AF_INET6 ? config.bind6 : config.bind4) = addresses.front();
+  // OpenDHT's limits for requests that come in, in all and from one address, are meant for strangers. A node
+  // among few of its own kind is asked by each of them whenever that one is asked for something.
+  if (options_.mode != DhtMode::public_network) {
+    node.max_req_per_sec = requests_per_second;
+    node.max_peer_req_per_sec = requests_per_second / 4;
+  }
+  // Discovery listens on every address of the machine, and nobody out there finds a node on loopback.
+  config.peer_discovery = config.peer_publish = options_.mode == DhtMode::lan && !options_.bind.is_loopback();
+  const dht::SockAddr address = to_bind(options_.bind);
+  const bool is_v6 = address.getFamily() == AF_INET6;  // the other family stays without a socket
+  (is_v6 ? config.bind6 : config.bind4) = address;
   dht::DhtRunner::Context context;
+  context.sock = std::make_unique<Socket>(config.bind4, config.bind6);
   context.statusChangedCallback = [this](dht::NodeStatus v4, dht::NodeStatus v6) {
     alone_.store(std::max(v4, v6) == dht::NodeStatus::Disconnected, std::memory_order_relaxed);
   };

@@ -6,10 +6,11 @@
 // while it works (status, export, close) goes to the pool, lane `upkeep`.
 //   [OD-1] What strangers store here is bounded: `store_bytes` in all, and of the types that are not ours the
 //         common ones are refused.
-//   [OD-2] OpenDHT remembers each key that was asked for for an hour, and hangs when it remembers too many.
-//   So
-//         after keys_most of them the node is begun anew, with the peers and the values that it had. What is
-//         under way then fails as if the network had.
+//   [OD-2] OpenDHT remembers each key that was asked for for an hour. Each costs memory and makes every later
+//         search slower; at a limit of its own, OpenDHT hangs. So the node begins anew after half of
+//         keys_most as soon as nothing is under way, and after keys_most at once: what is under way then
+//         fails as if the network had. It keeps its id, its port, its peers and the values that it has for
+//         others.
 #pragma once
 
 #include <memory>
@@ -19,7 +20,7 @@
 namespace cairn::io {
 
 struct OpenDhtOptions {
-  std::size_t keys_most = 16'384;  // about 100 MB
+  std::size_t keys_most = 2048;  // 8 KB each; with as many a search takes about twice the processor time
 };
 
 class OpenDhtMaker final : public DhtMaker {

@@ -124,7 +124,7 @@ TEST(OpenDht, DH5_a_close_ends_gets_and_puts_that_are_under_way) {
 
 TEST(OpenDht, an_address_that_is_not_here_cannot_be_bound) {
   RealPlace place;
-  for (const char* host : {"192.0.2.1", "not an address"}) {
+  for (const char* host : {"203.0.113.77", "not an address"}) {
     DhtOptions options = options_of(DhtMode::private_network);
     options.bind = {host, 0};
     EXPECT_EQ(code_of(place.run(OpenDhtMaker().open(place.call(), place.machine, options))),
@@ -171,7 +171,7 @@ TEST(OpenDht, many_gets_and_puts_at_once_all_end) {
 
 TEST(OpenDht, OD2_a_node_begins_anew_before_it_remembers_too_many_keys) {
   OpenNet net(2);
-  OpenPlace& worn = net.add({.keys_most = 50});
+  OpenPlace& worn = net.add({.keys_most = 100});
   ASSERT_TRUE(worn.becomes_ready());
   OpenPlace other(options_of(DhtMode::private_network, {worn.endpoint()}));
   ASSERT_TRUE(other.becomes_ready());
