@@ -10,7 +10,8 @@
 //   [DH-3] `complete` means that the nodes that are nearest to the key were asked and have answered. A search
 //         that could not ask them is an error, so "nothing there" differs from "not known".
 //   [DH-4] A put that succeeded was acknowledged by nodes of the network. A value that is there already is
-//         renewed when it is put again, and never replaced: other bytes need another id.
+//         renewed when it is put again. Other bytes under its id do not replace it: who changes a value gives
+//         it another id.
 //   [DH-5] After close() every operation, also one under way, ends with `closed`, and no thread of the
 //   network
 //         runs any more.

@@ -1,12 +1,10 @@
 #include "io/dht_ask.h"
 
+#include "runtime/cancel.h"
 #include "runtime/wait.h"
 
 namespace cairn::io {
 namespace {
-
-// `take` may check a signature for each.
-constexpr std::size_t values_per_turn = 8;
 
 class Leaving {
  public:
@@ -40,6 +38,7 @@ DhtAsk::DhtAsk(std::shared_ptr<DhtLoad> load, PermitHold place, Mailbox& home)
 DhtAsk::~DhtAsk() { leave(); }
 
 Result<std::shared_ptr<DhtAsk>> DhtAsk::make(std::shared_ptr<DhtLoad> load, Mailbox& home) {
+  if (load->closed.load(std::memory_order_relaxed)) return fail(error_of(DhtEnd::closed));
   auto place = load->under_way.try_hold();
   if (!place) return fail(ErrorCode::busy, "too many ask the DHT");
   return std::shared_ptr<DhtAsk>(new DhtAsk(std::move(load), std::move(*place), home));
@@ -89,6 +88,7 @@ void DhtAsk::drop_one(State& state) noexcept {
 }
 
 void DhtAsk::end(DhtEnd how) noexcept {
+  if (how != DhtEnd::complete && load_->closed.load(std::memory_order_relaxed)) how = DhtEnd::closed;
   state_.with([&](State& state) {
     if (state.left || state.end != DhtEnd::none) return;
     state.end = how;
@@ -113,6 +113,12 @@ void DhtAsk::deliver_news(MailItem& item) noexcept {
   while (!ask.waiting_.empty()) wake(ask.waiting_.front());
 }
 
+Result<> may_begin(const Call& call, const char* what) noexcept {
+  if (call.stopped()) return fail({ErrorCode::cancelled, what, Side::self, call.cancel().reason()});
+  if (call.expired()) return fail({ErrorCode::timeout, what, Side::self, StopReason::deadline});
+  return {};
+}
+
 Task<Result<DhtOutcome>> take_values(Call call, std::shared_ptr<DhtAsk> ask, DhtSink take) {
   const Leaving leaving(*ask);
   DhtOutcome outcome;
@@ -123,7 +129,9 @@ Task<Result<DhtOutcome>> take_values(Call call, std::shared_ptr<DhtAsk> ask, Dht
       ++outcome.given;
       outcome.satisfied = take(value);
       if (outcome.satisfied) co_return outcome;
-      if (outcome.given % values_per_turn == 0) co_await yield(call);
+      if (outcome.given % dht_values_per_turn != 0) continue;
+      co_await yield(call);
+      CO_TRY_VOID(may_begin(call, "dht get"));
     }
     outcome.complete = news.end == DhtEnd::complete;
     if (outcome.complete) co_return outcome;

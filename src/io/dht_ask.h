@@ -1,8 +1,8 @@
 // DhtAsk: one get or put of one shard: what the network's callbacks, on a thread of their own, hand to the
 // task that waits. Used by the real and the simulated network, so that a simulation runs the same way in.
 //   [DQ-1] Once the task has left, nothing is posted to its shard and nothing is kept any more.
-//   [DQ-2] It ends exactly once, from its task's view: with what the network said, or with `closed` when the
-//         network has let go of it without a word.
+//   [DQ-2] It ends exactly once, from its task's view: with what the network said, or as failed when the
+//         network has let go of it without a word. Of a closed node, whatever is not complete is `closed`.
 //
 // The network holds a DhtCaller, which may be copied into as many callbacks as it likes; the task holds the
 // DhtAsk. Either may go first. The ask is posted under its lock, so that DQ-1 holds at once.
@@ -24,7 +24,9 @@ namespace cairn::io {
 struct DhtLoad {
   Permits under_way{dht_under_way_most};
   Permits held{dht_held_most};
-  std::atomic<std::uint64_t> dropped{0};  // publishes no other memory
+  // Publish no other memory.
+  std::atomic<std::uint64_t> dropped{0};
+  std::atomic<bool> closed{false};  // the node; whatever has not ended then ends with `closed`
 };
 
 enum class DhtEnd : std::uint8_t { none, complete, failed, no_node, closed };
@@ -33,7 +35,7 @@ Error error_of(DhtEnd end) noexcept;
 
 class DhtAsk final : public MailItem, public std::enable_shared_from_this<DhtAsk> {
  public:
-  // `busy`: too many are under way. `home` is the mailbox of this shard.
+  // `busy`: too many are under way; `closed`. `home` is the mailbox of this shard.
   static Result<std::shared_ptr<DhtAsk>> make(std::shared_ptr<DhtLoad> load, Mailbox& home);
   ~DhtAsk();
   DhtAsk(const DhtAsk&) = delete;
@@ -76,7 +78,7 @@ class DhtAsk final : public MailItem, public std::enable_shared_from_this<DhtAsk
   WaitList waiting_;  // of the shard
 };
 
-// The network's end of an ask. When the last copy goes and nothing was said, the ask is closed.
+// The network's end of an ask. When the last copy goes and nothing was said, the ask has failed.
 class DhtCaller {
  public:
   explicit DhtCaller(std::shared_ptr<DhtAsk> ask) : last_(std::make_shared<Last>(std::move(ask))) {}
@@ -91,13 +93,18 @@ class DhtCaller {
  private:
   struct Last {
     explicit Last(std::shared_ptr<DhtAsk> of) noexcept : ask(std::move(of)) {}
-    ~Last() { ask->end(DhtEnd::closed); }
+    ~Last() { ask->end(DhtEnd::failed); }
     Last(const Last&) = delete;
     Last& operator=(const Last&) = delete;
     std::shared_ptr<DhtAsk> ask;
   };
   std::shared_ptr<Last> last_;
 };
+
+// An error when the call was stopped, or its deadline has passed, before it began.
+Result<> may_begin(const Call& call, const char* what) noexcept;
+// `take` may check a signature for each value: others get a turn after so many.
+inline constexpr std::size_t dht_values_per_turn = 8;
 
 // The task's half of a get and of a put, once the ask was handed to the network.
 // Cancel: partial — the network goes on by itself.

@@ -96,19 +96,23 @@ TEST(DhtAsk, DQ1_a_cancelled_get_hears_nothing_more) {
   EXPECT_EQ(at.load->held.taken(), 0u);
 }
 
-TEST(DhtAsk, DQ2_a_network_that_lets_go_without_a_word_has_closed_it) {
-  Asking at;
-  auto ask = at.make();
-  std::optional<DhtCaller> caller(std::in_place, ask);
-  std::optional<DhtCaller> copy(caller);
-  at.begin_get(std::move(ask));
-  caller.reset();
-  at.run_mail();
-  EXPECT_FALSE(at.outcome.has_value()) << "a copy is still there";
-  copy.reset();
-  at.run_mail();
-  ASSERT_TRUE(at.outcome.has_value());
-  EXPECT_EQ(code_of(*at.outcome), ErrorCode::closed);
+TEST(DhtAsk, DQ2_a_network_that_lets_go_without_a_word_has_failed_or_was_closed) {
+  for (const bool closed : {false, true}) {
+    Asking at;
+    auto ask = at.make();
+    std::optional<DhtCaller> caller(std::in_place, ask);
+    std::optional<DhtCaller> copy(caller);
+    at.begin_get(std::move(ask));
+    caller.reset();
+    at.run_mail();
+    EXPECT_FALSE(at.outcome.has_value()) << "a copy is still there";
+    at.load->closed = closed;
+    copy.reset();
+    at.run_mail();
+    ASSERT_TRUE(at.outcome.has_value());
+    EXPECT_EQ(code_of(*at.outcome), closed ? ErrorCode::closed : ErrorCode::upstream);
+    EXPECT_EQ(code_of(DhtAsk::make(at.load, at.mailbox)), closed ? ErrorCode::closed : ErrorCode::ok);
+  }
 }
 
 TEST(DhtAsk, each_end_has_its_error) {

@@ -30,8 +30,11 @@ inline DhtKey sample_key(unsigned number) {
   return dht_key("test", 7, address);
 }
 
-inline std::vector<DhtValue> sorted(std::vector<DhtValue> values) {
+// In order and each once: a network may repeat a value.
+inline std::vector<DhtValue> each_once(std::vector<DhtValue> values) {
   std::ranges::sort(values, {}, [](const DhtValue& value) { return std::pair(value.id, value.bytes); });
+  const auto repeats = std::ranges::unique(values);
+  values.erase(repeats.begin(), repeats.end());
   return values;
 }
 

@@ -4,8 +4,8 @@
 #include <optional>
 #include <utility>
 
+#include "io/dht_ask.h"
 #include "io/machine.h"
-#include "runtime/cancel.h"
 #include "runtime/wait.h"
 
 namespace cairn::io {
@@ -13,7 +13,6 @@ namespace {
 
 // A few more than are put at a time, so that what has expired goes sooner than new values come.
 constexpr std::size_t drops_per_put = 16;
-constexpr std::size_t values_per_turn = 8;
 
 struct State {
   explicit State(std::uint64_t bytes_most) noexcept : values(bytes_most) {}
@@ -24,19 +23,12 @@ using SharedState = std::shared_ptr<Guarded<State, dht_lock.rank>>;
 
 std::unexpected<Error> closed() noexcept { return fail(ErrorCode::closed, "the DHT is closed"); }
 
-// A call that must not begin ends here, as it would where there is something to wait for.
-Result<> begin(const Call& call, const char* what) noexcept {
-  if (call.stopped()) return fail({ErrorCode::cancelled, what, Side::self, call.cancel().reason()});
-  if (call.expired()) return fail({ErrorCode::timeout, what, Side::self, StopReason::deadline});
-  return {};
-}
-
 class LocalPort final : public Dht {
  public:
   LocalPort(SharedState state, Shard& shard) noexcept : state_(std::move(state)), shard_(shard) {}
 
   Task<Result<DhtOutcome>> get(Call call, DhtKey key, DhtSink take) override {
-    CO_TRY_VOID(begin(call, "dht get"));
+    CO_TRY_VOID(may_begin(call, "dht get"));
     const std::optional<std::vector<DhtValue>> found =
         state_->with([&](const State& state) -> std::optional<std::vector<DhtValue>> {
           if (state.closed) return std::nullopt;
@@ -48,14 +40,16 @@ class LocalPort final : public Dht {
       ++outcome.given;
       outcome.satisfied = take(value);
       if (outcome.satisfied) co_return outcome;
-      if (outcome.given % values_per_turn == 0) co_await yield(call);
+      if (outcome.given % dht_values_per_turn != 0) continue;
+      co_await yield(call);
+      CO_TRY_VOID(may_begin(call, "dht get"));
     }
     outcome.complete = true;
     co_return outcome;
   }
   Task<Result<>> put(Call call, DhtKey key, DhtValue value) override {
     if (const char* fault = find_fault(value)) co_return fail(ErrorCode::invalid, fault);
-    CO_TRY_VOID(begin(call, "dht put"));
+    CO_TRY_VOID(may_begin(call, "dht put"));
     co_return state_->with([&](State& state) -> Result<> {
       if (state.closed) return closed();
       return state.values.put(key, std::move(value), shard_.now());

@@ -62,27 +62,29 @@ class SimDhtPort final : public Dht {
       : network_(std::move(network)), member_(member), home_(home) {}
 
   Task<Result<DhtOutcome>> get(Call call, DhtKey key, DhtSink take) override {
+    CO_TRY_VOID(may_begin(call, "dht get"));
     CO_TRY(std::shared_ptr<DhtAsk> ask, begin(SimDht::Purpose::get, key, {}));
     co_return co_await take_values(call, std::move(ask), std::move(take));
   }
   Task<Result<>> put(Call call, DhtKey key, DhtValue value) override {
     if (const char* fault = find_fault(value)) co_return fail(ErrorCode::invalid, fault);
+    CO_TRY_VOID(may_begin(call, "dht put"));
     CO_TRY(std::shared_ptr<DhtAsk> ask, begin(SimDht::Purpose::put, key, std::move(value)));
     co_return co_await wait_for_end(call, std::move(ask));
   }
   Task<Result<DhtStatus>> status(Call) override {
     const auto found = network_->members_.find(member_);
-    if (found->second.closed) co_return closed();
+    if (found->second.load->closed) co_return closed();
     co_return network_->status_of(found->second);
   }
   Task<Result<std::vector<DhtPeer>>> export_peers(Call) override {
     const auto found = network_->members_.find(member_);
-    if (found->second.closed) co_return closed();
+    if (found->second.load->closed) co_return closed();
     co_return network_->peers_of(found->second);
   }
   Task<Result<>> bootstrap(Call, std::vector<Endpoint> nodes) override {
     const auto found = network_->members_.find(member_);
-    if (found->second.closed) co_return closed();
+    if (found->second.load->closed) co_return closed();
     if (nodes.empty()) co_return Result<>{};
     found->second.may_join = true;
     network_->join(member_);
@@ -92,7 +94,6 @@ class SimDhtPort final : public Dht {
  private:
   Result<std::shared_ptr<DhtAsk>> begin(SimDht::Purpose purpose, const DhtKey& key, DhtValue value) {
     const SimDht::Member& member = network_->members_.find(member_)->second;
-    if (member.closed) return closed();
     TRY(std::shared_ptr<DhtAsk> ask, DhtAsk::make(member.load, home_));
     network_->ask(member_, purpose, key, std::move(value), ask);
     return ask;
@@ -232,7 +233,7 @@ SimDht::Number SimDht::add_member(const DhtOptions& options) {
 
 void SimDht::close_member(Number number) {
   Member& member = members_.find(number)->second;
-  member.closed = true;
+  member.load->closed.store(true, std::memory_order_relaxed);
   std::erase_if(searches_, [&](const auto& item) { return item.second.member == number; });
 }
 
@@ -527,8 +528,7 @@ void SimDht::forget(Number number) {
 
 // --- the maker
 
-// NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the interface; for the local one
-// only
+// NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the caller waits
 Task<Result<std::shared_ptr<DhtNode>>> SimDht::open(Call call, Machine& machine, DhtOptions options) {
   if (const char* fault = find_fault(options)) co_return fail(ErrorCode::invalid, fault);
   if (options.mode == DhtMode::local) co_return co_await LocalDhtMaker().open(call, machine, options);

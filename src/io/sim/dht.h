@@ -101,8 +101,7 @@ class SimDht final : public DhtMaker, public std::enable_shared_from_this<SimDht
     std::shared_ptr<DhtLoad> load = std::make_shared<DhtLoad>();
     DhtKey id{};
     bool may_join = false;  // knows whom to ask first
-    bool closed = false;
-    Number joining = 0;  // the search by which it joins; 0: none
+    Number joining = 0;     // the search by which it joins; 0: none
     std::vector<std::uint32_t> known;
     std::vector<Number> waiting;  // searches that begin once it has joined
   };
