@@ -1,5 +1,8 @@
 #include "services/index/declarations.h"
 
+#include <algorithm>
+
+#include "base/endpoint.h"
 #include "config/snapshot.h"
 #include "io/dht.h"
 #include "io/ram_disk.h"
@@ -31,6 +34,8 @@ constexpr TaskDeclaration own_tasks[] = {
      "begins one lookup for all that ask the same; the questions are dealt out to the shards", "supervisor"},
     {"publisher", "publisher", "one", Criticality::degrading,
      "puts what was announced into the DHT and keeps it there, at a pace", "supervisor"},
+    {"peer-keeper", "keeper", "one", Criticality::optional, "remembers nodes of the DHT for the next start",
+     "supervisor"},
     {"follower", "follower", "one", Criticality::degrading,
      "reads the registry's newest version: who may change which names, and which nodes there are",
      "supervisor"},
@@ -93,6 +98,66 @@ constexpr WriterDeclaration own_writers[] = {
     {"breaker_table", "breaker-janitor, under `breaker_table`"},
 };
 constexpr auto writers = serve::join(serve::shared_writers, own_writers);
+
+config::Check endpoints_check() {
+  return {"a list of HOST:PORT", [](const config::Value& value) {
+            return std::ranges::all_of(
+                std::get<std::vector<std::string>>(value),
+                [](const std::string& text) { return parse_endpoint(text).has_value(); });
+          }};
+}
+config::Check rising_durations_check() {
+  return {"a list of rising durations, such as 10ms", [](const config::Value& value) {
+            Duration before{};
+            for (const std::string& text : std::get<std::vector<std::string>>(value)) {
+              const auto bound = parse_duration(text);
+              if (!bound || *bound <= before) return false;
+              before = *bound;
+            }
+            return true;
+          }};
+}
+config::Check keys_check() {
+  return {"a list of keys of 64 hex digits", [](const config::Value& value) {
+            crypto::Ed25519PublicKey key{};
+            return std::ranges::all_of(std::get<std::vector<std::string>>(value),
+                                       [&](const std::string& text) { return parse_hex_to(text, key); });
+          }};
+}
+
+DhtKeys declare_dht(config::Schema& schema, const Defaults& where) {
+  using config::Reload;
+  DhtKeys keys;
+  keys.mode = schema.add<io::DhtMode>(
+      {.name = "dht.mode",
+       .default_value = "local",
+       .doc = "Which DHT: one within this process; of the local network, whose nodes find each other; one "
+              "whose nodes know each other; or one of public addresses.",
+       .reload = Reload::restart,
+       .choices = {"local", "lan", "private", "public"}});
+  keys.bind =
+      schema.add<std::string>({.name = "dht.bind",
+                               .default_value = "",
+                               .doc = "The address where the DHT's node listens; empty: server.bind's.",
+                               .reload = Reload::restart});
+  keys.port = schema.add<std::int64_t>({.name = "dht.port",
+                                        .default_value = std::to_string(where.dht_port),
+                                        .doc = "Its UDP port; 0 asks the system for one.",
+                                        .reload = Reload::restart,
+                                        .min = "0",
+                                        .max = "65535"});
+  keys.bootstrap = schema.add<std::vector<std::string>>({.name = "dht.bootstrap",
+                                                         .default_value = "",
+                                                         .doc = "Nodes of the DHT, HOST:PORT, to begin with.",
+                                                         .reload = Reload::restart,
+                                                         .check = endpoints_check()});
+  keys.allow_loopback =
+      schema.add<bool>({.name = "dht.allow_loopback",
+                        .default_value = "false",
+                        .doc = "Whether providers on loopback addresses are named to others; for trying out.",
+                        .reload = Reload::restart});
+  return keys;
+}
 
 LookupKeys declare_lookups(config::Schema& schema) {
   using config::Unit;
@@ -182,9 +247,14 @@ RankKeys declare_ranking(config::Schema& schema) {
   keys.latency_buckets =
       schema.add<std::vector<std::string>>({.name = "rank.latency_buckets",
                                             .default_value = "10ms, 30ms, 100ms, 300ms",
-                                            .doc = "Bounds between the classes of latency, rising."});
+                                            .doc = "Bounds between the classes of latency, rising.",
+                                            .check = rising_durations_check()});
   keys.allowed_regions = list("rank.allowed_regions", "Only providers of these regions; empty: of all.");
-  keys.provider_denylist = list("rank.provider_denylist", "Node keys that are never named, in hex.");
+  keys.provider_denylist =
+      schema.add<std::vector<std::string>>({.name = "rank.provider_denylist",
+                                            .default_value = "",
+                                            .doc = "Node keys that are never named, in hex.",
+                                            .check = keys_check()});
   return keys;
 }
 
@@ -252,6 +322,7 @@ Keys declare_keys(config::Schema& schema, const Defaults& where) {
        .default_value = "",
        .doc = "Directory of names and manifests; empty: `index` in the data directory.",
        .reload = Reload::restart});
+  keys.dht = declare_dht(schema, where);
   keys.lookup = declare_lookups(schema);
   keys.cache = declare_cache(schema);
   keys.rank = declare_ranking(schema);

@@ -4,6 +4,7 @@
 
 #include "config/schema.h"
 #include "config/server_keys.h"
+#include "io/dht.h"
 #include "runtime/topology.h"
 #include "serve/service.h"
 #include "services/index/ledger.h"
@@ -34,9 +35,18 @@ struct BreakerKeys {
   config::Key<std::int64_t> half_open_probes;
 };
 
+struct DhtKeys {
+  config::Key<io::DhtMode> mode;
+  config::Key<std::string> bind;
+  config::Key<std::int64_t> port;
+  config::Key<std::vector<std::string>> bootstrap;
+  config::Key<bool> allow_loopback;
+};
+
 struct Keys {
   config::ServerKeys server;
   config::Key<std::string> db_path;
+  DhtKeys dht;
   LookupKeys lookup;
   CacheKeys cache;
   RankKeys rank;
@@ -50,6 +60,7 @@ struct Defaults {
   std::string bind = "127.0.0.1:7420";
   std::string uds_path = "";
   std::string registry = "";
+  std::int64_t dht_port = 7420;
 };
 Keys declare_keys(config::Schema& schema, const Defaults& where = {});
 

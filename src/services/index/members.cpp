@@ -1,8 +1,10 @@
 #include "services/index/members.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "codec/json_reader.h"
+#include "crypto/blake3.h"
 #include "format/node_item.h"
 
 namespace cairn::index {
@@ -53,6 +55,16 @@ Task<Result<std::string>> fetch(Call call, serve::Peer& peer, std::string target
     body.append(as_text(piece.bytes));
   }
   co_return body;
+}
+
+// NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the peer outlives the call
+Task<Result<std::uint32_t>> read_network(Call call, serve::Peer& registry) {
+  CO_TRY(const std::string genesis,
+         co_await fetch(call, registry, "/registry/0", "application/cbor", set_max));
+  const Address hash = crypto::hash_object(as_bytes(genesis));
+  std::uint32_t network = 0;
+  std::memcpy(&network, hash.bytes.data(), sizeof network);
+  co_return network == 0 ? 1 : network;
 }
 
 // NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the peer outlives the call

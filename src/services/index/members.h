@@ -10,6 +10,7 @@
 #include "base/endpoint.h"
 #include "format/descriptor_set.h"
 #include "format/name_authority.h"
+#include "io/dht.h"
 #include "observe/log.h"
 #include "runtime/broadcast.h"
 #include "serve/events.h"
@@ -29,12 +30,18 @@ struct Members {
   format::NameAuthorities authorities;
   std::vector<IndexNode> index_nodes;                          // by id
   std::map<crypto::Ed25519PublicKey, std::string> regions_by;  // of every node key
+  std::shared_ptr<io::DhtNode> dht;                            // none: it is not open yet
+  std::uint32_t network = 0;                                   // the DHT's number
 
   // `own`: the key of this node, which is none of the others. Items that do not read are left out.
   static Members read(const format::DescriptorSet& set, const crypto::Ed25519PublicKey& own);
   friend bool operator==(const Members&, const Members&) = default;
 };
 using MembersPtr = std::shared_ptr<const Members>;
+
+// The number of the network to which a registry with this first version belongs; never 0.
+// NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the peer outlives the call
+Task<Result<std::uint32_t>> read_network(Call call, serve::Peer& registry);
 
 // Reads the registry's newest version; nothing where it is the one with the number `known`.
 // Cancel: clean.

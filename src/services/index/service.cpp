@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <span>
 
+#include "base/endpoint.h"
 #include "codec/json_writer.h"
 #include "runtime/wait.h"
 #include "serve/answer.h"
 #include "serve/sizes.h"
+#include "services/index/dht_peers.h"
 #include "services/index/home.h"
 #include "services/index/incoming.h"
 #include "services/index/node_target.h"
@@ -21,7 +23,7 @@ constexpr std::uint64_t write_ahead = 1u << 20;
 constexpr std::uint32_t local_network = 1;
 constexpr std::uint64_t ram_bytes = std::uint64_t{256} << 20;
 constexpr Duration registry_patience = Duration::seconds(5), registry_period = Duration::seconds(30),
-                   registry_retry = Duration::seconds(1);
+                   registry_retry = Duration::seconds(1), peers_period = Duration::seconds(600);
 
 }  // namespace
 
@@ -98,27 +100,49 @@ Task<Result<>> IndexShard::start(Call call) {
 }
 
 Task<Result<>> IndexShard::start_dht(Call call) {
-  const bool home = machine_.shard.index() == 0;
-  if (home) {
-    CO_TRY(shared_.dht_node, co_await shared_.dht.open(call, machine_, shared_.options.dht));
-  }
-  dht_ = shared_.dht_node->make_port(machine_);
   finder_->set_targets([this](const Members& members) { return make_targets(members); });
-  if (!home) co_return Result<>{};
+  if (machine_.shard.index() != 0) co_return Result<>{};
+  if (shared_.options.dht.mode == io::DhtMode::local) {
+    Members alone;
+    CO_TRY_VOID(co_await open_dht(call, local_network, alone));
+    shared_.finders->set_members(std::make_shared<const Members>(std::move(alone)));
+  }
+  co_return context_.tasks.start("follower", [this](Call c) { return follow_registry(c); });
+}
+
+// On the home shard, once.
+// NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): `members` is the caller's
+Task<Result<>> IndexShard::open_dht(Call call, std::uint32_t network, Members& members) {
+  io::DhtOptions options = shared_.options.dht;
+  options.network = network;
+  options.peers = co_await read_dht_peers(call, machine_, shared_.options.dht_peers);
+  CO_TRY(shared_.dht_node, co_await shared_.dht.open(call, machine_, std::move(options)));
+  members.dht = shared_.dht_node;
+  members.network = network;
+  dht_ = shared_.dht_node->make_port(machine_);
   announced_ = shared_.providers->make_port(machine_);
-  publisher_ = std::make_unique<Publisher>(machine_.shard, *dht_, *announced_, shared_.options.publish);
+  PublishPolicy policy = shared_.options.publish;
+  policy.network = network;
+  publisher_ = std::make_unique<Publisher>(machine_.shard, *dht_, *announced_, policy);
   shared_.providers->on_address([this](const Address& address) { publisher_->note(address); });
   shared_.ledger->on_named([this](const Address& address) { publisher_->note_named(address); });
   shared_.made_publisher.store(publisher_.get(), std::memory_order_release);
   CO_TRY_VOID(context_.tasks.start("publisher", [this](Call c) { return publish(c); }));
-  co_return context_.tasks.start("follower", [this](Call c) { return follow_registry(c); });
+  co_return context_.tasks.start("peer-keeper", [this](Call c) { return keep_peers(c); });
+}
+
+Task<> IndexShard::keep_peers(Call call) {
+  while (co_await sleep_for(call, peers_period))
+    co_await write_dht_peers(call, machine_, *dht_, shared_.options.dht_peers);
 }
 
 // The DHT first: it is one target however many nodes there are.
 Targets IndexShard::make_targets(const Members& members) {
   Targets out;
-  out.push_back(std::make_shared<DhtTarget>(machine_.shard, *dht_, shared_.options.publish.network,
-                                            shared_.options.publish.reach, shared_.dht_refused));
+  if (members.dht && !dht_) dht_ = members.dht->make_port(machine_);
+  if (dht_)
+    out.push_back(std::make_shared<DhtTarget>(machine_.shard, *dht_, members.network,
+                                              shared_.options.publish.reach, shared_.dht_refused));
   for (const IndexNode& node : members.index_nodes)
     if (!node.at.tls) out.push_back(std::make_shared<NodeTarget>(machine_, node, nullptr));
   return out;
@@ -137,6 +161,27 @@ Task<> IndexShard::publish(Call call) {
   co_await publisher_->run(call);
 }
 
+// NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): both outlive the call
+Task<Result<>> IndexShard::take_newest(Call call, serve::Peer& registry,
+                                       std::optional<std::uint64_t>& known) {
+  CO_TRY(const auto newest, co_await read_newest_set(call, registry, known));
+  if (!newest) co_return Result<>{};
+  Members members = Members::read(newest->set, shared_.options.ledger.key->public_key());
+  const MembersPtr before = shared_.finders->members();
+  members.dht = before->dht;
+  members.network = before->network;
+  if (!members.dht) {
+    CO_TRY(const std::uint32_t network, co_await read_network(call, registry));
+    if (auto opened = co_await open_dht(call, network, members); !opened) {
+      context_.log.error("the DHT's node was not opened", {{"why", opened.error().context}});
+      co_return opened;
+    }
+  }
+  shared_.finders->set_members(std::make_shared<const Members>(std::move(members)));
+  known = newest->version;
+  co_return Result<>{};
+}
+
 Task<> IndexShard::follow_registry(Call call) {
   serve::Peer* const registry = context_.peers.find("registry");
   if (registry == nullptr) {
@@ -148,12 +193,8 @@ Task<> IndexShard::follow_registry(Call call) {
   std::optional<std::uint64_t> known;
   observe::LogEvery told(Duration::seconds(60));
   while (!call.stopped()) {
-    auto newest = co_await read_newest_set(call.within(registry_patience), *registry, known);
-    if (newest && *newest) {
-      known = (*newest)->version;
-      shared_.finders->set_members(std::make_shared<const Members>(
-          Members::read((*newest)->set, shared_.options.ledger.key->public_key())));
-    } else if (!newest && !call.stopped()) {
+    const Result<> newest = co_await take_newest(call.within(registry_patience), *registry, known);
+    if (!newest && !call.stopped()) {
       if (auto held = told.due(machine_.shard.now()))
         context_.log.warn("the registry was not read: names and nodes are those of the last version",
                           {{"why", newest.error().context}, {"suppressed", *held}});
@@ -175,6 +216,8 @@ Task<> IndexShard::stop(Call call) {
   }
   announced_.reset();
   finder_->set_targets({});
+  if (machine_.shard.index() == 0 && dht_)
+    co_await write_dht_peers(call, machine_, *dht_, shared_.options.dht_peers);
   dht_.reset();
   if (machine_.shard.index() == 0 && shared_.dht_node)
     if (auto closed = co_await shared_.dht_node->close(call, machine_); !closed)
@@ -215,8 +258,12 @@ Task<> IndexShard::watch_gates(Call call) {
   do {
     context_.health.set("store", !ledger.status().index_damaged);
     context_.health.set("writes", ledger.writable());
-    const auto dht = co_await dht_->status(call.within(Duration::seconds(1)));
-    context_.health.set("dht", dht && dht->ready);
+    bool ready = false;
+    if (dht_) {
+      const auto status = co_await dht_->status(call.within(Duration::seconds(1)));
+      ready = status && status->ready;
+    }
+    context_.health.set("dht", ready);
     context_.metrics.show_depth("changes", slot_, ledger.changes().taken());
     context_.metrics.show_depth("announced", slot_, shared_.providers->announced().taken());
     context_.metrics.show_depth("learned", slot_, shared_.finders->cache.waiting());
@@ -360,6 +407,18 @@ std::vector<Duration> durations(const std::vector<std::string>& texts) {
 
 }  // namespace
 
+io::DhtOptions read_dht_options(const config::Snapshot& snapshot, const Keys& keys) {
+  io::DhtOptions options;
+  options.mode = snapshot.get(keys.dht.mode);
+  const std::string& bind = snapshot.get(keys.dht.bind);
+  const auto server = parse_endpoint(snapshot.get(keys.server.bind));
+  options.bind.host = !bind.empty() ? bind : server ? server->host : options.bind.host;
+  options.bind.port = static_cast<std::uint16_t>(snapshot.get(keys.dht.port));
+  for (const std::string& text : snapshot.get(keys.dht.bootstrap))
+    if (auto at = parse_endpoint(text)) options.bootstrap.push_back(std::move(*at));
+  return options;
+}
+
 Policies read_policies(const config::Snapshot& snapshot, const Keys& keys) {
   Policies out;
   LookupPolicy& lookup = out.finder.lookup;
@@ -399,8 +458,9 @@ Options read_options(const config::Snapshot& snapshot, const Keys& keys, const s
   options.providers = ledger.directory + "/providers";
   options.announced_max = serve::queue_capacity(declaration, snapshot, keys.server, "announced");
   options.policies = read_policies(snapshot, keys);
-  options.dht.network = local_network;
-  options.publish.network = local_network;
+  options.dht = read_dht_options(snapshot, keys);
+  options.dht_peers = ledger.directory + "/dht.peers";
+  options.publish.reach = {options.dht.mode, snapshot.get(keys.dht.allow_loopback)};
   options.publish.keys_most = static_cast<std::size_t>(snapshot.get(keys.announce_most));
   ledger.ahead = write_ahead;
   ledger.changes_max = serve::queue_capacity(declaration, snapshot, keys.server, "changes");

@@ -20,6 +20,7 @@ struct Policies {
   FinderPolicy finder;
   RankPolicy rank;
 };
+io::DhtOptions read_dht_options(const config::Snapshot& snapshot, const Keys& keys);
 Policies read_policies(const config::Snapshot& snapshot, const Keys& keys);
 
 struct Options {
@@ -28,6 +29,7 @@ struct Options {
   std::uint64_t announced_max = announced_capacity;
   Policies policies;
   io::DhtOptions dht;
+  std::string dht_peers;  // the file of peers that are remembered
   PublishPolicy publish;
   bool amnesia = false;
 };

@@ -127,6 +127,10 @@ class IndexShard final : public serve::ServiceShard, public LookupEvents {
   Task<> watch_gates(Call call);
   Targets make_targets(const Members& members);
   Task<Result<>> start_dht(Call call);
+  Task<Result<>> open_dht(Call call, std::uint32_t network, Members& members);
+  // Remembers the DHT's peers for the next start, now and then.
+  Task<> keep_peers(Call call);
+  Task<Result<>> take_newest(Call call, serve::Peer& registry, std::optional<std::uint64_t>& known);
   // Tells the publisher of what names lead to, and then runs it.
   Task<> publish(Call call);
   // Reads the registry's newest version again and again.
