@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
-#include <condition_variable>
 #include <thread>
 
 #include "services/index/cache.h"
@@ -20,11 +19,11 @@ constexpr int rounds = 300, questions = 8;
 struct Place {
   explicit Place(unsigned index) : shard(index) {}
   Guarded<int, 0> rings{0};
-  std::condition_variable bell;
+  Condition bell;
   Shard shard;
   Mailbox mailbox{[this] {
     rings.with([](int& count) { ++count; });
-    bell.notify_one();
+    bell.notify_all();
   }};
   Scope tasks{shard}, askers{shard};
 
