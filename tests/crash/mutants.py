@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""mutants.py --build DIR [--of store|registry] [--both] [--only ID…] [--json FILE]: are the planted mistakes found?
+"""mutants.py --build DIR [--of store|registry|index] [--both] [--only ID…] [--json FILE]: are the planted mistakes found?
 
 Runs the mutated code once for each mutant: those whose row says `suite = true` in the crash suite in a small
 configuration, until the first finding, the others in the code's own tests. A mutant is killed by a named oracle of
@@ -23,7 +23,8 @@ HERE = pathlib.Path(__file__).parent
 LIMIT_SECONDS = 120
 # Of what: the list of mutants, the crash suite and the tests with them built in.
 SUITES = {"store": ("mutants.toml", "crash_mutants", "store_mutants"),
-          "registry": ("registry/mutants.toml", "crash_registry_mutants", "registry_mutants")}
+          "registry": ("registry/mutants.toml", "crash_registry_mutants", "registry_mutants"),
+          "index": ("index/mutants.toml", "crash_index_mutants", "ledger_mutants")}
 
 
 def run(binary, arguments, mutant):

@@ -246,7 +246,7 @@ RankKeys declare_ranking(config::Schema& schema) {
                             .other_names = {{"rank.freshness_half_life_s", Unit::seconds}}});
   keys.latency_buckets =
       schema.add<std::vector<std::string>>({.name = "rank.latency_buckets",
-                                            .default_value = "10ms, 30ms, 100ms, 300ms",
+                                            .default_value = "10ms,30ms,100ms,300ms",
                                             .doc = "Bounds between the classes of latency, rising.",
                                             .check = rising_durations_check()});
   keys.allowed_regions = list("rank.allowed_regions", "Only providers of these regions; empty: of all.");

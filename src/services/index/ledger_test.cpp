@@ -315,6 +315,51 @@ TEST(Ledger, a_manifest_whose_bytes_do_not_match_is_never_returned_and_dropped) 
   EXPECT_EQ(at.status().manifests, kept);
 }
 
+TEST(Ledger, a_manifest_that_was_put_again_is_not_forgotten_for_its_old_bytes) {
+  SimulatedLedger at;
+  ASSERT_TRUE(at.open());
+  const std::string bytes = sample_manifest(1);
+  const Address address = crypto::hash_object(as_bytes(bytes));
+  const auto place = [&] {
+    ManifestPlace found;
+    const auto kv = at.ledger->make_kv(at.machine());
+    const auto value = at.run(kv->get(at.call(), manifest_key(address))).value();
+    CHECK(value && decode(as_bytes(*value), found));
+    return found.at;
+  };
+  const auto forget = [&](store::Position where) {
+    auto mutation = std::make_unique<Mutation>(Mutation::Kind::forget_manifest);
+    mutation->manifest = address;
+    mutation->at = where;
+    EXPECT_TRUE(at.run(at.port().submit(at.call(), std::move(mutation))));
+  };
+  ASSERT_TRUE(at.put_manifest(bytes));
+  const store::Position first = place();
+  forget(first);
+  EXPECT_EQ(code_of(at.read_manifest(address)), ErrorCode::not_found);
+  ASSERT_TRUE(at.put_manifest(bytes));
+  EXPECT_NE(place(), first);
+  forget(first);
+  EXPECT_EQ(at.read_manifest(address).value(), bytes);
+}
+
+TEST(Ledger, a_map_of_another_log_is_made_anew) {
+  SimulatedLedger at(1), other(2);
+  ASSERT_TRUE(at.open());
+  ASSERT_TRUE(at.set("a", 1));
+  ASSERT_TRUE(at.close());
+  ASSERT_TRUE(other.open());
+  ASSERT_TRUE(other.set("b", 1));
+  ASSERT_TRUE(other.set("b", 2));
+  ASSERT_TRUE(other.close());
+  at.disk().put("index/index/map", other.disk().view().text("index/index/map"));
+  ASSERT_TRUE(at.open());
+  EXPECT_EQ(at.find("a")->sequence, 1u);
+  EXPECT_FALSE(at.find("b"));
+  EXPECT_EQ(at.status().names, 1u);
+  EXPECT_EQ(at.list().size(), 1u);
+}
+
 TEST(Ledger, a_manifest_that_is_there_is_not_written_again) {
   SimulatedLedger at;
   ASSERT_TRUE(at.open());

@@ -171,7 +171,10 @@ class SimulatedLedger {
     for (std::string after;;) {
       auto page = run(port().list(call(), prefix, after, limit)).value();
       CHECK(page.names.size() <= limit);
-      for (ListedName& one : page.names) all.push_back(std::move(one));
+      for (ListedName& one : page.names) {
+        CHECK(all.empty() || all.back().name < one.name);
+        all.push_back(std::move(one));
+      }
       if (!page.next) return all;
       after = *page.next;
     }

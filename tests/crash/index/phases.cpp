@@ -21,8 +21,9 @@ class Reopeners {
   std::array<NamesReopener, 2> all_{NamesReopener(false), NamesReopener(true)};
 };
 
-// Of a map that is written anew again and again.
+// Of a map that is written anew now and then, and of one that is with every batch.
 constexpr store::LogKvOptions busy_map{.compact_above = 1500, .compact_factor = 2};
+constexpr store::LogKvOptions restless_map{.compact_above = 1, .compact_factor = 1};
 
 std::optional<Finding> run_all(NamesWorkload& workload, std::string_view word) {
   for (const char letter : word)
@@ -59,7 +60,7 @@ std::optional<Found> explore(const Settings& settings, std::string_view word, bo
 std::optional<Finding> run_fault(std::string_view word, const Fault& fault, bool at_opening,
                                  Reopeners& reopeners, bool& hit) {
   const bool ahead = writes_ahead(word);
-  NamesWorkload workload(ahead);
+  NamesWorkload workload(ahead, 1, restless_map);
   workload.tolerant = true;
   io::sim::SimDisk& disk = workload.place().disk();
   if (!at_opening)
@@ -71,6 +72,7 @@ std::optional<Finding> run_fault(std::string_view word, const Fault& fault, bool
   if (auto finding = run_all(workload, word)) return finding;
   hit = disk.calls(fault.call) >= before + fault.nth;
   disk.heal();
+  if (auto finding = workload.look_at_states()) return finding;
   workload.close();
   if (!hit) return std::nullopt;
   // What is in the page cache survives a killed process; a power cut leaves only what is durable, or all.
@@ -132,7 +134,7 @@ std::optional<Found> explore_name_words(const Settings& settings, Totals& totals
 std::optional<Found> explore_name_kills(const Settings& settings, Totals& totals) {
   Reopeners reopeners;
   for (const std::string_view word : {"", "a", "amr", "wo"})
-    for (std::uint32_t steps = 0; steps < 90; steps += settings.quick ? 7 : 1) {
+    for (std::uint32_t steps = 0; steps < 90; steps += settings.quick ? 13 : 1) {
       const auto told = [&](Finding finding) {
         return Found{std::move(finding), fmt::format("kill:{}:{}", word, steps)};
       };
@@ -157,7 +159,8 @@ std::optional<Found> explore_name_kills(const Settings& settings, Totals& totals
 
 std::optional<Found> explore_name_failures(const Settings& settings, Totals& totals) {
   Reopeners reopeners;
-  for (const std::string& word : words_up_to(settings.quick ? "awi" : "acremwsoid", settings.failure_length))
+  const std::vector<std::string> few{"a", "w", "wi"};
+  for (const std::string& word : settings.quick ? few : words_up_to("acremwsoid", settings.failure_length))
     for (const bool at_opening : {false, true}) {
       if (at_opening && word.size() > 1) continue;
       auto found = each_fault([&](const Fault& fault, bool& hit) {

@@ -185,6 +185,22 @@ std::optional<Finding> NamesWorkload::look() {
   return observer_.compare(*place_, expected());
 }
 
+std::optional<Finding> NamesWorkload::look_at_states() {
+  if (!place_->is_open()) return std::nullopt;
+  for (const int name : {docs, below}) {
+    const auto found = place_->run(place_->port().find_name(place_->call(), name_of(name)));
+    if (!found) continue;  // not known is not wrong
+    const std::uint64_t sequence = *found ? (*found)->sequence : 0;
+    const bool may = std::ranges::any_of(possible_.models, [&](const NamesModel& model) {
+      return model.sequence(name) == sequence && model.exists(name) == (*found && (*found)->manifest);
+    });
+    if (!may)
+      return Finding{"reads", fmt::format("{} has sequence {} in {}", name_of(name), sequence,
+                                          describe(possible_.models.front()))};
+  }
+  return std::nullopt;
+}
+
 // The process ends after so many steps; its page cache does not.
 std::optional<Finding> NamesWorkload::kill_changing(std::uint32_t steps) {
   if (!place_->is_open()) return std::nullopt;

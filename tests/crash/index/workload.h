@@ -48,7 +48,9 @@ class NamesWorkload {
   std::optional<Finding> step(char letter);
   std::optional<Finding> kill_changing(std::uint32_t steps);
   std::optional<Finding> look();  // everything is as one of the models says
-  void close();                   // ends the tasks; nothing is flushed
+  // The same of the newest states alone, also while the disk fails.
+  std::optional<Finding> look_at_states();
+  void close();  // ends the tasks; nothing is flushed
 
   index::SimulatedLedger& place() noexcept { return *place_; }
   NamesExpected expected() const;
