@@ -286,7 +286,7 @@ class Composition {
       if (equals != std::string_view::npos)
         sources.environment.emplace_back(entry.substr(0, equals), entry.substr(equals + 1));
     }
-    sources.other_variables = {"CAIRN_URL", "CAIRN_CAP", "CAIRN_CA", "CAIRN_CHAOS"};
+    sources.other_variables = {"CAIRN_URL", "CAIRN_INDEX", "CAIRN_CAP", "CAIRN_CA", "CAIRN_CHAOS"};
     if (const auto bind = invocation_.find("bind"))
       sources.settings.push_back({"server.bind", std::string(*bind), "--bind"});
     for (const std::string& name : names_)
