@@ -19,6 +19,12 @@ constexpr std::size_t list_usual = 100, list_most = 1000;
 
 std::unexpected<Error> no_name() { return fail(ErrorCode::not_found, "there is no such name", Side::client); }
 
+// The names of another key are not in this ledger, whatever it knew of them before.
+std::unexpected<Error> another_speaks() {
+  return fail(ErrorCode::not_found, "another key speaks for this name: ask for it with /resolve",
+              Side::client);
+}
+
 // `?history`, with or without parameters behind it; gives the rest of the query.
 std::optional<std::string_view> behind_history(std::string_view raw) {
   constexpr std::string_view word = "history";
@@ -62,6 +68,11 @@ Result<Wish> read_wish(codec::JsonReader& reader, std::string_view document) {
 
 }  // namespace
 
+Result<> IndexShard::check_own(std::string_view name) const {
+  if (!finder_->is_foreign(name)) return {};
+  return fail(ErrorCode::forbidden, "another key speaks for this name", Side::client);
+}
+
 // NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the request's state outlives it
 Task<Result<>> IndexShard::take_document(Call call, Request& request, Incoming& incoming) {
   return take_body(call, request, incoming, document_max);
@@ -70,6 +81,7 @@ Task<Result<>> IndexShard::take_document(Call call, Request& request, Incoming& 
 // NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the request's state outlives it
 Task<Result<>> IndexShard::set_name(Call call, Request& request, Incoming& incoming) {
   CO_TRY(const std::string_view name, parse_name(request.route.at[0].text));
+  CO_TRY_VOID(check_own(name));
   codec::JsonReader reader;
   auto wish = read_wish(reader, incoming.document);
   if (!wish) co_return answer_malformed(request, wish.error(), reader.detail());
@@ -90,6 +102,7 @@ Task<Result<>> IndexShard::set_name(Call call, Request& request, Incoming& incom
 // NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the request outlives its answer
 Task<Result<>> IndexShard::remove_name(Call call, Request& request) {
   CO_TRY(const std::string_view name, parse_name(request.route.at[0].text));
+  CO_TRY_VOID(check_own(name));
   auto mutation = std::make_unique<Mutation>(Mutation::Kind::remove_name);
   mutation->by = request.who();
   mutation->name = name;
@@ -103,6 +116,7 @@ Task<Result<>> IndexShard::remove_name(Call call, Request& request) {
 Result<bool> IndexShard::try_name(Request& request) {
   TRY(const std::string_view name, parse_name(request.route.at[0].text));
   if (!request.head().query().empty()) return false;
+  if (finder_->is_foreign(name)) return another_speaks();
   const auto found = port_->try_find_name(name);
   if (!found && found.error().code == ErrorCode::busy) return false;
   if (!found) return fail(found.error());
@@ -125,6 +139,7 @@ Result<> IndexShard::answer_name(Request& request, std::string_view name,
 // NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the request outlives its answer
 Task<Result<>> IndexShard::name(Call call, Request& request) {
   CO_TRY(const std::string_view name, parse_name(request.route.at[0].text));
+  if (finder_->is_foreign(name)) co_return another_speaks();
   const std::string_view raw = request.head().query();
   if (const auto rest = behind_history(raw))
     co_return co_await history(call, request, std::string(name), *rest);
@@ -176,7 +191,8 @@ Task<Result<>> IndexShard::names(Call call, Request& request) {
   const std::string_view prefix = query.find("prefix").value_or(""), after = query.find("after").value_or("");
   if (prefix.size() > format::name_size_max || after.size() > format::name_size_max)
     co_return fail(ErrorCode::malformed, "no name is so long", Side::client);
-  CO_TRY(const NamePage page, co_await port_->list(call, std::string(prefix), std::string(after), limit));
+  CO_TRY(NamePage page, co_await port_->list(call, std::string(prefix), std::string(after), limit));
+  std::erase_if(page.names, [this](const ListedName& one) { return finder_->is_foreign(one.name); });
   JsonWriter json(request.response.text);
   json.begin_object().key("names").begin_array();
   for (const ListedName& one : page.names)
