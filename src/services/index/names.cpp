@@ -25,14 +25,12 @@ std::unexpected<Error> another_speaks() {
               Side::client);
 }
 
-// `?history`, with or without parameters behind it; gives the rest of the query.
-std::optional<std::string_view> behind_history(std::string_view raw) {
+// `?history` has no value; for the parser it gets an empty one.
+std::string with_values(std::string_view raw) {
   constexpr std::string_view word = "history";
-  if (!raw.starts_with(word)) return std::nullopt;
-  raw.remove_prefix(word.size());
-  if (raw.empty()) return raw;
-  if (raw.starts_with("&")) return raw.substr(1);
-  return std::nullopt;
+  std::string out(raw);
+  if (raw == word || raw.starts_with("history&")) out.insert(word.size(), 1, '=');
+  return out;
 }
 
 void write_state(JsonWriter& json, std::string_view name, const NameState& state) {
@@ -140,21 +138,20 @@ Result<> IndexShard::answer_name(Request& request, std::string_view name,
 Task<Result<>> IndexShard::name(Call call, Request& request) {
   CO_TRY(const std::string_view name, parse_name(request.route.at[0].text));
   if (finder_->is_foreign(name)) co_return another_speaks();
-  const std::string_view raw = request.head().query();
-  if (const auto rest = behind_history(raw))
-    co_return co_await history(call, request, std::string(name), *rest);
-  if (!raw.empty())
-    co_return fail(ErrorCode::malformed, "ask for a name, or with ?history&after=SEQUENCE&limit=N",
-                   Side::client);
+  if (!request.head().query().empty()) co_return co_await history(call, request, std::string(name));
   CO_TRY(const auto found, co_await port_->find_name(call, std::string(name)));
   co_return answer_name(request, name, found);
 }
 
 // NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the request outlives its answer
-Task<Result<>> IndexShard::history(Call call, Request& request, std::string name, std::string_view raw) {
+Task<Result<>> IndexShard::history(Call call, Request& request, std::string name) {
+  const std::string raw = with_values(request.head().query());
   std::string room(raw.size(), '\0');
   CO_TRY(const http::Query query, http::parse_query(raw, room));
-  CO_TRY_VOID(query.allow_only({"after", "limit"}));
+  CO_TRY_VOID(query.allow_only({"history", "after", "limit"}));
+  if (query.find("history") != "")
+    co_return fail(ErrorCode::malformed, "ask for a name, or with ?history&after=SEQUENCE&limit=N",
+                   Side::client);
   CO_TRY(const std::size_t limit, parse_limit(query, list_usual, list_most));
   std::optional<std::uint64_t> below;
   if (const auto after = query.find("after")) {
