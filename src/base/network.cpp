@@ -52,4 +52,12 @@ std::optional<IpNetwork> parse_network(std::string_view text) noexcept {
   return network;
 }
 
+std::string format_ip(const IpBytes& ip) {
+  constexpr std::uint8_t mapped[] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
+  const bool v4 = std::memcmp(ip.data(), mapped, sizeof mapped) == 0;
+  char text[INET6_ADDRSTRLEN] = "";
+  inet_ntop(v4 ? AF_INET : AF_INET6, v4 ? ip.data() + sizeof mapped : ip.data(), text, sizeof text);
+  return text;
+}
+
 }  // namespace cairn

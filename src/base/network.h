@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
 
 namespace cairn {
@@ -22,5 +23,8 @@ struct IpNetwork {
 };
 
 std::optional<IpNetwork> parse_network(std::string_view text) noexcept;
+
+// As people write it: 10.0.0.1 of a mapped address, else RFC 5952.
+std::string format_ip(const IpBytes& ip);
 
 }  // namespace cairn

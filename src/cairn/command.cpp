@@ -38,6 +38,15 @@ constexpr Flag registry_daemon[] = {
     daemon_data,
 };
 
+constexpr Flag index_daemon[] = {
+    {"url", 0, "URL",
+     "The server: http://HOST:PORT, https://HOST:PORT or unix:PATH. Else CAIRN_URL, the data directory's "
+     "daemon or index; without --data also port 7400, port 7420."},
+    {"index", 0, "URL", "The index, where it is not the server. Else CAIRN_INDEX."},
+    daemon_authorities,
+    daemon_data,
+};
+
 const Command* find_command(std::span<const Command> commands, std::string_view name) noexcept {
   const auto at = std::ranges::find(commands, name, &Command::name);
   return at == commands.end() ? nullptr : &*at;
@@ -171,7 +180,7 @@ class Parser {
     // An empty path or address comes from a variable that was not set. It must not mean the root directory,
     // or any server.
     const bool place = flag.completes == Completes::file || flag.completes == Completes::directory;
-    if (value.empty() && (place || flag.name == "url"))
+    if (value.empty() && (place || flag.name == "url" || flag.name == "index"))
       return refuse("--" + std::string(flag.name) +
                     " is empty; it needs a value: " + std::string(flag.value));
     if (!flag.repeated && invocation_.has(flag.name))
@@ -208,6 +217,7 @@ class Parser {
 std::span<const Flag> common_flags() noexcept { return common; }
 std::span<const Flag> daemon_flags(Asks asks) noexcept {
   if (asks == Asks::nobody) return {};
+  if (asks == Asks::index) return index_daemon;
   return asks == Asks::registry ? std::span<const Flag>(registry_daemon) : storage_daemon;
 }
 

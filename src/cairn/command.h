@@ -14,7 +14,7 @@
 namespace cairn::cli {
 
 // The completions that a shell offers for a word.
-enum class Completes : std::uint8_t { nothing, file, directory, service };
+enum class Completes : std::uint8_t { nothing, file, directory, service, name };
 
 struct Flag {
   std::string_view name;   // without the dashes
@@ -42,7 +42,7 @@ class Invocation;
 
 // Which server a verb asks; `every`: each service of the data directory. A verb that asks a server takes the
 // flags for its address and for the capability.
-enum class Asks : std::uint8_t { nobody, storage, registry, every };
+enum class Asks : std::uint8_t { nobody, storage, index, registry, every };
 
 struct Command {
   std::string_view name;

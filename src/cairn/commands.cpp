@@ -11,8 +11,17 @@ using Example = std::string_view;
 
 constexpr Argument addresses[] = {
     {"ADDR", "An address (b3:…) or the beginning of one, at least 6 digits.", Count::some}};
-constexpr Argument objects[] = {
-    {"ADDR[/PATH]", "An address or the beginning of one; /PATH is a file inside a directory.", Count::some}};
+constexpr std::string_view object_text =
+    "An address, the beginning of one, or a name (the longest that there is); /PATH is a file inside a "
+    "directory.";
+constexpr Argument objects[] = {{"ADDR|NAME[/PATH]", object_text, Count::some, Completes::name}};
+constexpr Flag index_flag{"index", 0, "URL",
+                          "The index that is asked for names. Else CAIRN_INDEX, the server where it is a "
+                          "gateway, the data directory's index; without --data also port 7420."};
+constexpr Flag note_flag{"note", 0, "TEXT", "A note, kept with the change."};
+constexpr Flag if_match_flag{"if-match", 0, "N",
+                             "Only if this is the name's sequence now; else the exit code is 9."};
+constexpr Flag new_flag{"new", 0, "", "Only if the name leads nowhere now; else the exit code is 9."};
 
 // --- put
 constexpr Argument put_arguments[] = {
@@ -23,24 +32,95 @@ constexpr Flag put_flags[] = {
     {"title", 0, "TEXT", "The title of a directory. Part of its address."},
     {"created", 0, "", "The present time as a directory's time of creation. Part of its address."},
     {"previous", 0, "ADDR", "The directory that this one replaces. Part of its address."},
+    {"name", 0, "NAME", "A name that leads there when all is stored; of one PATH.", Completes::name},
+    note_flag,
+    if_match_flag,
+    new_flag,
+    index_flag,
 };
 constexpr Example put_examples[] = {"cairn put README.md", "cairn put -q photo.jpg", "tar c . | cairn put -",
-                                    "cairn put ./site"};
+                                    "cairn put ./site", "cairn put ./site --name home/site"};
 
 // --- get, cat, ls, stat
-constexpr Argument get_arguments[] = {
-    {"ADDR[/PATH]", "What to get: an address or the beginning of one; /PATH is a file inside a directory."}};
+constexpr Argument get_arguments[] = {{"ADDR|NAME[/PATH]", object_text, Count::one, Completes::name}};
 constexpr Flag get_flags[] = {
     {"output", 'o', "FILE", "Where to: a file, a directory for a directory, - for stdout.", Completes::file},
     {"raw", 0, "", "The bytes of a directory's manifest itself."},
+    index_flag,
 };
-constexpr Example get_examples[] = {"cairn get b3:0123abcd… -o photo.jpg", "cairn get b3:89ef0123… -o site"};
-constexpr Flag cat_flags[] = {{"raw", 0, "", "The bytes of a directory's manifest itself."}};
-constexpr Example cat_examples[] = {"cairn cat b3:89ef01/index.html"};
+constexpr Example get_examples[] = {"cairn get b3:0123abcd… -o photo.jpg", "cairn get b3:89ef0123… -o site",
+                                    "cairn get home/site"};
+constexpr Flag cat_flags[] = {{"raw", 0, "", "The bytes of a directory's manifest itself."}, index_flag};
+constexpr Example cat_examples[] = {"cairn cat b3:89ef01/index.html", "cairn cat home/site/index.html"};
+constexpr Flag stat_flags[] = {index_flag};
 constexpr Argument ls_arguments[] = {
-    {"ADDR", "A directory; without one, every object of the store.", Count::any}};
-constexpr Flag ls_flags[] = {{"prefix", 0, "ADDR", "Only objects whose address begins so."}};
-constexpr Example ls_examples[] = {"cairn ls", "cairn ls b3:89ef01", "cairn ls --json | jq .size"};
+    {"ADDR|NAME", "A directory; without one, every object of the store.", Count::any, Completes::name}};
+constexpr Flag ls_flags[] = {{"prefix", 0, "ADDR", "Only objects whose address begins so."}, index_flag};
+constexpr Example ls_examples[] = {"cairn ls", "cairn ls b3:89ef01", "cairn ls home/site",
+                                   "cairn ls --json | jq .size"};
+
+// --- names
+constexpr Argument name_argument[] = {
+    {"NAME", "A name: segments of a-z 0-9 . _ - between slashes.", Count::one, Completes::name}};
+constexpr Argument name_set_arguments[] = {
+    {"NAME", "A name: segments of a-z 0-9 . _ - between slashes.", Count::one, Completes::name},
+    {"ADDR|PATH",
+     "A whole address; or what is stored first: a file, a directory, - for stdin. Several paths "
+     "become one directory.",
+     Count::some, Completes::file}};
+constexpr Argument name_ls_arguments[] = {
+    {"PREFIX", "The beginning of the names; without it, all.", Count::optional, Completes::name}};
+constexpr Flag name_set_flags[] = {
+    note_flag,
+    if_match_flag,
+    new_flag,
+    {"follow", 0, "", "Follow symbolic links; otherwise they are skipped, and no name is set."}};
+constexpr Flag name_rm_flags[] = {if_match_flag};
+constexpr Flag name_limit_flags[] = {{"limit", 0, "N", "How many at most (10000)."}};
+constexpr Example name_set_examples[] = {"cairn name set home/site ./site --note 'spring'",
+                                         "cairn name set home/site b3:89ef0123… --if-match 7"};
+constexpr Example name_rm_examples[] = {"cairn name rm home/site --if-match 7"};
+constexpr Command name_commands[] = {
+    {.name = "set",
+     .summary = "Let a name lead to an object; print it with its sequence.",
+     .text = "Every change is kept and signed by the index. With -q prints the new sequence alone.",
+     .arguments = name_set_arguments,
+     .flags = name_set_flags,
+     .examples = name_set_examples,
+     .run = name_set_verb,
+     .asks = Asks::index},
+    {.name = "get",
+     .summary = "Where a name of this index leads, and its sequence; with -q the address alone.",
+     .arguments = name_argument,
+     .run = name_get_verb,
+     .asks = Asks::index},
+    {.name = "ls",
+     .summary = "The names of this index that lead somewhere.",
+     .arguments = name_ls_arguments,
+     .flags = name_limit_flags,
+     .run = name_ls_verb,
+     .asks = Asks::index},
+    {.name = "history",
+     .summary = "Every change of a name, the newest first, removals too.",
+     .arguments = name_argument,
+     .flags = name_limit_flags,
+     .run = name_history_verb,
+     .asks = Asks::index},
+    {.name = "rm",
+     .summary = "Let a name lead nowhere. Its history is kept, and its sequence goes on.",
+     .arguments = name_argument,
+     .flags = name_rm_flags,
+     .examples = name_rm_examples,
+     .run = name_rm_verb,
+     .asks = Asks::index},
+};
+constexpr Argument key_arguments[] = {
+    {"KEY", "A name, with or without `name:` before it, or an address.", Count::one, Completes::name}};
+constexpr Flag resolve_flags[] = {{"fresh", 0, "", "What the index has learned before does not count."}};
+constexpr Example resolve_examples[] = {"cairn resolve home/site", "cairn get $(cairn resolve -q home/site)"};
+constexpr Argument provider_arguments[] = {{"ADDR", "A whole address."}};
+constexpr Flag provider_flags[] = {{"region", 0, "REGION", "Those of this region first."},
+                                   {"limit", 0, "N", "How many at most, 1 to 32 (5)."}};
 
 // --- capabilities
 constexpr Flag op_flag{.name = "op",
@@ -234,6 +314,7 @@ constexpr Command verbs[] = {
     {.name = "stat",
      .summary = "Say what an object is.",
      .arguments = objects,
+     .flags = stat_flags,
      .run = stat_verb,
      .asks = Asks::storage},
     {.name = "rm",
@@ -251,6 +332,20 @@ constexpr Command verbs[] = {
      .arguments = addresses,
      .run = unpin_verb,
      .asks = Asks::storage},
+    {.name = "name", .summary = "Names: what people call objects by.", .commands = name_commands},
+    {.name = "resolve",
+     .summary = "What a name or an address stands for, whichever index knows it.",
+     .arguments = key_arguments,
+     .flags = resolve_flags,
+     .examples = resolve_examples,
+     .run = resolve_verb,
+     .asks = Asks::index},
+    {.name = "providers",
+     .summary = "Who has an object, the best first.",
+     .arguments = provider_arguments,
+     .flags = provider_flags,
+     .run = providers_verb,
+     .asks = Asks::index},
     {.name = "cap", .summary = "Capabilities: who may do what.", .commands = cap_commands},
     {.name = "key", .summary = "Keys that sign.", .commands = {key_commands, key_command_count}},
     {.name = "status",

@@ -1,6 +1,7 @@
 // Completions of the three shells, from the command tree.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <functional>
 
 #include "cairn/command.h"
@@ -44,32 +45,38 @@ std::string option_words(const Command& command) {
   return words;
 }
 
+bool is_path(Completes what) { return what == Completes::file || what == Completes::directory; }
+
 bool completes_files(const Command& command) {
-  for (const Argument& one : command.arguments)
-    if (one.completes == Completes::file || one.completes == Completes::directory) return true;
-  return false;
+  return std::ranges::any_of(command.arguments, [](const Argument& one) { return is_path(one.completes); });
+}
+
+bool completes_names(const Command& command) {
+  return std::ranges::any_of(command.arguments,
+                             [](const Argument& one) { return one.completes == Completes::name; });
 }
 
 std::string bash(const Command& root) {
   std::string cases, values;
   each_command(root, "", [&](const Command& command, const std::string& verb) {
-    cases += fmt::format("    '{}') words='{}'; options='{}'; files={} ;;\n", verb, words_below(command),
-                         option_words(command), completes_files(command) ? 1 : 0);
+    cases += fmt::format("    '{}') words='{}'; options='{}'; files={}; names={} ;;\n", verb,
+                         words_below(command), option_words(command), completes_files(command) ? 1 : 0,
+                         completes_names(command) ? 1 : 0);
     for (const Flag& flag : flags_of(command)) {
       if (flag.value.empty()) continue;
       std::string choices(flag.choices);
       for (char& c : choices)
         if (c == '|') c = ' ';
-      values += fmt::format("    '{} --{}') files={}; words='{}'; return 0 ;;\n", verb, flag.name,
-                            flag.completes == Completes::nothing ? 0 : 1, choices);
-      if (flag.letter != 0)
-        values += fmt::format("    '{} -{}') files={}; words='{}'; return 0 ;;\n", verb, flag.letter,
-                              flag.completes == Completes::nothing ? 0 : 1, choices);
+      const std::string found =
+          fmt::format("files={}; names={}; words='{}'; return 0 ;;", is_path(flag.completes) ? 1 : 0,
+                      flag.completes == Completes::name ? 1 : 0, choices);
+      values += fmt::format("    '{} --{}') {}\n", verb, flag.name, found);
+      if (flag.letter != 0) values += fmt::format("    '{} -{}') {}\n", verb, flag.letter, found);
     }
   });
   return fmt::format(R"(# bash completion of cairn; made by: cairn completion bash
 _cairn_look() {{
-  words= options= files=0
+  words= options= files=0 names=0
   case "$1" in
 {0}    *) return 1 ;;
   esac
@@ -79,8 +86,13 @@ _cairn_value() {{
 {1}  esac
   return 1
 }}
+_cairn_names() {{
+  local found
+  found=$(cairn name ls -q --limit 100 -- "$1" 2>/dev/null)
+  COMPREPLY+=($(compgen -W "$found" -- "$1"))
+}}
 _cairn() {{
-  local current=${{COMP_WORDS[COMP_CWORD]}} previous=${{COMP_WORDS[COMP_CWORD-1]}} verb= word words options files i
+  local current=${{COMP_WORDS[COMP_CWORD]}} previous=${{COMP_WORDS[COMP_CWORD-1]}} verb= word words options files names i
   for ((i = 1; i < COMP_CWORD; i++)); do
     word=${{COMP_WORDS[i]}}
     [[ $word == -* ]] && continue
@@ -89,6 +101,7 @@ _cairn() {{
   if _cairn_value "$verb $previous"; then
     [[ $files == 1 ]] && {{ compopt -o filenames; COMPREPLY=($(compgen -f -- "$current")); }} ||
       COMPREPLY=($(compgen -W "$words" -- "$current"))
+    if [[ $names == 1 ]]; then _cairn_names "$current"; fi
     return
   fi
   _cairn_look "$verb"
@@ -96,6 +109,7 @@ _cairn() {{
     COMPREPLY=($(compgen -W "$options" -- "$current"))
   else
     COMPREPLY=($(compgen -W "$words" -- "$current"))
+    if [[ $names == 1 ]]; then _cairn_names "$current"; fi
     if [[ $files == 1 ]]; then compopt -o filenames; COMPREPLY+=($(compgen -f -- "$current")); fi
   fi
 }}
@@ -125,6 +139,9 @@ std::string fish(const Command& root) {
       "  set -l now (__cairn_verb)\n"
       "  test \"$now\" = \"$argv[1]\"; or string match -q -- \"$argv[1] *\" $now\n"
       "end\n"
+      "function __cairn_names\n"
+      "  cairn name ls -q --limit 100 -- (commandline -ct) 2>/dev/null\n"
+      "end\n"
       "complete -c cairn -f\n";
   each_command(root, "", [&](const Command& command, const std::string& verb) {
     for (const Command& one : command.commands)
@@ -137,12 +154,15 @@ std::string fish(const Command& root) {
     const std::string inside =
         cli::quoted(fmt::format("{} '{}'", command.commands.empty() ? "__cairn_in" : "__cairn_at", verb));
     if (completes_files(command)) out += fmt::format("complete -c cairn -n {} -F\n", inside);
+    if (completes_names(command))
+      out += fmt::format("complete -c cairn -n {} -a '(__cairn_names)'\n", inside);
     const std::string words = command.commands.empty() ? words_below(command) : std::string();
     if (!words.empty()) out += fmt::format("complete -c cairn -n {} -a {}\n", inside, cli::quoted(words));
     for (const Flag& flag : flags_of(command)) {
       out += fmt::format("complete -c cairn -n {} -l {}", inside, flag.name);
       if (flag.letter != 0) out += fmt::format(" -s {}", flag.letter);
-      if (!flag.value.empty()) out += flag.completes == Completes::nothing ? " -x" : " -r -F";
+      if (!flag.value.empty()) out += is_path(flag.completes) ? " -r -F" : " -x";
+      if (flag.completes == Completes::name) out += " -a '(__cairn_names)'";
       std::string choices(flag.choices);
       for (char& c : choices)
         if (c == '|') c = ' ';

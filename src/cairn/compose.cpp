@@ -18,6 +18,7 @@
 #include "cairn/tls_file.h"
 #include "cairn/verbs.h"
 #include "crypto/blake3.h"
+#include "io/open_dht.h"
 #include "io/process.h"
 #include "io/small_file.h"
 #include "serve/host.h"
@@ -154,7 +155,10 @@ class Composition {
   serve::HostedService host_index() {
     index::Defaults where;
     where.alone = !up_;
-    if (up_) where.bind = fmt::format("127.0.0.1:{}", port_base_ + index_offset);
+    if (up_) {
+      where.bind = fmt::format("127.0.0.1:{}", port_base_ + index_offset);
+      where.dht_port = port_base_ + index_offset;
+    }
     where.uds_path = socket_path("index.sock");
     index::Keys keys = index::declare_keys(index_schema_, where);
     serve::HostedService hosted;
@@ -162,6 +166,7 @@ class Composition {
     hosted.schema = &index_schema_;
     hosted.keys = keys.server;
     hosted.workers = index::workers_per_shard;
+    hosted.peers = {{"registry", keys.registry}};
     hosted.make =
         [this, keys](
             const config::Snapshot& snapshot) -> std::expected<std::unique_ptr<serve::Service>, std::string> {
@@ -173,7 +178,7 @@ class Composition {
       if (!key) return std::unexpected(key.error());
       options.ledger.key = std::move(*key);
       store::KvMaker& kv = options.amnesia ? static_cast<store::KvMaker&>(memory_kv_) : index_kv_;
-      return index::make_service(std::move(options), kv, keys);
+      return index::make_service(std::move(options), kv, dht_, keys);
     };
     return hosted;
   }
@@ -281,7 +286,7 @@ class Composition {
       if (equals != std::string_view::npos)
         sources.environment.emplace_back(entry.substr(0, equals), entry.substr(equals + 1));
     }
-    sources.other_variables = {"CAIRN_URL", "CAIRN_CAP", "CAIRN_CA", "CAIRN_CHAOS"};
+    sources.other_variables = {"CAIRN_URL", "CAIRN_INDEX", "CAIRN_CAP", "CAIRN_CA", "CAIRN_CHAOS"};
     if (const auto bind = invocation_.find("bind"))
       sources.settings.push_back({"server.bind", std::string(*bind), "--bind"});
     for (const std::string& name : names_)
@@ -447,6 +452,7 @@ class Composition {
   std::optional<TlsFiles> tls_files_;  // with --tls
   store::RocksKvMaker rocks_kv_, index_kv_;
   store::MemoryKvMaker memory_kv_;
+  io::OpenDhtMaker dht_;
   Prepared prepared_;
   std::optional<crypto::Ed25519Key> operator_key_;
 };

@@ -194,10 +194,11 @@ Task<Exit> get_tree(Call call, Getting* getting, format::Manifest manifest, std:
   co_return exit;
 }
 
-// The last part of a path inside a manifest, else the beginning of the address.
+// The last part of a path inside a manifest, or of a name, else the beginning of the address.
 std::string usual_name(const Found& found) {
-  if (found.path.empty()) return format_address(found.info.address).substr(3, 16);
-  return found.path.substr(found.path.rfind('/') + 1);
+  const std::string& path = found.path.empty() ? found.name : found.path;
+  if (path.empty()) return format_address(found.info.address).substr(3, 16);
+  return path.substr(path.rfind('/') + 1);
 }
 
 Task<Exit> get_named(Call call, Session* session) {

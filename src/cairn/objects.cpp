@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "cairn/local_files.h"
 #include "cairn/verbs.h"
 #include "client/download.h"
@@ -25,29 +27,77 @@ Task<Outcome<format::Manifest>> read_manifest(Call call, Session* session, Addre
   co_return std::move(*manifest);
 }
 
+namespace {
+
+constexpr std::string_view name_word = "name:";
+
+// Whether an argument is meant as a name, with or without a path behind it. A file that is there is not: then
+// somebody forgot to put it.
+bool is_named(const std::string& word) {
+  const bool says_so = word.starts_with(name_word);
+  const std::string_view text = std::string_view(word).substr(says_so ? name_word.size() : 0);
+  // The rest may be a path, but with anything else before the first slash there is no name.
+  if (!format::is_name(text.substr(0, text.find('/')))) return false;
+  return says_so || look_at(word, true).kind != FileKind::file;
+}
+
+// One level of a path inside a directory: the entry that the path is, or the directory on the way to it.
+const format::ManifestEntry* find_step(const format::Manifest& manifest, std::string_view path) {
+  for (std::size_t end = path.size();; end = path.rfind('/', end - 1)) {
+    if (end == path.npos) return nullptr;
+    const format::ManifestEntry* entry = manifest.find(path.substr(0, end));
+    if (entry != nullptr && (end == path.size() || entry->media_type == format::manifest_media_type))
+      return entry;
+    if (end == 0) return nullptr;
+  }
+}
+
+}  // namespace
+
 int ask_about_objects(const Invocation& invocation, Work work) {
-  const bool paths = invocation.command->arguments.front().name.ends_with("[/PATH]");
-  for (const std::string& name : invocation.arguments)
-    if (!client::parse_reference(name))
-      return complain_usage(invocation, fmt::format("`{}` is not an address", printable(name)),
-                            fmt::format("`b3:` and 64 hex digits, or at least 6 of them{}",
-                                        paths ? "; behind it /PATH, in a directory" : ""));
+  const std::string_view form = invocation.command->arguments.front().name;
+  const bool paths = form.ends_with("[/PATH]"), names = form.find("NAME") != form.npos;
+  for (const std::string& word : invocation.arguments) {
+    if (client::parse_reference(word) || (names && is_named(word))) continue;
+    if (names && !word.starts_with(name_word) && look_at(word, true).kind == FileKind::file)
+      return complain_usage(invocation, fmt::format("`{}` is a file here", printable(word)),
+                            fmt::format("cairn put {0} stores it; the name: name:{0}", printable(word)));
+    return complain_usage(
+        invocation, fmt::format("`{}` is not an address", printable(word)),
+        fmt::format("`b3:` and 64 hex digits, or at least 6 of them{}{}", names ? "; or a name" : "",
+                    paths ? "; behind it /PATH, in a directory" : ""));
+  }
   return run_session(invocation, work, Server::of_objects);
 }
 
 Task<Outcome<Found>> find_object(Call call, Session* session, std::string name) {
-  const auto reference = client::parse_reference(name);
-  if (!reference) co_return fail(Failure(ErrorCode::invalid, "not an address"));
-  CO_TRY(Address address, co_await client::resolve(call, session->storage, *reference));
   Found found;
-  if (!reference->path.empty()) {
+  Address address;
+  std::string path;
+  if (const auto reference = client::parse_reference(name)) {
+    CO_TRY(address, co_await client::resolve(call, session->storage, *reference));
+    path = reference->path;
+  } else {
+    CO_TRY(client::IndexClient * index, co_await session->index->connect(call));
+    CO_TRY(client::NamedReference named,
+           co_await client::resolve_name(call.within(resolve_patience), index, std::move(name)));
+    address = named.resolved.manifest;
+    path = std::move(named.path);
+    found.name = std::move(named.name);
+  }
+  while (!path.empty()) {
     CO_TRY(const format::Manifest manifest, co_await read_manifest(call, session, address));
-    const format::ManifestEntry* entry = manifest.find(reference->path);
+    if (manifest.kind != format::ManifestKind::directory && manifest.kind != format::ManifestKind::site)
+      co_return fail(
+          Failure(ErrorCode::not_found, fmt::format("{} is a {}, and has no `{}`", format_address(address),
+                                                    format::name_of(manifest.kind), path)));
+    const format::ManifestEntry* entry = find_step(manifest, path);
     if (entry == nullptr)
-      co_return fail(Failure(ErrorCode::not_found, fmt::format("the manifest has no `{}`", reference->path)));
-    found.path = entry->path;
+      co_return fail(Failure(ErrorCode::not_found, fmt::format("the manifest has no `{}`", path)));
+    found.path += (found.path.empty() ? "" : "/") + entry->path;
     found.size = entry->size;
     address = entry->address;
+    path.erase(0, std::min(entry->path.size() + 1, path.size()));
   }
   CO_TRY(found.info, co_await session->storage->head(call, address));
   co_return found;

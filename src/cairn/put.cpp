@@ -1,191 +1,17 @@
 // `cairn put`: files, directories and stdin become objects.
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <memory>
-
-#include "cairn/local_files.h"
-#include "cairn/parallel.h"
-#include "cairn/refusal.h"
-#include "cairn/session.h"
+#include "cairn/naming.h"
+#include "cairn/putting.h"
 #include "cairn/verbs.h"
 #include "client/media_type.h"
-#include "client/upload.h"
-#include "codec/json_writer.h"
 #include "crypto/blake3.h"
-#include "format/manifest.h"
-#include "runtime/pool.h"
 
 namespace cairn::cli {
 namespace {
 
-using client::Failure;
-using client::Outcome;
-using client::Stored;
-
-struct Putting {
-  Session* session;
-  Progress progress;
-  std::unique_ptr<client::UploadLedger> ledger;
-  bool follow;
-  ExitOfSeveral exits;
-  Refusal refusal;
-  bool skipped = false;
-
-  explicit Putting(Session* of)
-      : session(of), progress(of->terminal, "put"), follow(of->invocation.has("follow")), refusal(of) {
-    if (std::string directory = upload_ledger_directory(); !directory.empty())
-      ledger = std::make_unique<client::UploadLedger>(of->machine, std::move(directory));
-  }
-  client::PutOptions options(std::string media_type) {
-    return {.media_type = std::move(media_type),
-            .moved = [this](std::uint64_t bytes) { progress.moved(bytes); }};
-  }
-  std::string type_of(const std::string& path) const {
-    return std::string(session->invocation.get("type", client::guess_media_type(path)));
-  }
-};
-
-// One file, wherever it is listed.
-struct Item {
-  std::string path, full;
-  FileFacts facts;
-  std::optional<Outcome<Stored>> outcome = {};
-};
-
-Task<Outcome<Stored>> put_one(Call call, Putting* putting, const Item* item) {
-  io::Machine& machine = putting->session->machine;
-  CO_TRY(const std::unique_ptr<io::File> file,
-         co_await machine.disk.open(call, item->full, io::OpenMode::read));
-  client::PutOptions options = putting->options(putting->type_of(item->path));
-  if (putting->ledger != nullptr) {
-    options.ledger = putting->ledger.get();
-    options.ledger_key = client::ledger_key(absolute_path(item->full), item->facts.size,
-                                            item->facts.modified_ns, putting->session->where);
-  }
-  co_return co_await client::put_file(call, putting->session->storage, file.get(), std::move(options));
-}
-
-void tell(Putting* putting, std::string_view path, std::string_view kind, const Outcome<Stored>& outcome,
-          std::optional<std::size_t> entries = {}) {
-  const Terminal& terminal = putting->session->terminal;
-  putting->progress.clear();
-  if (!outcome) {
-    putting->exits.add(exit_of(outcome.error()));
-    putting->refusal.add(outcome.error());
-    putting->refusal.tell(outcome.error(), path);
-    return;
-  }
-  putting->exits.add(Exit::ok);
-  const std::string address = format_address(outcome->address);
-  if (terminal.json()) {
-    std::string text;
-    codec::JsonWriter json(text);
-    json.begin_object().field("path", path).field("kind", kind).field("address", address);
-    json.field("size", outcome->size).field("fresh", outcome->fresh);
-    if (entries) json.field("entries", *entries);
-    json.end_object().finish();
-    terminal.line(text);
-  } else {
-    terminal.line(terminal.quiet() ? address : fmt::format("{}  {}", address, printable(path)));
-  }
-}
-
-// Leaves the item without an outcome if the upload is not begun.
-Task<> put_item(Call call, Putting* putting, Item* item) {
-  if (putting->refusal.repeats()) co_return;
-  item->outcome.emplace(co_await put_one(call, putting, item));
-  if (!*item->outcome) putting->refusal.add(item->outcome->error());
-}
-
-// Reports each item as soon as all before it are reported.
-struct InOrder {
-  Putting* putting;
-  std::vector<Item>* items;
-  std::size_t told = 0;
-  void tell_more() {
-    for (; told < items->size() && (*items)[told].outcome; ++told)
-      tell(putting, (*items)[told].path, "file", *(*items)[told].outcome);
-  }
-};
-Task<> put_and_tell(Call call, InOrder* order, std::size_t index) {
-  co_await put_item(call, order->putting, &(*order->items)[index]);
-  order->tell_more();
-}
-
-Task<> put_files(Call call, Putting* putting, std::vector<Item>* items) {
-  for (const Item& item : *items) putting->progress.expect(item.facts.size);
-  InOrder order{putting, items};
-  co_await run_parallel(call, &putting->session->machine.shard, items->size(), files_at_once,
-                        [&order](Call each, std::size_t i) { return put_and_tell(each, &order, i); });
-  putting->refusal.skip(items->size() - order.told, putting->exits);
-  items->clear();
-}
-
-Task<Outcome<Stored>> put_manifest(Call call, Putting* putting, const std::vector<Item>* items) {
-  format::Manifest manifest;
-  for (const Item& item : *items)
-    manifest.entries.push_back({item.path, (*item.outcome)->address, (*item.outcome)->size,
-                                std::string(client::guess_media_type(item.path))});
-  const Invocation& invocation = putting->session->invocation;
-  if (const auto title = invocation.find("title")) manifest.title = *title;
-  if (invocation.has("created")) manifest.created = putting->session->machine.shard.wall();
-  if (const auto previous = invocation.find("previous")) manifest.previous = parse_address(*previous);
-  CO_TRY(std::string bytes, format::encode_manifest(std::move(manifest)));
-  client::TextSource source(std::move(bytes));
-  client::PutOptions options{.media_type = std::string(format::manifest_media_type)};
-  co_return co_await client::put_stream(call, putting->session->storage, &source, std::move(options));
-}
-
-Task<> put_directory(Call call, Putting* putting, std::string path) {
-  Session* session = putting->session;
-  auto tree = co_await run(session->machine.pool, call, Lane::read,
-                           [path, follow = putting->follow] { return walk_tree(path, follow); });
-  if (!tree) {
-    tell(putting, path, "directory", fail(Failure(tree.error())));
-    co_return;
-  }
-  for (const std::string& why : tree->skipped) session->terminal.warn("skipped " + why);
-  putting->skipped |= !tree->skipped.empty();
-  std::vector<Item> items;
-  for (TreeFile& file : tree->files) {
-    putting->progress.expect(file.facts.size);
-    items.push_back({std::move(file.path), std::move(file.full), file.facts});
-  }
-  co_await run_parallel(call, &session->machine.shard, items.size(), files_at_once,
-                        [&](Call each, std::size_t i) { return put_item(each, putting, &items[i]); });
-  bool whole = true;
-  for (const Item& item : items) {
-    if (item.outcome && *item.outcome) continue;
-    whole = false;
-    putting->progress.clear();
-    if (!item.outcome) {
-      putting->refusal.skip(1, putting->exits);
-      continue;
-    }
-    putting->exits.add(exit_of(item.outcome->error()));
-    putting->refusal.tell(item.outcome->error(), path + "/" + item.path);
-  }
-  // A manifest of a part of the directory would pass for the whole.
-  if (whole) {
-    const auto stored = co_await put_manifest(call, putting, &items);
-    tell(putting, path, "directory", stored, items.size());
-  } else if (!call.stopped()) {
-    session->terminal.warn(path + ": no manifest was made, because not every file was stored");
-  }
-}
-
-Task<> put_stdin(Call call, Putting* putting) {
-  StdinSource source(putting->session->machine.pool);
-  client::PutOptions options =
-      putting->options(std::string(putting->session->invocation.get("type", "application/octet-stream")));
-  const auto stored =
-      co_await client::put_stream(call, putting->session->storage, &source, std::move(options));
-  tell(putting, "-", "file", stored);
-}
-
 Task<Exit> put_all(Call call, Session* session) {
-  Putting putting(session);
+  Putting putting(session, true);
   std::vector<Item> files;  // adjacent files of the command line are put together
   std::size_t seen = 0;
   for (const std::string& path : session->invocation.arguments) {
@@ -206,10 +32,7 @@ Task<Exit> put_all(Call call, Session* session) {
     else if (facts.kind == FileKind::directory)
       co_await put_directory(call, &putting, path);
     else
-      tell(&putting, path, "file",
-           fail(Failure(
-               facts.kind == FileKind::absent ? ErrorCode::not_found : ErrorCode::invalid,
-               facts.kind == FileKind::absent ? "there is no such file" : "not a file or directory")));
+      tell_no_file(&putting, path, facts.kind);
   }
   co_await put_files(call, &putting, &files);
   if (call.stopped()) {
@@ -219,8 +42,37 @@ Task<Exit> put_all(Call call, Session* session) {
   }
   putting.progress.clear();
   putting.refusal.conclude();
-  const Exit exit = putting.exits.exit();
-  co_return exit == Exit::ok&& putting.skipped ? Exit::some_failed : exit;
+  co_return putting.exit();
+}
+
+// One thing, which gets a name when all of it is stored.
+Task<Exit> put_and_name(Call call, Session* session) {
+  const Terminal& terminal = session->terminal;
+  Putting putting(session, false);
+  co_await put_as_one(call, &putting, session->invocation.arguments);
+  putting.progress.clear();
+  if (call.stopped()) {
+    terminal.say("interrupted; the same command goes on where it was");
+    co_return Exit::interrupted;
+  }
+  putting.refusal.conclude();
+  if (putting.exits.exit() != Exit::ok) co_return putting.exit();
+  if (putting.exit() != Exit::ok) {
+    print_put(terminal, putting.last, {});
+    terminal.warn("it has no name yet, because something was skipped; cairn name set names it as it is");
+    co_return putting.exit();
+  }
+  auto wish = read_wish(session->invocation, std::string(*session->invocation.find("name")));
+  if (!wish) co_return Exit::usage;
+  wish->manifest = putting.last.stored.address;
+  const auto set = co_await set_name(call, session, *wish, std::move(putting.manifest));
+  print_put(terminal, putting.last, set ? std::optional(set->now) : std::nullopt);
+  if (!set) {
+    if (set.error().code() != ErrorCode::cancelled) terminal.complain(set.error(), wish->name);
+    co_return exit_of(set.error());
+  }
+  terminal.say(fmt::format("{} leads there now (sequence {})", set->now.name, set->now.sequence));
+  co_return putting.exit();
 }
 
 }  // namespace
@@ -240,6 +92,17 @@ int put_verb(const Invocation& invocation) {
         return complain_usage(invocation,
                               fmt::format("--{} is of a directory, and {} is none", flag, printable(path)));
     }
+  for (const std::string_view flag : {"note", "if-match", "new"})
+    if (invocation.has(flag) && !invocation.has("name"))
+      return complain_usage(invocation, fmt::format("--{} goes with --name", flag));
+  if (const auto name = invocation.find("name")) {
+    if (invocation.arguments.size() != 1)
+      return complain_usage(invocation, "--name names one PATH",
+                            "cairn name set NAME PATH… names several as one directory");
+    if (const auto wish = read_wish(invocation, std::string(*name)); !wish)
+      return complain_usage(invocation, wish.error().message);
+    return run_session(invocation, put_and_name, Server::of_objects);
+  }
   return run_session(invocation, put_all, Server::of_objects);
 }
 

@@ -77,6 +77,7 @@ constexpr Flag propose_flags[] = {
 constexpr Example propose_examples[] = {
     "cairn registry propose next.json",
     R"(cairn registry propose --add '{"type":"region","id":"eu"}' --remove node:old)",
+    R"(cairn registry propose --add '{"type":"name_authority","prefix":"docs","key":"'$(cairn key show -q docs-editor)'"}')",
     "cairn registry propose --add node.json -o payload.cbor"};
 constexpr Argument approve_arguments[] = {{"ID", "The proposal; not with --offline.", Count::optional}};
 constexpr Flag commit_flags[] = {

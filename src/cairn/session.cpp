@@ -3,90 +3,18 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <vector>
 
-#include "cairn/data_directory.h"
-#include "cairn/local_daemon.h"
-#include "cairn/tls_file.h"
+#include "cairn/server_search.h"
 #include "crypto/blake3.h"
-#include "crypto/secret_bytes.h"
 #include "io/process.h"
 #include "runtime/scope.h"
 
 namespace cairn::cli {
 namespace {
 
-constexpr Duration probe_patience = Duration::seconds(3);
 // The time that a verb has to finish after a signal.
 constexpr Duration interrupted_patience = Duration::seconds(5);
-
-// A place where the server may be.
-struct Candidate {
-  Endpoint endpoint;
-  std::string named;              // its name in messages
-  std::string_view service = {};  // the data directory's service; empty: a guess, or given by --url
-};
-
-struct Search {
-  std::vector<Candidate> candidates;
-  bool told = false;  // by --url or CAIRN_URL: there and nowhere else
-  bool own = false;   // by --data: only that directory's daemon
-  std::optional<std::string> wrong;
-};
-
-std::string environment(const char* name) {
-  const char* value = std::getenv(name);
-  return value != nullptr ? value : "";
-}
-
-Search where_to_look(const Invocation& invocation, const std::string& data) {
-  Search search;
-  std::string told(invocation.get("url", ""));
-  if (told.empty()) told = environment("CAIRN_URL");
-  if (!told.empty()) {
-    search.told = true;
-    if (auto endpoint = parse_url(told))
-      search.candidates.push_back({*endpoint, told});
-    else
-      search.wrong = told;
-    return search;
-  }
-  const Asks asks = invocation.command->asks;
-  // The gateway stands before the others.
-  for (const std::string_view service : {"gateway", "storage", "registry"}) {
-    const bool asked = service == "gateway" || (asks == Asks::registry) == (service == "registry");
-    if (asks != Asks::every && !asked) continue;
-    for (Endpoint& endpoint : find_daemon(data, service)) {
-      std::string named = endpoint.path.empty() ? format_endpoint(endpoint) : endpoint.path;
-      search.candidates.push_back({std::move(endpoint), std::move(named), service});
-    }
-  }
-  search.own = invocation.has("data");
-  if (search.own) return search;
-  std::vector<std::uint16_t> ports{7400, 7410};
-  if (asks == Asks::registry) ports = {7400, 7430};
-  if (asks == Asks::every) ports = {7410, 7430, 7400};
-  for (const std::uint16_t port : ports)
-    search.candidates.push_back({{.host = "127.0.0.1", .port = port}, fmt::format("127.0.0.1:{}", port)});
-  return search;
-}
-
-// The token that is sent to the server, and a hint if there is a capability that this server must not see.
-struct Bearer {
-  std::string token, hint;
-};
-
-Bearer find_bearer(const Candidate& candidate, const std::string& data) {
-  if (std::string given = environment("CAIRN_CAP"); !given.empty()) return {std::move(given), {}};
-  std::string own = read_token_file(admin_capability_path(data));
-  if (own.empty() || is_daemon(data, candidate.endpoint)) return {std::move(own), {}};
-  crypto::wipe(own);
-  return {{},
-          fmt::format("the capability of {} goes only to its own daemon, which is not at {}; give one in "
-                      "CAIRN_CAP, or start it: cairn up --data {}",
-                      printable(data), printable(candidate.named), printable(data))};
-}
 
 struct Run {
   const Invocation& invocation;
@@ -95,6 +23,7 @@ struct Run {
   Server server;
   io::Process& process;
   Search search;
+  Asks asks;  // what the search is for
   std::string data;
   Exit exit = Exit::failed;
   bool interrupted = false;
@@ -104,40 +33,47 @@ Task<Exit> use(Call call, Run* run, client::Transport* transport, client::Server
                std::string where) {
   client::StorageClient storage(*transport);
   client::RegistryClient registry(*transport);
+  const bool names_here =
+      has_names(version.service) && (run->asks == Asks::index || !tells_index(run->invocation));
+  IndexLink index(run->process.machine(0), run->invocation, run->data, names_here ? transport : nullptr);
   Session session{.machine = run->process.machine(0),
                   .invocation = run->invocation,
                   .terminal = run->terminal,
                   .data = run->data,
                   .storage = &storage,
                   .registry = &registry,
+                  .index = &index,
                   .server = std::move(version),
                   .where = std::move(where),
                   .unreachable = {}};
-  co_return co_await run->work(call, &session);
+  const Exit exit = co_await run->work(call, &session);
+  co_await index.close(call.unbounded());
+  co_return exit;
 }
 
 // Whether the service is known not to have the routes of the verb. All have those of status and health.
 bool is_another(const Run& run, std::string_view service) {
-  if (run.server == Server::of_objects) return service == "registry";
-  return run.invocation.command->asks == Asks::registry &&
-         (service == "storage" || service == "index" || service == "edge");
+  switch (run.asks) {
+    case Asks::registry:
+      return service == "storage" || service == "index" || service == "edge";
+    case Asks::index:
+      return service == "storage" || service == "registry" || service == "edge";
+    case Asks::storage:
+      return run.server == Server::of_objects && (service == "registry" || service == "index");
+    case Asks::nobody:
+    case Asks::every:
+      break;
+  }
+  return false;
 }
 
 Task<std::optional<Exit>> try_candidate(Call call, Run* run, Candidate candidate, client::Failure* why) {
-  client::TransportOptions options;
-  options.endpoint = candidate.endpoint;
-  if (candidate.endpoint.tls) {
-    auto trust = load_trust(run->invocation, run->data, !candidate.service.empty());
-    if (!trust) {
-      *why = std::move(trust.error());
-      co_return std::nullopt;
-    }
-    options.tls = std::move(*trust);
+  auto options = options_for(run->invocation, run->data, candidate);
+  if (!options) {
+    *why = std::move(options.error());
+    co_return std::nullopt;
   }
-  Bearer bearer = find_bearer(candidate, run->data);
-  options.token = std::move(bearer.token);
-  options.anonymous_hint = std::move(bearer.hint);
-  client::Transport transport(run->process.machine(0), std::move(options));
+  client::Transport transport(run->process.machine(0), std::move(*options));
   std::optional<Exit> exit;
   {
     client::StorageClient storage(transport);
@@ -166,29 +102,22 @@ Task<Exit> work_alone(Call call, Run* run, std::optional<client::Failure> unreac
 }
 
 std::string hint_of_search(const Run& run, const client::Failure& why) {
-  // The one integrity error before any answer: the server's certificate is not accepted.
-  if (why.code() == ErrorCode::integrity && why.message.find("mismatch") != std::string::npos)
-    return "ask for a name that the server's certificate has";
-  if (why.code() == ErrorCode::integrity && (why.message.find("expired") != std::string::npos ||
-                                             why.message.find("not yet valid") != std::string::npos))
-    return "the server's certificate has to be renewed, or a clock is wrong";
-  if (why.code() == ErrorCode::integrity)
-    return "say who vouches for the server: --ca FILE; of cairn up --tls it is keys/tls/ca.pem in its data "
-           "directory";
-  const bool registry = run.invocation.command->asks == Asks::registry;
+  if (std::string hint = hint_of_certificate(why); !hint.empty()) return hint;
+  const std::string_view who = name_of(run.asks);
+  const bool one = who != "cairn";
   if (run.search.told)
-    return registry ? "is the address right, and is it up? start it: cairn registry --data DIR"
-                    : "is the address right, and is it up? cairn up starts one here";
+    return one ? fmt::format("is the address right, and is it up? start it: cairn {} --data DIR", who)
+               : "is the address right, and is it up? cairn up starts one here";
   if (run.search.own)
     return fmt::format("start it: cairn {} --data {}; or name a server: --url http://HOST:PORT",
-                       registry ? "registry" : "up", printable(run.data));
-  return registry ? "start it: cairn registry --data DIR; or name one: --url http://HOST:PORT"
-                  : "start one: cairn up; or name one: --url http://HOST:PORT";
+                       one ? who : "up", printable(run.data));
+  return one ? fmt::format("start it: cairn {} --data DIR; or name one: --url http://HOST:PORT", who)
+             : "start one: cairn up; or name one: --url http://HOST:PORT";
 }
 
 // A service of the data directory that did not answer, when all are asked.
 const Candidate* find_silent(const Run& run, const std::vector<std::string_view>& answered) {
-  if (run.invocation.command->asks != Asks::every) return nullptr;
+  if (run.asks != Asks::every) return nullptr;
   for (const Candidate& one : run.search.candidates)
     if (!one.service.empty() && std::ranges::find(answered, one.service) == answered.end()) return &one;
   return nullptr;
@@ -202,7 +131,7 @@ Task<Exit> search_and_work(Call call, Run* run) {
   std::vector<std::string_view> answered;
   for (const Candidate& candidate : run->search.candidates) {
     // A guessed server is not asked once a service of the data directory has answered.
-    if (outcome && (run->invocation.command->asks != Asks::every || candidate.service.empty())) break;
+    if (outcome && (run->asks != Asks::every || candidate.service.empty())) break;
     if (std::ranges::find(answered, candidate.service) != answered.end()) continue;
     asked += (asked.empty() ? "" : ", ") + candidate.named;
     const auto exit = co_await try_candidate(call, run, candidate, &why);
@@ -219,7 +148,7 @@ Task<Exit> search_and_work(Call call, Run* run) {
                            silent->named, {});
     co_return *outcome == Exit::ok ? Exit::unreachable : *outcome;
   }
-  const std::string_view who = run->invocation.command->asks == Asks::registry ? "registry" : "cairn";
+  const std::string_view who = name_of(run->asks);
   const std::string own = fmt::format("no {} of {}", who == "cairn" ? "daemon" : who, printable(run->data));
   std::string what =
       fmt::format("{} answers ({})", run->search.own ? own : fmt::format("no {}", who), why.message);
@@ -261,7 +190,8 @@ std::string read_token_file(const std::string& path) {
 int run_session(const Invocation& invocation, Work work, Server server) {
   const Terminal terminal(invocation);
   const std::string data = data_directory(invocation);
-  Search search = server == Server::none ? Search{} : where_to_look(invocation, data);
+  const Asks asks = server == Server::of_objects ? Asks::storage : invocation.command->asks;
+  Search search = server == Server::none ? Search{} : where_to_look(invocation, data, asks);
   if (search.wrong) {
     terminal.complain("usage", fmt::format("`{}` is not the URL of a server", printable(*search.wrong)), {},
                       "http://HOST:PORT, https://HOST:PORT or unix:PATH");
@@ -275,6 +205,7 @@ int run_session(const Invocation& invocation, Work work, Server server) {
           .server = server,
           .process = process,
           .search = std::move(search),
+          .asks = asks,
           .data = data};
   {
     Scope scope(process.machine(0).shard);

@@ -22,7 +22,7 @@ std::expected<config::Sources, std::string> read_sources(const Invocation& invoc
     if (equals == std::string_view::npos) continue;
     sources.environment.emplace_back(entry.substr(0, equals), entry.substr(equals + 1));
   }
-  sources.other_variables = {"CAIRN_URL", "CAIRN_CAP", "CAIRN_CA", "CAIRN_CHAOS"};
+  sources.other_variables = {"CAIRN_URL", "CAIRN_INDEX", "CAIRN_CAP", "CAIRN_CA", "CAIRN_CHAOS"};
   if (const auto bind = invocation.find("bind"))
     sources.settings.push_back({"server.bind", std::string(*bind), "--bind"});
   for (const std::string& text : invocation.all("set")) {

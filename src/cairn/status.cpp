@@ -46,12 +46,12 @@ void print_values(const Terminal& terminal, const std::string& name, const codec
 Task<Exit> tell_status(Call call, Session* session) {
   const Terminal& terminal = session->terminal;
   const auto ready = co_await session->storage->readiness(call);
-  // A registry's status shows its head. The gateway has none of its own.
+  // A registry's status shows its head. The gateway and the index have none of their own.
   client::Outcome<std::string> status = "{}";
   if (session->server.service == "registry")
     status =
         co_await session->registry->transport().send_for_text(call, {.target = "/registry/head"}, status_max);
-  else if (session->server.service != "gateway")
+  else if (session->server.service != "gateway" && session->server.service != "index")
     status = co_await session->storage->status(call);
   if (!status) {
     terminal.complain(status.error());

@@ -16,6 +16,14 @@ int stat_verb(const Invocation& invocation);
 int rm_verb(const Invocation& invocation);
 int pin_verb(const Invocation& invocation);
 int unpin_verb(const Invocation& invocation);
+// Names.
+int name_set_verb(const Invocation& invocation);
+int name_get_verb(const Invocation& invocation);
+int name_ls_verb(const Invocation& invocation);
+int name_history_verb(const Invocation& invocation);
+int name_rm_verb(const Invocation& invocation);
+int resolve_verb(const Invocation& invocation);
+int providers_verb(const Invocation& invocation);
 // Capabilities.
 int cap_mint_verb(const Invocation& invocation);
 int cap_attenuate_verb(const Invocation& invocation);

@@ -49,4 +49,27 @@ Task<Outcome<Address>> resolve(Call call, StorageClient* storage, Reference refe
   co_return fail(std::move(failure));
 }
 
+Task<Outcome<NamedReference>> resolve_name(Call call, IndexClient* index, std::string text) {
+  if (text.starts_with("name:")) text.erase(0, 5);
+  while (text.ends_with('/')) text.pop_back();
+  bool can_be = false;
+  // From the whole text on, one segment less each time. The rest may be anything that a path may be.
+  for (std::size_t end = text.size();;) {
+    const std::string name = text.substr(0, end);
+    if (format::is_name(name)) {
+      can_be = true;
+      auto found = co_await index->resolve(call, name);
+      if (found)
+        co_return NamedReference{std::move(*found), name, text.substr(std::min(end + 1, text.size()))};
+      if (found.error().code() != ErrorCode::not_found) co_return fail(std::move(found.error()));
+    }
+    end = end == 0 ? text.npos : text.rfind('/', end - 1);
+    if (end == text.npos) break;
+  }
+  if (!can_be) co_return fail(Failure(ErrorCode::invalid, fmt::format("`{}` is not a name", text)));
+  Failure failure(ErrorCode::not_found, fmt::format("no name is, or is the beginning of, {}", text));
+  failure.asked = fmt::format("names of {}", format_endpoint(index->transport().options().endpoint));
+  co_return fail(std::move(failure));
+}
+
 }  // namespace cairn::client

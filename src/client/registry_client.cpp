@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/ulid.h"
+#include "client/answer.h"
 #include "client/registry_answer.h"
 #include "codec/json_reader.h"
 #include "codec/json_writer.h"
@@ -20,37 +21,6 @@ constexpr std::size_t list_answer_max = std::size_t{64} << 20;
 constexpr std::size_t tile_max = 256 * (crypto::entry_size_max + 2);
 constexpr BackoffPolicy follow_backoff{
     .base = Duration::millis(200), .cap = Duration::seconds(10), .tries = 0};
-
-Failure not_understood(std::string asked, const Error& error, std::string_view detail) {
-  Failure failure;
-  if (error.code == ErrorCode::integrity)
-    failure = Failure(Error(error.code, error.context, Side::upstream));
-  else
-    failure = Failure(ErrorCode::upstream,
-                      fmt::format("the server's answer was not understood: {}",
-                                  detail.empty() ? std::string_view(error.context) : detail),
-                      Side::upstream);
-  failure.asked = std::move(asked);
-  return failure;
-}
-
-template <class T>
-Outcome<T> read_answer(std::string asked, std::string_view text, Result<T> (*parse)(const codec::JsonValue&),
-                       std::size_t cap) {
-  codec::JsonReader reader({.bytes = cap});
-  const auto root = reader.parse(text);
-  if (!root) return fail(not_understood(std::move(asked), root.error(), reader.detail()));
-  auto value = parse(*root);
-  if (!value) return fail(not_understood(std::move(asked), value.error(), reader.detail()));
-  return std::move(*value);
-}
-
-// The failure for an answer about something other than was asked.
-std::unexpected<Failure> about_another(std::string asked, std::string what) {
-  Failure failure(ErrorCode::integrity, std::move(what), Side::upstream);
-  failure.asked = std::move(asked);
-  return fail(std::move(failure));
-}
 
 // Compares the proposal that the server made with the draft; returns the difference, if there is one.
 std::optional<std::string> differs(const RegistryProposal& proposal, const format::ProposalDraft& draft) {

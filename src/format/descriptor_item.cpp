@@ -11,7 +11,7 @@
 namespace cairn::format {
 namespace {
 
-enum class FieldKind : std::uint8_t { type, id, text, uint, bytes, texts, byte_strings, signers };
+enum class FieldKind : std::uint8_t { type, id, name, text, uint, bytes, key, texts, byte_strings, signers };
 
 constexpr bool required = false;
 constexpr bool optional = true;
@@ -71,6 +71,11 @@ constexpr FieldRule capability_key_fields[] = {
     {"note", FieldKind::text, optional, "the note of a capability_key"},
     {"type", FieldKind::type, required, "the type of a capability_key"},
 };
+constexpr FieldRule name_authority_fields[] = {
+    {"key", FieldKind::key, required, "the key of a name_authority"},
+    {"type", FieldKind::type, required, "the type of a name_authority"},
+    {"prefix", FieldKind::name, required, "the prefix of a name_authority"},
+};
 constexpr FieldRule signer_fields[] = {
     {"id", FieldKind::id, required, "the id of a signer"},
     {"key", FieldKind::bytes, required, "the key of a signer"},
@@ -90,6 +95,7 @@ constexpr TypeRule type_rules[] = {
     {"signer_set", signer_set_fields},
     {"revocation", revocation_fields},
     {"capability_key", capability_key_fields},
+    {"name_authority", name_authority_fields},
 };
 
 // The order of CBOR's keys: the shorter first, then bytewise.
@@ -168,9 +174,19 @@ Result<> copy_value(codec::CborDecoder& cbor, const FieldRule& rule, std::string
       sink.text(text);
       return {};
     }
+    case FieldKind::name: {
+      TRY(const std::string_view text, read_name_field(cbor, rule.context));
+      sink.text(text);
+      return {};
+    }
     case FieldKind::uint: {
       TRY(const std::uint64_t number, read_uint_field(cbor, rule.context));
       sink.uint(number);
+      return {};
+    }
+    case FieldKind::key: {
+      TRY(const crypto::Ed25519PublicKey key, read_key_field(cbor, rule.context));
+      sink.bytes(key);
       return {};
     }
     case FieldKind::text:
@@ -289,6 +305,16 @@ Result<> write_value(const codec::JsonValue& value, FieldKind kind, codec::CborE
       out.write_text(text);
       return {};
     }
+    case FieldKind::name: {
+      TRY(const std::string_view text, parse_name_field(value));
+      out.write_text(text);
+      return {};
+    }
+    case FieldKind::key: {
+      TRY(const crypto::Ed25519PublicKey key, parse_key_field(value));
+      out.write_bytes(key);
+      return {};
+    }
     case FieldKind::uint: {
       TRY(const std::uint64_t number, value.as_uint());
       out.write_uint(number);
@@ -383,7 +409,7 @@ ItemName name_of_item(ByteView item) noexcept {
   for (std::size_t i = 0; pairs && i < *pairs; ++i) {
     const auto key = cbor.read_text();
     if (!key) return {};
-    if (*key != "type" && *key != "id" && *key != "key_id") {
+    if (*key != "type" && *key != "id" && *key != "key_id" && *key != "prefix") {
       if (!pass(cbor)) return {};
       continue;
     }

@@ -40,7 +40,7 @@ Result<std::string> read_item(codec::CborDecoder& cbor);
 void write_item_json(ByteView item, codec::JsonWriter& json);
 
 // The key that is unique in a set, as views of the item. A signer_set has no id, a revocation's id is its
-// key_id. Both are empty when the bytes are no item at all.
+// key_id, a name_authority's its prefix. Both are empty when the bytes are no item at all.
 struct ItemName {
   std::string_view type, id;
   friend auto operator<=>(const ItemName&, const ItemName&) = default;

@@ -7,6 +7,7 @@
 
 #include "codec/cbor.h"
 #include "codec/json_reader.h"
+#include "format/name_authority.h"
 #include "format/registry_field.h"
 
 namespace cairn::format {
@@ -273,6 +274,44 @@ Result<Governance> read_governance_of(const std::vector<std::string>& items,
   return governance;
 }
 
+// The rules between items, whose names are known already.
+Result<Governance> check_named_items(const std::vector<std::string>& items, std::span<const ItemName> names) {
+  if (std::ranges::find(names, std::string_view(), &ItemName::type) != names.end())
+    return malformed_field("the type of an item");
+  auto governance = read_governance_of(items, names);
+  // Sorted rather than hashed: no choice of ids makes it slow.
+  std::vector<ItemName> sorted(names.begin(), names.end());
+  std::ranges::sort(sorted);
+  if (const auto twice = std::ranges::adjacent_find(sorted); twice != sorted.end())
+    return malformed_field(twice->type == "signer_set" ? "the set has more than one signer_set"
+                                                       : "two items have the same type and id");
+  if (!governance) return fail(governance.error());
+  TRY_VOID(check_governance(*governance));
+  return governance;
+}
+
+bool is_good_key(const crypto::Ed25519PublicKey& key, GoodKeys* known) noexcept {
+  return known != nullptr ? known->is_good(key) : crypto::is_ed25519_key(key);
+}
+
+// Each key once, however many names it has: the time that this takes must not grow with the set.
+Result<> check_authority_keys(const std::vector<std::string>& items, std::span<const ItemName> names,
+                              GoodKeys* known) {
+  std::vector<crypto::Ed25519PublicKey> keys;  // ascending
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    if (names[i].type != name_authority_type) continue;
+    TRY(const NameAuthority authority, read_name_authority(as_bytes(items[i])));
+    const auto at = std::ranges::lower_bound(keys, authority.key);
+    if (at != keys.end() && *at == authority.key) continue;
+    if (keys.size() == authority_keys_max)
+      return malformed_field("the items name_authority have more than 256 different keys");
+    if (!is_good_key(authority.key, known))
+      return malformed_field("the key of a name_authority is one that no signature verifies under");
+    keys.insert(at, authority.key);
+  }
+  return {};
+}
+
 }  // namespace
 
 const Signer* Governance::find(std::string_view id) const noexcept {
@@ -317,17 +356,8 @@ Result<ProposalDraft> parse_proposal_json(std::string_view body, std::string& de
 
 Result<> check_items(const std::vector<std::string>& items) {
   if (items.size() > set_items_max) return malformed_field("the items of the set");
-  std::vector<ItemName> names = names_of(items);
-  if (std::ranges::find(names, std::string_view(), &ItemName::type) != names.end())
-    return malformed_field("the type of an item");
-  const auto governance = read_governance_of(items, names);
-  // Sorted rather than hashed: no choice of ids makes it slow.
-  std::ranges::sort(names);
-  if (const auto twice = std::ranges::adjacent_find(names); twice != names.end())
-    return malformed_field(twice->type == "signer_set" ? "the set has more than one signer_set"
-                                                       : "two items have the same type and id");
-  if (!governance) return fail(governance.error());
-  return check_governance(*governance);
+  TRY_VOID(check_named_items(items, names_of(items)));
+  return {};
 }
 
 bool GoodKeys::is_good(const crypto::Ed25519PublicKey& key) noexcept {
@@ -339,16 +369,17 @@ bool GoodKeys::is_good(const crypto::Ed25519PublicKey& key) noexcept {
 }
 
 Result<> check_next_items(const std::vector<std::string>& items, GoodKeys* known) {
-  TRY_VOID(check_items(items));
-  TRY(const Governance governance, read_governance(items));
+  if (items.size() > set_items_max) return malformed_field("the items of the set");
+  const std::vector<ItemName> names = names_of(items);
+  TRY(const Governance governance, check_named_items(items, names));
   for (const Signer& signer : governance.signers) {
     if (!signer.can_approve()) continue;
     crypto::Ed25519PublicKey key;
     std::ranges::copy(as_bytes(signer.key), key.begin());
-    if (known != nullptr ? !known->is_good(key) : !crypto::is_ed25519_key(key))
+    if (!is_good_key(key, known))
       return malformed_field("an ed25519 key of a signer is one that no signature verifies under");
   }
-  return {};
+  return check_authority_keys(items, names, known);
 }
 
 Result<Governance> read_governance(const std::vector<std::string>& items) {

@@ -25,6 +25,9 @@ namespace cairn::format {
 
 inline constexpr std::size_t set_items_max = 65'536;
 inline constexpr std::size_t descriptor_set_size_max = std::size_t{64} << 20;
+// Different keys, among all name_authority items of a set. Each of them is checked when the set is proposed,
+// and a check takes as long as a signature.
+inline constexpr std::size_t authority_keys_max = 256;
 
 // The rule by which the version after a set is approved: the set's signer_set, and the ids that its
 // revocations void.
@@ -60,9 +63,10 @@ void write_set_json(const DescriptorSet& set, codec::JsonWriter& json);
 // Checks the rules between items that are each valid: names appear once; there is exactly one signer_set,
 // with different ids and keys, whose quorum can still be reached.
 Result<> check_items(const std::vector<std::string>& items);
-// The same for the next set. In addition every key that is to approve must be one under which a signature can
-// verify. Sets that were committed before this rule stay readable. `known`: keys that were found good before,
-// and need no second check.
+// The same for the next set. In addition every key that is to approve, or that has names, must be one under
+// which a signature can verify, and at most authority_keys_max different keys have names. Sets that were
+// committed before this rule stay readable. `known`: keys that were found good before, and need no second
+// check.
 class GoodKeys;
 Result<> check_next_items(const std::vector<std::string>& items, GoodKeys* known = nullptr);
 Result<Governance> read_governance(const std::vector<std::string>& items);
@@ -82,14 +86,14 @@ Result<ProposalDraft> parse_proposal_json(std::string_view body, std::string& de
                                           GoodKeys* known = nullptr);
 Result<ProposalDraft> decode_proposal_cbor(ByteView body, GoodKeys* known = nullptr);
 
-// Signers' keys that were found good lately. Checking one takes as long as a signature, and a registry meets
-// the same few keys with every proposal.
+// Keys that were found good lately. Checking one takes as long as a signature, and a registry meets the same
+// few keys with every proposal.
 class GoodKeys {
  public:
   bool is_good(const crypto::Ed25519PublicKey& key) noexcept;
 
  private:
-  std::array<crypto::Ed25519PublicKey, 64> good_{};  // by their first byte; all zeros: none
+  std::array<crypto::Ed25519PublicKey, 256> good_{};  // by their first byte; all zeros: none
 };
 std::string encode(const ProposalDraft& draft);
 void write_proposal_json(const ProposalDraft& draft, codec::JsonWriter& json);

@@ -31,6 +31,10 @@ std::string signer_json(std::string_view id, char key, std::string_view algo = "
 std::string signer_set_json(std::string_view m, std::string_view signers) {
   return R"({"type":"signer_set","m":)" + std::string(m) + R"(,"signers":[)" + std::string(signers) + "]}";
 }
+std::string authority_json(std::string_view prefix, char key) {
+  return R"({"type":"name_authority","prefix":")" + std::string(prefix) + R"(","key":")" + key_json(key) +
+         R"("})";
+}
 const std::string good_signers = signer_set_json("1", signer_json("a", 'A'));
 
 std::string proposal_json(std::string_view items, std::string_view more = "") {
@@ -66,6 +70,7 @@ const std::vector<std::string> whole_items = {
     R"({"type":"placement","id":"p1","regions":["eu","us"],"replicas":3,"data":6,"parity":18446744073709551615})",
     R"({"type":"revocation","key_id":"old","reason":"lost"})",
     R"({"type":"capability_key","id":"root-1","note":"of the first day"})",
+    R"({"type":"name_authority","prefix":"docs/guide","key":")" + key_json('N') + R"("})",
 };
 
 // The bytes come from another encoder (and the hash from b3sum), not from this one.
@@ -153,6 +158,7 @@ TEST(DescriptorItem, its_name_is_type_and_id) {
   };
   EXPECT_EQ(name(whole_items[0]), "node n1");
   EXPECT_EQ(name(whole_items[4]), "revocation old");
+  EXPECT_EQ(name(whole_items[6]), "name_authority docs/guide");
   EXPECT_EQ(name(good_signers), "signer_set ");
   EXPECT_TRUE(name_of_item(as_bytes("\xA1\x64type")).type.empty());
   EXPECT_TRUE(name_of_item({}).type.empty());
@@ -175,6 +181,9 @@ std::string without_field(const std::string& item, std::string_view left_out) {
     } else if (from.peek() == codec::CborKind::unsigned_integer) {
       const std::uint64_t number = from.read_uint().value();
       if (keep) to.write_uint(number);
+    } else if (from.peek() == codec::CborKind::bytes) {
+      const ByteView bytes = from.read_bytes().value();
+      if (keep) to.write_bytes(bytes);
     } else {
       CHECK(from.skip());
       if (keep) to.write_array(0);
@@ -194,6 +203,7 @@ TEST(DescriptorItem, each_required_field_is_missed_by_its_name) {
       {"signer_set", {{"m", "1"}, {"signers", "[]"}}},
       {"revocation", {{"key_id", "\"k\""}, {"reason", "\"x\""}}},
       {"capability_key", {{"id", "\"c\""}}},
+      {"name_authority", {{"prefix", "\"p\""}, {"key", '"' + key_json('N') + '"'}}},
   };
   for (const auto& [type, fields] : items) {
     const auto json_without = [&](std::string_view left_out) {
@@ -252,6 +262,20 @@ TEST(DescriptorItem, each_broken_field_is_refused_by_its_name) {
        "$.items[1].weight: expected an integer"},
       {R"({"type":"node","id":"n","addr":"a","region":"r","roles":[],"weight":1,"keys":["AQI"]})",
        "$.items[1].keys[0]: expected base64"},
+      {R"({"type":"name_authority","prefix":"Docs","key":"iojj3XQJ8ZX9UtstPLpdcspnCb8dlBIb83SIAbQPb1w="})",
+       "$.items[1].prefix: expected a name: segments of [a-z0-9._-] between single slashes"},
+      {R"({"type":"name_authority","prefix":"docs/","key":"iojj3XQJ8ZX9UtstPLpdcspnCb8dlBIb83SIAbQPb1w="})",
+       "$.items[1].prefix: expected a name: segments of [a-z0-9._-] between single slashes"},
+      {R"({"type":"name_authority","prefix":"","key":"iojj3XQJ8ZX9UtstPLpdcspnCb8dlBIb83SIAbQPb1w="})",
+       "$.items[1].prefix: expected a name: segments of [a-z0-9._-] between single slashes"},
+      {R"({"type":"name_authority","prefix":"docs/..","key":"iojj3XQJ8ZX9UtstPLpdcspnCb8dlBIb83SIAbQPb1w="})",
+       "$.items[1].prefix: expected a name: segments of [a-z0-9._-] between single slashes"},
+      {R"({"type":"name_authority","prefix":["docs"],"key":"iojj3XQJ8ZX9UtstPLpdcspnCb8dlBIb83SIAbQPb1w="})",
+       "$.items[1].prefix: expected a string"},
+      {R"({"type":"name_authority","prefix":"docs","key":"AQI="})",
+       "$.items[1].key: expected base64 of the 32 bytes of an Ed25519 key"},
+      {R"({"type":"name_authority","prefix":"docs","key":"AQI"})", "$.items[1].key: expected base64"},
+      {R"({"type":"name_authority","prefix":"docs","key":"AQI=","id":"d"})", "$.items[1].id: unknown field"},
   };
   for (const auto& [text, why] : cases) EXPECT_EQ(refusal_of_item(text), why) << text;
   const std::string longest_id(128, 'x'), longest_text(1024, 'x');
@@ -304,6 +328,38 @@ TEST(DescriptorSet, a_name_appears_once) {
                             R"({"type":"revocation","key_id":"k","reason":"y"})"),
             "$.items: two items have the same type and id");
   EXPECT_EQ(refusal_of_item(R"({"type":"region","id":"a"},{"type":"capability_key","id":"a"})"), "");
+  EXPECT_EQ(refusal_of_item(authority_json("a", 'N') + "," + authority_json("a", 'M')),
+            "$.items: two items have the same type and id");
+  EXPECT_EQ(refusal_of_item(authority_json("a", 'N') + "," + authority_json("a/b", 'N') +
+                            R"(,{"type":"region","id":"a"})"),
+            "");
+}
+
+TEST(DescriptorItem, a_prefix_is_a_name_of_any_length_that_names_have) {
+  const std::string longest(255, 'n');
+  EXPECT_EQ(refusal_of_item(authority_json(longest, 'N')), "");
+  EXPECT_NE(refusal_of_item(authority_json(longest + "n", 'N')), "");
+  const std::string item = sample_item(authority_json("docs/guide", 'N'));
+  std::string upper = item, lower_slash = item, short_key = item;
+  upper.replace(upper.find("guide"), 5, "Guide");
+  EXPECT_EQ(cbor_refusal(upper), "the prefix of a name_authority");
+  lower_slash.replace(lower_slash.find("docs/guide"), 10, "docs//uide");
+  EXPECT_EQ(cbor_refusal(lower_slash), "the prefix of a name_authority");
+  short_key.replace(short_key.find("\x58\x20"), 3, "\x58\x1F");
+  EXPECT_EQ(cbor_refusal(short_key), "the key of a name_authority");
+}
+
+// The bytes come from another encoder, not from this one.
+TEST(DescriptorItem, a_name_authority_has_bytes_that_never_change) {
+  const std::string golden = bytes_of(
+      "a3636b657958208a88e3dd7409f195fd52db2d3cba5d72ca6709bf1d94121bf3748801b40f6f5c64747970656e6e616d655f61"
+      "75"
+      "74686f72697479667072656669786a646f63732f6775696465");
+  EXPECT_EQ(
+      sample_item(
+          R"({"type":"name_authority","prefix":"docs/guide","key":"iojj3XQJ8ZX9UtstPLpdcspnCb8dlBIb83SIAbQPb1w="})"),
+      golden);
+  EXPECT_EQ(cbor_refusal(golden), "");
 }
 
 TEST(DescriptorSet, exactly_one_signer_set_that_can_be_followed) {
@@ -366,6 +422,41 @@ TEST(DescriptorSet, a_key_that_no_signature_verifies_under_is_no_signers) {
   }
 }
 
+TEST(DescriptorSet, a_key_that_no_signature_verifies_under_has_no_names) {
+  for (const char* hex : crypto::sample_unusable_keys) {
+    const std::string item = R"({"type":"name_authority","prefix":"docs","key":")" +
+                             codec::encode_base64(as_bytes(bytes_of(hex))) + R"("})";
+    EXPECT_EQ(refusal_of_item(item),
+              "$.items: the key of a name_authority is one that no signature verifies under")
+        << hex;
+    GoodKeys known;
+    const ProposalDraft draft{.items = {sample_item(good_signers), sample_item(item)}};
+    EXPECT_FALSE(decode_proposal_cbor(as_bytes(encode(draft)), &known)) << hex;
+    EXPECT_TRUE(check_items(draft.items)) << hex;
+  }
+}
+
+TEST(DescriptorSet, at_most_256_keys_have_names_however_many_names_each) {
+  std::vector<std::string> items{sample_item(good_signers)};
+  const auto add = [&](const std::string& prefix, unsigned number) {
+    items.push_back(sample_item(R"({"type":"name_authority","prefix":")" + prefix + R"(","key":")" +
+                                codec::encode_base64(sample_key(number).public_key()) + R"("})"));
+  };
+  for (unsigned i = 0; i < authority_keys_max; ++i) {
+    add("a" + std::to_string(i), i);
+    add("b" + std::to_string(i), i);
+  }
+  GoodKeys known;
+  EXPECT_TRUE(check_next_items(items));
+  EXPECT_TRUE(check_next_items(items, &known));
+  EXPECT_TRUE(check_next_items(items, &known));
+  add("c", authority_keys_max);
+  const auto refused = check_next_items(items, &known);
+  ASSERT_FALSE(refused);
+  EXPECT_STREQ(refused.error().context, "the items name_authority have more than 256 different keys");
+  EXPECT_TRUE(check_items(items));
+}
+
 TEST(DescriptorSet, fields_of_a_proposal_are_held_to_their_rules) {
   EXPECT_EQ(refusal("[]"), "$: expected an object");
   EXPECT_EQ(refusal(R"({"items":[]})"), "$.schema_version: required field is missing");
@@ -396,7 +487,7 @@ TEST(DescriptorSet, a_proposal_says_the_same_in_json_and_cbor) {
   const auto draft = parse_proposal_json(
       proposal_json(items, R"(,"expiry":"2026-01-01T00:00:00Z","supersede_of":1,"reason":"x")"), detail);
   ASSERT_TRUE(draft) << detail;
-  EXPECT_EQ(draft->items.size(), 7u);
+  EXPECT_EQ(draft->items.size(), 8u);
   EXPECT_EQ(draft->expiry, sample_time);
   const auto by_cbor = decode_proposal_cbor(as_bytes(encode(*draft)));
   ASSERT_TRUE(by_cbor) << by_cbor.error().context;

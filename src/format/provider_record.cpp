@@ -102,4 +102,9 @@ Result<ProviderRecord> decode_provider_record(ByteView bytes) {
   return record;
 }
 
+Result<ProviderRecord> read_provider_record(ByteView bytes) {
+  TRY(const SignedParts parts, split_record(bytes, provider_record_size_max));
+  return decode_body(parts.body);
+}
+
 }  // namespace cairn::format

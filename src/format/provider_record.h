@@ -51,5 +51,7 @@ struct ProviderRecord {
 Result<std::string> sign_provider_record(const ProviderRecord& record, const crypto::Ed25519Key& key);
 // `malformed`, or `invalid_sig`.
 Result<ProviderRecord> decode_provider_record(ByteView record);
+// The same without a look at the signature: for a record that was checked before it was kept.
+Result<ProviderRecord> read_provider_record(ByteView record);
 
 }  // namespace cairn::format

@@ -6,6 +6,7 @@
 
 #include "base/utf8.h"
 #include "codec/base64.h"
+#include "format/name.h"
 
 namespace cairn::format {
 namespace {
@@ -76,6 +77,20 @@ Result<WallTime> read_time_field(codec::CborDecoder& cbor, const char* context) 
   return WallTime{static_cast<std::int64_t>(ms)};
 }
 
+Result<std::string_view> read_name_field(codec::CborDecoder& cbor, const char* context) {
+  const auto text = cbor.read_text();
+  if (!text || !is_name(*text)) return malformed_field(context);
+  return *text;
+}
+
+Result<crypto::Ed25519PublicKey> read_key_field(codec::CborDecoder& cbor, const char* context) {
+  TRY(const ByteView bytes, read_bytes_field(cbor, context));
+  crypto::Ed25519PublicKey key;
+  if (bytes.size() != key.size()) return malformed_field(context);
+  std::ranges::copy(bytes, key.begin());
+  return key;
+}
+
 void write_time_field(codec::CborEncoder& cbor, WallTime time) {
   cbor.write_uint(static_cast<std::uint64_t>(std::clamp(time, WallTime{0}, registry_time_max).ms));
 }
@@ -112,6 +127,20 @@ Result<WallTime> parse_time_field(const codec::JsonValue& value) {
   if (!time || time->ms < 0 || *time > registry_time_max)
     return value.refuse("expected an RFC 3339 time of 1970 or later");
   return *time;
+}
+
+Result<std::string_view> parse_name_field(const codec::JsonValue& value) {
+  TRY(const std::string_view text, value.as_string());
+  if (!is_name(text)) return value.refuse("expected a name: segments of [a-z0-9._-] between single slashes");
+  return text;
+}
+
+Result<crypto::Ed25519PublicKey> parse_key_field(const codec::JsonValue& value) {
+  TRY(const std::string bytes, parse_bytes_field(value));
+  crypto::Ed25519PublicKey key;
+  if (bytes.size() != key.size()) return value.refuse("expected base64 of the 32 bytes of an Ed25519 key");
+  std::ranges::copy(as_bytes(bytes), key.begin());
+  return key;
 }
 
 }  // namespace cairn::format

@@ -16,6 +16,7 @@
 #include "base/units.h"
 #include "codec/cbor.h"
 #include "codec/json_reader.h"
+#include "crypto/ed25519.h"
 
 namespace cairn::format {
 
@@ -38,6 +39,10 @@ Result<std::uint64_t> read_uint_field(codec::CborDecoder& cbor, const char* cont
 Result<ByteView> read_bytes_field(codec::CborDecoder& cbor, const char* context);
 Result<Address> read_address_field(codec::CborDecoder& cbor, const char* context);
 Result<WallTime> read_time_field(codec::CborDecoder& cbor, const char* context);
+// As format/name.h has names.
+Result<std::string_view> read_name_field(codec::CborDecoder& cbor, const char* context);
+// 32 bytes. Whether a signature can verify under them is not checked.
+Result<crypto::Ed25519PublicKey> read_key_field(codec::CborDecoder& cbor, const char* context);
 // A time that cannot be expressed, from a clock that is wrong, becomes the nearest one that can.
 void write_time_field(codec::CborEncoder& cbor, WallTime time);
 
@@ -46,5 +51,7 @@ Result<std::string_view> parse_text_field(const codec::JsonValue& value);
 Result<std::string> parse_bytes_field(const codec::JsonValue& value);
 Result<Address> parse_address_field(const codec::JsonValue& value);
 Result<WallTime> parse_time_field(const codec::JsonValue& value);
+Result<std::string_view> parse_name_field(const codec::JsonValue& value);
+Result<crypto::Ed25519PublicKey> parse_key_field(const codec::JsonValue& value);
 
 }  // namespace cairn::format

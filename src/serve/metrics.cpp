@@ -183,9 +183,9 @@ Metrics::Metrics(observe::Registry& registry, std::span<const Route> routes,
                                    calls ? Cells{} : Cells{3, 4}});
   backoff_retries = registry.counters({"backoff_retries_total",
                                        "Attempts repeated after a wait.",
-                                       {{"op", {"restart", "upstream"}}},
+                                       {{"op", {"restart", "upstream", "dht"}}},
                                        Print::all,
-                                       calls ? Cells{} : Cells{1}});
+                                       calls ? Cells{} : Cells{1, 2}});
   bus_lagged = registry.counters({"bus_lagged_total",
                                   "Events a slow consumer missed.",
                                   {{"topic", topics_}, {"consumer", consumers_}},

@@ -31,7 +31,7 @@ enum class Rejected : std::uint8_t {
   decoded_cap
 };
 enum class IoOp : std::uint8_t { read, write, commit, connect, rpc };
-enum class Repeated : std::uint8_t { restart, upstream };
+enum class Repeated : std::uint8_t { restart, upstream, dht };
 
 struct Metrics {
   struct Route {

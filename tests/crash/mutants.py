@@ -24,7 +24,7 @@ LIMIT_SECONDS = 120
 # Of what: the list of mutants, the crash suite and the tests with them built in.
 SUITES = {"store": ("mutants.toml", "crash_mutants", "store_mutants"),
           "registry": ("registry/mutants.toml", "crash_registry_mutants", "registry_mutants"),
-          "index": ("index/mutants.toml", "crash_index_mutants", "index_mutants")}
+          "index": ("index/mutants.toml", "crash_index_mutants", "ledger_mutants")}
 
 
 def run(binary, arguments, mutant):

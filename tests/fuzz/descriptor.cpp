@@ -3,10 +3,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "base/check.h"
 #include "codec/json_reader.h"
 #include "format/descriptor_set.h"
+#include "format/name.h"
+#include "format/name_authority.h"
 
 namespace {
 
@@ -32,8 +35,27 @@ void check_item(const std::string& item) {
   CHECK(root.has_value() && item_from_json(*root) == item);
 }
 
+// Each prefix of an accepted set has the key that its own item says.
+void check_names(const std::vector<std::string>& items) {
+  const auto authorities = NameAuthorities::read(items);
+  CHECK(authorities.has_value());
+  std::size_t count = 0;
+  for (const std::string& item : items) {
+    const auto one = read_name_authority(as_bytes(item));
+    CHECK(one.has_value() == (name_of_item(as_bytes(item)).type == name_authority_type));
+    if (!one) continue;
+    ++count;
+    CHECK(name_of_item(as_bytes(item)).id == one->prefix);
+    CHECK(authorities->find(one->prefix) == one->key);
+    CHECK(one->prefix.size() > name_size_max - 2 ||
+          authorities->find(std::string(one->prefix) + "/-").has_value());
+  }
+  CHECK(authorities->size() == count);
+}
+
 void check_draft(const ProposalDraft& draft) {
   CHECK(check_next_items(draft.items).has_value());
+  check_names(draft.items);
   CHECK(decode_proposal_cbor(as_bytes(encode(draft))) == draft);
   std::string detail;
   const std::string text = written([&](codec::JsonWriter& json) { write_proposal_json(draft, json); });
@@ -53,6 +75,7 @@ void check_cbor(ByteView bytes) {
   }
   CHECK(encode(*set) == as_text(bytes));
   for (const std::string& item : set->items) check_item(item);
+  check_names(set->items);
   const auto governance = read_governance(set->items);
   CHECK(governance.has_value() && governance->m >= 1 && governance->m <= governance->in_force());
   codec::JsonReader reader;

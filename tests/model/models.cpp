@@ -20,6 +20,7 @@ std::vector<ModelSpec> all_models() {
   add_call_models(models);
   add_tls_models(models);
   add_h2_models(models);
+  add_index_models(models);
 #endif
   add_registry_models(models);
   add_grid_models(models);

@@ -24,9 +24,10 @@ void add_pool_models(std::vector<ModelSpec>& to);
 void add_errand_models(std::vector<ModelSpec>& to);
 void add_turn_models(std::vector<ModelSpec>& to);
 void add_fair_models(std::vector<ModelSpec>& to);
-void add_call_models(std::vector<ModelSpec>& to);  // where http is linked
-void add_tls_models(std::vector<ModelSpec>& to);   // the same
-void add_h2_models(std::vector<ModelSpec>& to);    // the same
+void add_call_models(std::vector<ModelSpec>& to);   // where http is linked
+void add_tls_models(std::vector<ModelSpec>& to);    // the same
+void add_h2_models(std::vector<ModelSpec>& to);     // the same
+void add_index_models(std::vector<ModelSpec>& to);  // the same
 void add_registry_models(std::vector<ModelSpec>& to);
 void add_grid_models(std::vector<ModelSpec>& to);
 void add_wrong_models(std::vector<ModelSpec>& to);

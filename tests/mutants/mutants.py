@@ -15,7 +15,7 @@ import time
 import tomllib
 
 HERE = pathlib.Path(__file__).parent
-LAYERS = ("codec", "io", "http", "serve", "gateway")
+LAYERS = ("codec", "io", "http", "serve", "gateway", "index")
 LIMIT_SECONDS = 60
 
 

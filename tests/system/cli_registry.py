@@ -265,6 +265,19 @@ class Online(Case):
             json.dump({"schema_version": "1.0.0", "items": now + [json.loads(EU)]}, file)
         self.assertIn("version 1", self.ask("registry", "propose", path).stdout)
 
+    def test_who_may_change_names_is_proposed_like_any_item(self):
+        key = self.ask("key", "new", "docs-editor", "-q").stdout.strip()
+        item = {"type": "name_authority", "prefix": "docs/guide", "key": key}
+        self.commit("--add", json.dumps(item))
+        self.assertIn(item, self.read_json("registry-show", "registry", "show", "head")[0]["payload"]["items"])
+        other = self.ask("key", "new", "other-editor", "-q").stdout.strip()
+        said = self.ask("registry", "propose", "--add", json.dumps({**item, "key": other})).stderr
+        self.assertIn("0 added, 1 changed, 0 removed", said)
+        self.ask("registry", "propose", "--remove", "name_authority:docs", code=3)
+        self.assertIn("1 removed", self.ask("registry", "propose", "--remove", "name_authority:docs/guide").stderr)
+        for wrong in ({**item, "prefix": "/docs"}, {**item, "key": "AQI="}):
+            self.assertIn("docs/formats/registry.md", self.ask("registry", "propose", "--add", json.dumps(wrong), code=1).stderr)
+
     def test_a_checkpoint_that_is_none_is_told_by_its_own_option(self):
         path = os.path.join(self.home, "no-checkpoint")
         with open(path, "w") as file:

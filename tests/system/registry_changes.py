@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 import registry_verifier as verifier
 import wire
-from registry_server import CBOR, JSON, Registry, RegistryTest, approval, node, now, public_base64, region, signature, signer_set
+from registry_server import CBOR, JSON, Registry, RegistryTest, approval, authority, node, now, public_base64, region, signature, signer_set
 
 NOBODY = "01ARZ3NDEKTSV4RRFFQ69G5FAV"
 
@@ -170,11 +170,30 @@ class Changes(RegistryTest):
                 {"type": "service", "id": "s2", "kind": "edge", "addr": "x"}, region("eu", title="Europe", parent="earth"), region("earth"),
                 {"type": "placement", "id": "p", "regions": ["eu", "earth"], "replicas": 3, "data": 6, "parity": 3}, {"type": "placement", "id": "q", "regions": []},
                 {"type": "capability_key", "id": "root-1", "note": "of the first machine"}, {"type": "capability_key", "id": "root-2"},
-                {"type": "revocation", "key_id": "somebody", "reason": "gone"}]
+                {"type": "revocation", "key_id": "somebody", "reason": "gone"},
+                authority("docs"), authority("docs/guide"), authority("n/" * 126 + "n.n")]
         self.registry.change(self.registry.next_items(*more))
         kept = self.registry.items()
         for item in more:
             self.assertIn(item, kept)
+
+    def test_a_prefix_of_names_has_one_key_that_signatures_verify_under(self):
+        same = authority("eu/docs")
+        good = [authority("docs"), authority("docs/guide"), authority("docs2"), same, {**same, "prefix": "eu/maps"}]
+        self.registry.change(self.registry.next_items(*good))
+        for item in good:
+            self.assertIn(item, self.registry.items())
+        kept = self.registry.items()
+        for what, wrong in {"two of one prefix": [authority("docs")], "no name": [{**same, "prefix": "eu//docs"}], "a dot": [{**same, "prefix": "eu/.."}],
+                            "nothing": [{**same, "prefix": ""}], "upper case": [{**same, "prefix": "EU"}], "too long": [{**same, "prefix": "n" * 256}],
+                            "a short key": [{**same, "prefix": "x", "key": "AQI="}], "no key": [{"type": "name_authority", "prefix": "x"}],
+                            "a key of small order": [{**same, "prefix": "x", "key": base64.b64encode(bytes(32)).decode()}],
+                            "an id": [{**same, "prefix": "x", "id": "x"}], "more than 256 keys": [authority(f"x/{i}") for i in range(257)]}.items():
+            with self.subTest(what):
+                self.assert_error(self.registry.post("/registry/proposals", draft(kept + wrong)), 400, "malformed")
+                self.assert_error(self.post_cbor("/registry/proposals", to_cbor(draft(kept + wrong))), 400, "malformed")
+        self.registry.change(self.registry.next_items(authority("docs"), without=[("name_authority", "docs2")]))
+        self.assertEqual(len([item for item in self.registry.items() if item["type"] == "name_authority"]), len(good) - 1)
 
     def test_a_signer_with_another_algorithm_may_be_named_and_cannot_approve(self):
         with Registry({}, 1, ("a",)) as registry:

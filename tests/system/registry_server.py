@@ -8,6 +8,7 @@ import subprocess
 import time
 import unittest
 
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_private_key
 
 import demo
@@ -47,6 +48,11 @@ def signer_set(m, keys):
 
 def node(name, **fields):
     return {"type": "node", "id": name, "addr": "127.0.0.1:7410", "region": "eu", "roles": ["storage"], "weight": 100, **fields}
+
+
+def authority(prefix):
+    """With a key of its own."""
+    return {"type": "name_authority", "prefix": prefix, "key": public_base64(Ed25519PrivateKey.generate())}
 
 
 def region(name, **fields):
@@ -138,7 +144,7 @@ class Registry(Storage):
     def next_items(self, *added, without=()):
         """The head's, with some added or replaced and some left out: [(type, id)]."""
         def name(item):
-            return item["type"], item.get("id", item.get("key_id"))
+            return item["type"], item.get("id", item.get("key_id", item.get("prefix")))
         gone = {name(item) for item in added} | set(without)
         return [item for item in self.items() if name(item) not in gone] + list(added)
 

@@ -438,6 +438,11 @@ def check_commit(commit, version):
     need(names == sorted(set(names)), f"approvals of version {version} are not sorted and single")
 
 
+def is_name(text):
+    segments = text.split("/")
+    return len(text) <= 255 and all(re.fullmatch("[a-z0-9._-]+", one) and one not in (".", "..") for one in segments)
+
+
 def check_payload(payload, commit, version):
     must, may = {"prev", "items", "version", "created_at", "schema_version"}, {"expiry", "reason", "supersede_of"}
     need(isinstance(payload, dict) and must <= set(payload) <= must | may, f"the payload of version {version} has other fields")
@@ -446,8 +451,12 @@ def check_payload(payload, commit, version):
     need(("reason" in payload) == ("supersede_of" in payload), f"version {version}: reason and supersede_of come together")
     need(payload.get("supersede_of", version - 1) == version - 1, f"version {version} supersedes {payload.get('supersede_of')}")
     need(commit["committed_at"] <= payload.get("expiry", commit["committed_at"]), f"version {version} was committed after its expiry")
-    names = [(item["type"], item.get("id", item.get("key_id"))) for item in payload["items"]]
+    names = [(item["type"], item.get("id", item.get("key_id", item.get("prefix")))) for item in payload["items"]]
     need(len(set(names)) == len(names), f"version {version} has an item twice")
+    for item in payload["items"]:
+        if item["type"] == "name_authority":
+            need(set(item) == {"key", "type", "prefix"} and len(item["key"]) == 32, f"version {version} has an authority of other fields")
+            need(is_name(item["prefix"]), f"version {version} has an authority over {item['prefix']!r}, which is no name")
 
 
 def check_approvals(commit, governor, version):

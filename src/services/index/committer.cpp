@@ -145,13 +145,16 @@ Task<Result<std::vector<store::Entry>>> Committer::append(Call call, ChangeGroup
 }
 
 // NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the commit group outlives it
-Task<Result<>> Committer::apply(Call call, ChangeGroup&, std::vector<store::Entry> placed) {
+Task<Result<>> Committer::apply(Call call, ChangeGroup& group, std::vector<store::Entry> placed) {
   for (store::Entry& one : placed)
     if (auto applied = co_await indexer_.apply(call, std::move(one)); !applied)
       co_return fall_behind("the index cannot follow the log");
   if (auto written = co_await kv_.write(call, indexer_.take(segments_.end())); !written)
     co_return fall_behind("the index cannot be written");
   ledger_.home().publish_totals();
+  if (ledger_.told_)
+    for (const auto& [name, state] : group.names)
+      if (state.manifest) ledger_.told_(*state.manifest);
   co_return Result<>{};
 }
 

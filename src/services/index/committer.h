@@ -4,7 +4,8 @@
 //   [NL-1] Order of a change: decide → append → sync → map → answer. A change that was answered survives any
 //         crash, and every reader finds it or a later one.
 //   [NL-2] Each change of a name has the sequence of the one before it plus one, also across removals.
-//   [NL-3] A change whose conditions do not hold for the newest state of the name changes nothing. A change is
+//   [NL-3] A change whose conditions do not hold for the newest state of the name changes nothing. A change
+//   is
 //         refused only for a state that is durable.
 //   [NL-4] When the map cannot follow the log the ledger is fenced: nothing is answered as done that a reader
 //         could not find. The next start catches up.

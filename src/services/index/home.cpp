@@ -54,7 +54,8 @@ Task<Result<>> Home::open_map(Call call, std::string directory) {
   if (!opened) co_return fail(opened.error());
   ledger_.engine_ = std::move(*opened);
   ledger_.status().index_damaged = false;
-  kv_ = std::make_unique<MapPort>(ledger_.engine_->make_port(machine_, Lane::index), ledger_.status());
+  kv_ = std::make_unique<MapPort>(ledger_.engine_->make_port(machine_, Lane::index),
+                                  ledger_.status().index_damaged);
   indexer_ = std::make_unique<Indexer>(*kv_);
   co_return Result<>{};
 }

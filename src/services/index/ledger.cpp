@@ -23,7 +23,7 @@ Task<Result<>> Ledger::close(Call call) {
 }
 
 std::unique_ptr<store::Kv> Ledger::make_kv(io::Machine& machine) {
-  return std::make_unique<MapPort>(engine_->make_port(machine), status_);
+  return std::make_unique<MapPort>(engine_->make_port(machine), status_.index_damaged);
 }
 
 std::unique_ptr<Port> Ledger::make_port(io::Machine& machine) {

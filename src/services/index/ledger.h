@@ -3,11 +3,13 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "base/address.h"
 #include "crypto/ed25519.h"
 #include "io/machine.h"
 #include "observe/log.h"
@@ -16,6 +18,7 @@
 
 namespace cairn::index {
 
+class Committer;
 class Home;
 class Port;
 
@@ -62,6 +65,8 @@ class Ledger {
   // Precondition: the home's tasks have ended, and no port is in use. Cancel: partial — as after a crash.
   Task<Result<>> close(Call call);
   Home& home() noexcept { return *home_; }
+  // Called for each address that a name leads to from now on. Must not wait.
+  void on_named(std::function<void(const Address& address)> told) { told_ = std::move(told); }
 
   // --- on each shard, after open
   std::unique_ptr<Port> make_port(io::Machine& machine);
@@ -78,6 +83,7 @@ class Ledger {
   Permits& changes() noexcept { return changes_; }
 
  private:
+  friend class Committer;
   friend class Home;
   friend class Port;
 
@@ -85,6 +91,7 @@ class Ledger {
   store::KvMaker& kv_maker_;
   Status status_;
   Permits changes_;
+  std::function<void(const Address&)> told_;
   std::shared_ptr<store::KvEngine> engine_;
   std::unique_ptr<Home> home_;
 };

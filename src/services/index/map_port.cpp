@@ -3,7 +3,7 @@
 namespace cairn::index {
 
 Error MapPort::distrust(const char*) noexcept {
-  status_.index_damaged = true;
+  damaged_ = true;
   return {ErrorCode::degraded, "the index is damaged: the next start makes it anew"};
 }
 

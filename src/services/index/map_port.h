@@ -1,18 +1,19 @@
-// MapPort: one shard's way to the map behind the ledger. A question that damaged files cannot answer is
-// `degraded`, never "not there", and is remembered: the next start makes the map anew.
+// MapPort: one shard's way to a map. A question that damaged files cannot answer is `degraded`, never "not
+// there", and is remembered: the next start makes the map anew.
 #pragma once
 
+#include <atomic>
 #include <memory>
 
-#include "services/index/ledger.h"
 #include "store/kv.h"
 
 namespace cairn::index {
 
 class MapPort final : public store::Kv {
  public:
-  // The status outlives it.
-  MapPort(std::unique_ptr<store::Kv> kv, Status& status) noexcept : kv_(std::move(kv)), status_(status) {}
+  // `damaged` outlives it, and may be set by any shard.
+  MapPort(std::unique_ptr<store::Kv> kv, std::atomic<bool>& damaged) noexcept
+      : kv_(std::move(kv)), damaged_(damaged) {}
 
   Result<std::optional<std::string>> try_get(std::string_view key) override;
   Task<Result<std::optional<std::string>>> get(Call call, std::string key) override;
@@ -29,7 +30,7 @@ class MapPort final : public store::Kv {
   Result<T> checked(Result<T> answer, bool read);
 
   std::unique_ptr<store::Kv> kv_;
-  Status& status_;
+  std::atomic<bool>& damaged_;
 };
 
 }  // namespace cairn::index

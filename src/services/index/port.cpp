@@ -22,7 +22,7 @@ std::unexpected<Error> no_name() { return fail(ErrorCode::not_found, "there is n
 Port::Port(Ledger& ledger, io::Machine& machine)
     : ledger_(ledger),
       machine_(machine),
-      kv_(ledger.engine_->make_port(machine), ledger.status()),
+      kv_(ledger.engine_->make_port(machine), ledger.status().index_damaged),
       files_(machine, ledger.segment_directory()) {}
 
 Result<std::optional<NameState>> Port::read_state(const std::optional<std::string>& found) {

@@ -19,10 +19,24 @@ constexpr serve::ParameterSpec write_conditions[] = {
     {"If-None-Match", "`*`: 412 where the name leads somewhere already"}};
 
 constexpr serve::ParameterSpec resolve_query[] = {
-    {"fresh", "`true`: what was learned before is asked for again"}};
+    {"fresh", "`true`: what was learned before is asked for again"},
+    {"scope", "`local`: nobody else is asked, and the answer is the signed records themselves"}};
 constexpr serve::AnswerSpec resolve_answers[] = {
     {200, "What the name or the address stands for, and who said so", {json, "http-resolved"}, tag_field},
+    {200, "", {json, "http-records"}},
     {304, "The client has it", {}, tag_field}};
+
+constexpr serve::ParameterSpec providers_query[] = {
+    {"region", "The client's region: providers there come first"},
+    {"limit", "How many at most; 5 without", "Int", false, 1, 32},
+    {"min_freshness", "Only providers that were heard of in so many seconds", "Int"}};
+constexpr serve::AnswerSpec providers_answers[] = {
+    {200, "The providers by their score, and how they were found", {json, "http-providers"}}};
+constexpr serve::BodySpec announce_bodies[] = {{json, "http-announcement"}};
+constexpr serve::AnswerSpec announce_answers[] = {
+    {200,
+     "How many were taken; a table with another epoch than before wants to hear everything again",
+     {json, "http-announced"}}};
 
 constexpr serve::ParameterSpec names_query[] = {
     {"prefix", "The beginning of the names"},
@@ -77,6 +91,23 @@ std::span<const serve::RouteSpec> IndexShard::routes() {
        .query = resolve_query,
        .fields = read_conditions,
        .answers = resolve_answers},
+      {.pattern = "/providers/{address:Address}",
+       .methods = reading,
+       .summary = "Who has an object, the best first",
+       .handlers = at_once<&Self::try_providers, &Self::providers>(),
+       .op = "index.read",
+       .asked = Asked::of_reads,
+       .query = providers_query,
+       .answers = providers_answers},
+      {.pattern = "/providers",
+       .methods = Method::post,
+       .summary = "Announce what nodes have, or no longer have: up to 1000 signed records",
+       .handlers = staged<&Self::take_announcement, &Self::announce>(),
+       .takes = Takes::body,
+       .op = "node.peer",
+       .bodies = announce_bodies,
+       .needs_body = true,
+       .answers = announce_answers},
       {.pattern = "/names",
        .methods = reading,
        .summary = "List names",

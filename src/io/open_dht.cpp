@@ -1,0 +1,367 @@
+#include "io/open_dht.h"
+
+// Boost would only be used for types that OpenDHT does not have.
+#define MSGPACK_NO_BOOST
+#include <opendht/dhtrunner.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <tuple>
+#include <utility>
+
+#include "io/dht_ask.h"
+#include "io/local_dht.h"
+#include "io/machine.h"
+#include "runtime/pool.h"
+
+namespace cairn::io {
+namespace {
+
+// Of our values. Numbers below 256 belong to OpenDHT's own types and are refused.
+constexpr dht::ValueType::Id value_type = 0xca19;
+constexpr dht::ValueType::Id foreign_types = 256;
+constexpr ssize_t requests_per_second = 8192;
+
+dht::InfoHash to_hash(const DhtKey& key) {
+  return {reinterpret_cast<const std::uint8_t*>(key.bytes.data()), key.bytes.size()};
+}
+
+// A value as put() makes it: bytes and an id, nobody's signature, for everybody.
+bool is_ours(const dht::Value& value) {
+  return value.type == value_type && value.id != dht::Value::INVALID_ID && !value.isSigned() &&
+         !value.isEncrypted() && value.user_type.empty() && !value.data.empty() &&
+         value.data.size() <= dht_value_max;
+}
+
+ByteView bytes_of(const dht::Value& value) {
+  return {reinterpret_cast<const std::byte*>(value.data.data()), value.data.size()};
+}
+
+// Throws when it is no address.
+dht::SockAddr to_bind(const Endpoint& endpoint) {
+  const std::string host = endpoint.host == "localhost" ? "127.0.0.1" : endpoint.host;
+  dht::SockAddr address;
+  address.setFamily(host.find(':') == host.npos ? AF_INET : AF_INET6);
+  address.setAddress(host.c_str());
+  address.setPort(endpoint.port);
+  return address;
+}
+
+// Both address families as one.
+DhtPeer to_peer(const dht::NodeExport& node) {
+  DhtPeer peer;
+  std::memcpy(peer.id.data(), node.id.data(), peer.id.size());
+  if (node.ss.ss_family == AF_INET) {
+    sockaddr_in v4;
+    std::memcpy(&v4, &node.ss, sizeof v4);
+    peer.ip[10] = peer.ip[11] = 0xff;
+    std::memcpy(&peer.ip[12], &v4.sin_addr, 4);
+    peer.port = ntohs(v4.sin_port);
+  } else if (node.ss.ss_family == AF_INET6) {
+    sockaddr_in6 v6;
+    std::memcpy(&v6, &node.ss, sizeof v6);
+    std::memcpy(peer.ip.data(), &v6.sin6_addr, peer.ip.size());
+    peer.port = ntohs(v6.sin6_port);
+  }
+  return peer;
+}
+
+dht::NodeExport from_peer(const DhtPeer& peer) {
+  dht::NodeExport node{};
+  std::memcpy(node.id.data(), peer.id.data(), peer.id.size());
+  const IpNetwork mapped = {{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff}, 96};
+  if (mapped.contains(peer.ip)) {
+    sockaddr_in v4{};
+    v4.sin_family = AF_INET;
+    v4.sin_port = htons(peer.port);
+    std::memcpy(&v4.sin_addr, &peer.ip[12], 4);
+    node.sslen = sizeof v4;
+    std::memcpy(&node.ss, &v4, sizeof v4);
+  } else {
+    sockaddr_in6 v6{};
+    v6.sin6_family = AF_INET6;
+    v6.sin6_port = htons(peer.port);
+    std::memcpy(&v6.sin6_addr, peer.ip.data(), peer.ip.size());
+    node.sslen = sizeof v6;
+    std::memcpy(&node.ss, &v6, sizeof v6);
+  }
+  return node;
+}
+
+// The thread that reads OpenDHT's socket closes it at the end while the other may still send: by a number
+// that may be somebody else's connection by then. So nothing is sent any more once it was told to stop.
+class Socket final : public dht::net::UdpSocket {
+ public:
+  using UdpSocket::UdpSocket;
+  int sendTo(const dht::SockAddr& to, const std::uint8_t* bytes, std::size_t size, bool replied) override {
+    return stopped_.with(
+        [&](bool& stopped) { return stopped ? 0 : UdpSocket::sendTo(to, bytes, size, replied); });
+  }
+  void stop() override {
+    stopped_.with([](bool& stopped) { stopped = true; });
+    UdpSocket::stop();
+  }
+
+ private:
+  Guarded<bool, dht_lock.rank> stopped_{false};
+};
+
+// What the ports and the node share. Callbacks of OpenDHT may use it: the runner goes first, and they with
+// it.
+class Core {
+ public:
+  Core(DhtOptions options, std::size_t keys_most) : options_(std::move(options)), keys_most_(keys_most) {}
+
+  // --- these block: for the pool
+  Result<> start();
+  // The node anew, as OD-2 says. Does nothing when another call was faster.
+  void renew();
+  void stop();
+  // The same without waiting for another that stops it: the last of them ends the threads.
+  void drop();
+  DhtStatus status();
+  std::vector<DhtPeer> export_peers();
+  void bootstrap(const std::vector<Endpoint>& nodes);
+
+  // --- from any shard
+  const std::shared_ptr<DhtLoad>& load() const noexcept { return load_; }
+  bool is_closed() const noexcept { return load_->closed.load(std::memory_order_relaxed); }
+  // [OD-2] Now is the time: nothing is under way, or it cannot wait any more.
+  bool is_worn() const noexcept {
+    const std::size_t keys = keys_.load(std::memory_order_relaxed);
+    return keys >= keys_most_ || (keys >= keys_most_ / 2 && load_->under_way.taken() == 0);
+  }
+  void get(const DhtKey& key, std::shared_ptr<DhtAsk> ask);
+  void put(const DhtKey& key, DhtValue value, std::shared_ptr<DhtAsk> ask);
+
+ private:
+  Result<> run(const dht::InfoHash& id);
+  // On OpenDHT's thread.
+  void hear_end(const DhtCaller& caller, bool ok) const noexcept;
+
+  DhtOptions options_;
+  std::size_t keys_most_;
+  std::shared_ptr<DhtLoad> load_ = std::make_shared<DhtLoad>();
+  // Publish no other memory.
+  std::atomic<std::size_t> keys_{0};  // asked for since the node was begun; counted again when asked again
+  std::atomic<bool> alone_{true};     // no node is known
+  // Who starts or stops the threads. A second stop() waits here until they have ended.
+  Guarded<dht::InfoHash, dht_lock.rank> id_;
+  dht::DhtRunner runner_;
+};
+
+// Values of types that OpenDHT knows are for other programs.
+void register_types(dht::DhtRunner& runner) {
+  const auto refuse = [](dht::InfoHash, std::shared_ptr<dht::Value>&, const dht::InfoHash&,
+                         const dht::SockAddr&) { return false; };
+  const auto accept = [](dht::InfoHash, std::shared_ptr<dht::Value>& value, const dht::InfoHash&,
+                         const dht::SockAddr&) { return value != nullptr && is_ours(*value); };
+  const auto life = std::chrono::nanoseconds(dht_value_life.ns);
+  for (dht::ValueType::Id id = 0; id < foreign_types; ++id)
+    runner.registerType(dht::ValueType(id, "foreign", life, refuse));
+  runner.registerType(dht::ValueType(value_type, "cairn", life, accept));
+}
+
+Result<> Core::start() {
+  TRY_VOID(id_.with([this](dht::InfoHash& id) {
+    id = dht::InfoHash::getRandom();
+    return run(id);
+  }));
+  std::vector<dht::NodeExport> nodes;
+  for (const DhtPeer& peer : options_.peers) nodes.push_back(from_peer(peer));
+  runner_.bootstrap(std::move(nodes));
+  bootstrap(options_.bootstrap);
+  return {};
+}
+
+// OpenDHT throws when it cannot bind.
+Result<> Core::run(const dht::InfoHash& id) try {
+  dht::DhtRunner::Config config;
+  dht::Config& node = config.dht_config.node_config;
+  node.node_id = id;
+  node.network = options_.network;
+  node.max_store_size = static_cast<ssize_t>(options_.store_bytes);
+  node.max_store_keys = static_cast<ssize_t>(options_.store_bytes / dht_value_max);
+  node.public_stable = options_.mode == DhtMode::public_network;
+  // OpenDHT's limits for requests that come in, in all and from one address, are meant for strangers. A node
+  // among few of its own kind is asked by each of them whenever that one is asked for something.
+  if (options_.mode != DhtMode::public_network) {
+    node.max_req_per_sec = requests_per_second;
+    node.max_peer_req_per_sec = requests_per_second / 4;
+  }
+  // Discovery listens on every address of the machine, and nobody out there finds a node on loopback.
+  config.peer_discovery = config.peer_publish = options_.mode == DhtMode::lan && !options_.bind.is_loopback();
+  const dht::SockAddr address = to_bind(options_.bind);
+  const bool is_v6 = address.getFamily() == AF_INET6;  // the other family stays without a socket
+  (is_v6 ? config.bind6 : config.bind4) = address;
+  dht::DhtRunner::Context context;
+  context.sock = std::make_unique<Socket>(config.bind4, config.bind6);
+  context.statusChangedCallback = [this](dht::NodeStatus v4, dht::NodeStatus v6) {
+    alone_.store(std::max(v4, v6) == dht::NodeStatus::Disconnected, std::memory_order_relaxed);
+  };
+  runner_.run(config, std::move(context));
+  register_types(runner_);
+  const std::uint16_t port = std::max(runner_.getBoundPort(AF_INET), runner_.getBoundPort(AF_INET6));
+  if (port == 0) {
+    runner_.join();
+    return fail(ErrorCode::io_failed, "the DHT cannot bind");
+  }
+  options_.bind.port = port;  // also when it begins anew
+  return {};
+} catch (const std::exception&) {
+  return fail(ErrorCode::io_failed, "the DHT cannot bind");
+}
+
+void Core::renew() {
+  id_.with([this](dht::InfoHash& id) {
+    if (is_closed() || !is_worn()) return;
+    auto nodes = runner_.exportNodes();
+    const auto values = runner_.exportValues();
+    runner_.join();
+    alone_.store(true, std::memory_order_relaxed);
+    if (!run(id)) return;  // the next caller tries again
+    keys_.store(0, std::memory_order_relaxed);
+    runner_.importValues(values);
+    runner_.bootstrap(std::move(nodes));
+    bootstrap(options_.bootstrap);
+  });
+}
+
+void Core::stop() {
+  load_->closed.store(true, std::memory_order_relaxed);
+  id_.with([this](dht::InfoHash&) { runner_.join(); });
+}
+
+void Core::drop() {
+  if (!load_->closed.exchange(true, std::memory_order_relaxed)) runner_.join();
+}
+
+DhtStatus Core::status() {
+  const dht::NodeInfo info = runner_.getNodeInfo();
+  DhtStatus status;
+  status.good_nodes = info.ipv4.good_nodes + info.ipv6.good_nodes;
+  status.dubious_nodes = info.ipv4.dubious_nodes + info.ipv6.dubious_nodes;
+  status.ready = status.good_nodes > 0;
+  std::tie(status.stored_bytes, status.stored_values) = runner_.getStoreSize();
+  status.under_way = load_->under_way.taken();
+  status.dropped = load_->dropped.load(std::memory_order_relaxed);
+  status.port = std::max(info.bound4, info.bound6);
+  return status;
+}
+
+std::vector<DhtPeer> Core::export_peers() {
+  std::vector<DhtPeer> peers;
+  for (const dht::NodeExport& node : runner_.exportNodes()) peers.push_back(to_peer(node));
+  return peers;
+}
+
+void Core::bootstrap(const std::vector<Endpoint>& nodes) {
+  for (const Endpoint& node : nodes) runner_.bootstrap(node.host, std::to_string(node.port));
+}
+
+void Core::get(const DhtKey& key, std::shared_ptr<DhtAsk> ask) {
+  keys_.fetch_add(1, std::memory_order_relaxed);
+  const DhtCaller caller(std::move(ask));
+  const dht::GetCallback give = [caller](const std::vector<std::shared_ptr<dht::Value>>& values) {
+    for (const auto& value : values)
+      if (!(is_ours(*value) ? caller.give(value->id, bytes_of(*value)) : caller.drop())) return false;
+    return caller.wanted();
+  };
+  const dht::DoneCallbackSimple end = [this, caller](bool ok) { hear_end(caller, ok); };
+  runner_.get(to_hash(key), give, end);
+}
+
+void Core::put(const DhtKey& key, DhtValue value, std::shared_ptr<DhtAsk> ask) {
+  keys_.fetch_add(1, std::memory_order_relaxed);
+  const auto* bytes = reinterpret_cast<const std::uint8_t*>(value.bytes.data());
+  auto put = std::make_shared<dht::Value>(value_type, bytes, value.bytes.size(), value.id);
+  const dht::DoneCallbackSimple end = [this, caller = DhtCaller(std::move(ask))](bool ok) {
+    hear_end(caller, ok);
+  };
+  runner_.put(to_hash(key), std::move(put), end);
+}
+
+void Core::hear_end(const DhtCaller& caller, bool ok) const noexcept {
+  const bool alone = alone_.load(std::memory_order_relaxed);
+  caller.end(ok ? DhtEnd::complete : alone ? DhtEnd::no_node : DhtEnd::failed);
+}
+
+class OpenPort final : public Dht {
+ public:
+  OpenPort(std::shared_ptr<Core> core, Machine& machine) noexcept
+      : core_(std::move(core)), pool_(machine.pool), home_(machine.mailbox) {}
+
+  Task<Result<DhtOutcome>> get(Call call, DhtKey key, DhtSink take) override {
+    CO_TRY_VOID(may_begin(call, "dht get"));
+    CO_TRY_VOID(co_await keep_fresh(call));
+    CO_TRY(std::shared_ptr<DhtAsk> ask, DhtAsk::make(core_->load(), home_));
+    core_->get(key, ask);
+    co_return co_await take_values(call, std::move(ask), std::move(take));
+  }
+  Task<Result<>> put(Call call, DhtKey key, DhtValue value) override {
+    if (const char* fault = find_fault(value)) co_return fail(ErrorCode::invalid, fault);
+    CO_TRY_VOID(may_begin(call, "dht put"));
+    CO_TRY_VOID(co_await keep_fresh(call));
+    CO_TRY(std::shared_ptr<DhtAsk> ask, DhtAsk::make(core_->load(), home_));
+    core_->put(key, std::move(value), ask);
+    co_return co_await wait_for_end(call, std::move(ask));
+  }
+  Task<Result<DhtStatus>> status(Call call) override {
+    if (core_->is_closed()) co_return fail(error_of(DhtEnd::closed));
+    co_return co_await run(pool_, call, Lane::upkeep, [core = core_] { return core->status(); });
+  }
+  Task<Result<std::vector<DhtPeer>>> export_peers(Call call) override {
+    if (core_->is_closed()) co_return fail(error_of(DhtEnd::closed));
+    co_return co_await run(pool_, call, Lane::upkeep, [core = core_] { return core->export_peers(); });
+  }
+  Task<Result<>> bootstrap(Call call, std::vector<Endpoint> nodes) override {
+    if (core_->is_closed()) co_return fail(error_of(DhtEnd::closed));
+    co_return co_await run(pool_, call, Lane::upkeep,
+                           [core = core_, nodes = std::move(nodes)] { core->bootstrap(nodes); });
+  }
+
+ private:
+  // [OD-2]
+  Task<Result<>> keep_fresh(Call call) {
+    if (!core_->is_worn() || core_->is_closed()) co_return Result<>{};
+    co_return co_await run(pool_, call, Lane::upkeep, [core = core_] { core->renew(); });
+  }
+
+  std::shared_ptr<Core> core_;
+  Pool& pool_;
+  Mailbox& home_;
+};
+
+class OpenNode final : public DhtNode {
+ public:
+  explicit OpenNode(std::shared_ptr<Core> core) noexcept : core_(std::move(core)) {}
+  ~OpenNode() override { core_->drop(); }
+  OpenNode(const OpenNode&) = delete;
+  OpenNode& operator=(const OpenNode&) = delete;
+
+  std::unique_ptr<Dht> make_port(Machine& machine) override {
+    return std::make_unique<OpenPort>(core_, machine);
+  }
+  // NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the caller waits
+  Task<Result<>> close(Call call, Machine& machine) override {
+    core_->load()->closed.store(true, std::memory_order_relaxed);
+    co_return co_await run(machine.pool, call, Lane::upkeep, [core = core_] { core->stop(); });
+  }
+
+ private:
+  std::shared_ptr<Core> core_;
+};
+
+}  // namespace
+
+// NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the caller waits
+Task<Result<std::shared_ptr<DhtNode>>> OpenDhtMaker::open(Call call, Machine& machine, DhtOptions options) {
+  if (const char* fault = find_fault(options)) co_return fail(ErrorCode::invalid, fault);
+  if (options.mode == DhtMode::local) co_return co_await LocalDhtMaker().open(call, machine, options);
+  auto core = std::make_shared<Core>(std::move(options), options_.keys_most);
+  CO_TRY_VOID(co_await run(machine.pool, call.shield(), Lane::upkeep, [core] { return core->start(); }));
+  co_return std::make_shared<OpenNode>(std::move(core));
+}
+
+}  // namespace cairn::io
