@@ -230,6 +230,29 @@ TEST(Ledger, a_change_that_the_disk_does_not_read_is_never_taken_for_lost) {
   }
 }
 
+TEST(Ledger, rot_in_the_log_is_told_when_it_is_met_and_takes_nothing_that_the_map_has) {
+  SimulatedLedger at;
+  ASSERT_TRUE(at.open());
+  for (unsigned i = 1; i <= 3; ++i) ASSERT_TRUE(at.set("a", i));
+  const auto second = at.run(at.port().read_change(at.call(), "a", 2)).value();
+  ASSERT_TRUE(at.close());
+  const std::string path = store::segment_path("index/segments", 1);
+  ASSERT_TRUE(at.disk().rot(path, at.disk().view().text(path).find(second) + 10));
+  ASSERT_TRUE(at.open());
+  EXPECT_EQ(at.status().damaged, 0u);
+  EXPECT_EQ(at.history("a").size(), 3u);
+  ASSERT_TRUE(at.close());
+  ASSERT_TRUE(at.run(at.maker.destroy(at.call(), at.machine(), "index/index")));
+  ASSERT_TRUE(at.open());
+  EXPECT_EQ(at.status().damaged, 1u);
+  const auto past = at.history("a");
+  ASSERT_EQ(past.size(), 2u);
+  EXPECT_EQ(past[0].change.sequence, 3u);
+  EXPECT_EQ(past[1].change.sequence, 1u);
+  EXPECT_EQ(at.status().changes, 2u);
+  EXPECT_EQ(at.set("a", 4)->state.sequence, 4u);
+}
+
 TEST(Ledger, a_start_on_a_full_disk_never_answers_without_what_the_log_has) {
   SimulatedLedger at(1, 1, {.unwritten_max = 1});
   ASSERT_TRUE(at.open());

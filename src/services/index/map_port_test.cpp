@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
+
 #include "services/index/simulated_ledger.h"
 
 namespace cairn::index {
@@ -35,10 +37,10 @@ std::vector<Told> ask_everything(ErrorCode code, bool reads) {
   SimulatedLedger at;
   std::vector<Told> all;
   const auto ask = [&](auto question) {
-    Status status;
-    MapPort port(std::make_unique<FailingKv>(code), status);
+    std::atomic<bool> damaged{false};
+    MapPort port(std::make_unique<FailingKv>(code), damaged);
     const ErrorCode answer = question(port);
-    all.push_back({answer, status.index_damaged});
+    all.push_back({answer, damaged});
   };
   if (reads) {
     ask([&](MapPort& port) { return code_of(port.try_get("key")); });
