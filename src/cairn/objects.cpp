@@ -31,14 +31,18 @@ namespace {
 
 constexpr std::string_view name_word = "name:";
 
-// Whether an argument is meant as a name, with or without a path behind it. A file that is there is not: then
-// somebody forgot to put it.
-bool is_named(const std::string& word) {
-  const bool says_so = word.starts_with(name_word);
-  const std::string_view text = std::string_view(word).substr(says_so ? name_word.size() : 0);
+// Whether an argument may be a name, with or without a path behind it.
+bool is_named(std::string_view word) {
+  if (word.starts_with(name_word)) word.remove_prefix(name_word.size());
   // The rest may be a path, but with anything else before the first slash there is no name.
-  if (!format::is_name(text.substr(0, text.find('/')))) return false;
-  return says_so || look_at(word, true).kind != FileKind::file;
+  return format::is_name(word.substr(0, word.find('/')));
+}
+
+// Somebody may have forgotten to put a file that is here.
+Failure no_such_name(Failure failure, const std::string& word) {
+  if (failure.code() != ErrorCode::not_found || look_at(word, true).kind != FileKind::file) return failure;
+  failure.message += fmt::format("; `{0}` is a file here: cairn put {0} stores it", printable(word));
+  return failure;
 }
 
 // One level of a path inside a directory: the entry that the path is, or the directory on the way to it.
@@ -59,9 +63,6 @@ int ask_about_objects(const Invocation& invocation, Work work) {
   const bool paths = form.ends_with("[/PATH]"), names = form.find("NAME") != form.npos;
   for (const std::string& word : invocation.arguments) {
     if (client::parse_reference(word) || (names && is_named(word))) continue;
-    if (names && !word.starts_with(name_word) && look_at(word, true).kind == FileKind::file)
-      return complain_usage(invocation, fmt::format("`{}` is a file here", printable(word)),
-                            fmt::format("cairn put {0} stores it; the name: name:{0}", printable(word)));
     return complain_usage(
         invocation, fmt::format("`{}` is not an address", printable(word)),
         fmt::format("`b3:` and 64 hex digits, or at least 6 of them{}{}", names ? "; or a name" : "",
@@ -79,11 +80,11 @@ Task<Outcome<Found>> find_object(Call call, Session* session, std::string name) 
     path = reference->path;
   } else {
     CO_TRY(client::IndexClient * index, co_await session->index->connect(call));
-    CO_TRY(client::NamedReference named,
-           co_await client::resolve_name(call.within(resolve_patience), index, std::move(name)));
-    address = named.resolved.manifest;
-    path = std::move(named.path);
-    found.name = std::move(named.name);
+    auto named = co_await client::resolve_name(call.within(resolve_patience), index, name);
+    if (!named) co_return fail(no_such_name(std::move(named.error()), name));
+    address = named->resolved.manifest;
+    path = std::move(named->path);
+    found.name = std::move(named->name);
   }
   while (!path.empty()) {
     CO_TRY(const format::Manifest manifest, co_await read_manifest(call, session, address));

@@ -82,6 +82,18 @@ Taken take(std::vector<KnownProvider>& all, SignedProvider&& fresh, WallTime now
 
 }  // namespace
 
+bool any_stands(const std::vector<KnownProvider>& known) noexcept {
+  return std::ranges::any_of(known, [](const KnownProvider& one) { return !one.record.is_withdrawal(); });
+}
+
+void drop_superseded(std::vector<SignedProvider>& providers, const std::vector<KnownProvider>& known) {
+  std::erase_if(providers, [&](const SignedProvider& one) {
+    return std::ranges::any_of(known, [&](const KnownProvider& other) {
+      return other.record.key == one.record.key && other.record.sequence > one.record.sequence;
+    });
+  });
+}
+
 struct ProviderTable::Home {
   Home(ProviderTable& of, io::Machine& here, observe::Logger to)
       : table(of),
@@ -235,8 +247,7 @@ Task<Result<>> ProviderTable::sweep_some(Call call, std::size_t most) {
 }
 
 void ProviderTable::tell(const std::vector<KnownProvider>& all) {
-  const auto stands = [](const KnownProvider& one) { return !one.record.is_withdrawal(); };
-  if (told_ && std::ranges::any_of(all, stands)) told_(all.front().record.address);
+  if (told_ && any_stands(all)) told_(all.front().record.address);
 }
 
 Task<Result<>> ProviderTable::close(Call call) {
@@ -257,23 +268,22 @@ std::unique_ptr<ProviderPort> ProviderTable::make_port(io::Machine& machine) {
 ProviderPort::ProviderPort(ProviderTable& table, io::Machine& machine)
     : table_(table), machine_(machine), kv_(table.engine_->make_port(machine), table.status_.damaged) {}
 
-Result<std::vector<KnownProvider>> ProviderPort::in_force(const std::optional<std::string>& found) {
+Result<std::vector<KnownProvider>> ProviderPort::not_over(const std::optional<std::string>& found) {
   std::vector<KnownProvider> all;
   if (!found) return all;
   if (!decode(as_bytes(*found), all)) return fail(kv_.distrust("an entry of the table does not decode"));
   drop_expired(all, machine_.shard.wall());
-  std::erase_if(all, [](const KnownProvider& one) { return one.record.is_withdrawal(); });
   return all;
 }
 
 Result<std::vector<KnownProvider>> ProviderPort::try_find(const Address& address) {
   TRY(const auto found, kv_.try_get(address_key(address)));
-  return in_force(found);
+  return not_over(found);
 }
 
 Task<Result<std::vector<KnownProvider>>> ProviderPort::find(Call call, Address address) {
   CO_TRY(const auto found, co_await kv_.get(call, address_key(address)));
-  co_return in_force(found);
+  co_return not_over(found);
 }
 
 Task<Result<Announced>> ProviderPort::announce(Call call, std::vector<SignedProvider> records) {

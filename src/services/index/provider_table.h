@@ -50,6 +50,11 @@ struct ProviderStatus {
   std::atomic<bool> damaged{false};
 };
 
+// Whether one of them says that its node has the object.
+bool any_stands(const std::vector<KnownProvider>& known) noexcept;
+// Takes away the records that one of `known` is in force over.
+void drop_superseded(std::vector<SignedProvider>& providers, const std::vector<KnownProvider>& known);
+
 class ProviderPort;
 
 class ProviderTable {
@@ -104,8 +109,9 @@ class ProviderPort {
   // Both outlive it.
   ProviderPort(ProviderTable& table, io::Machine& machine);
 
-  // Records in force at this moment, in the order of the nodes' keys. From memory only: `busy` when find()
-  // has to look on the disk.
+  // Records that are not over, in the order of the nodes' keys; also those that say that a node no longer has
+  // the object: they prove that older ones, which others may still know, are over. From memory only: `busy`
+  // when find() has to look on the disk.
   Result<std::vector<KnownProvider>> try_find(const Address& address);
   // Cancel: clean.
   Task<Result<std::vector<KnownProvider>>> find(Call call, Address address);
@@ -114,7 +120,7 @@ class ProviderPort {
   Task<Result<Announced>> announce(Call call, std::vector<SignedProvider> records);
 
  private:
-  Result<std::vector<KnownProvider>> in_force(const std::optional<std::string>& found);
+  Result<std::vector<KnownProvider>> not_over(const std::optional<std::string>& found);
 
   ProviderTable& table_;
   io::Machine& machine_;

@@ -90,19 +90,28 @@ Result<RankQuery> IndexShard::parse_rank_query(const Request& request) const {
   return out;
 }
 
+// What others say, but for what is known here to be over: the DHT deletes nothing.
+std::vector<SignedProvider> standing(const Answer& answer, const std::vector<KnownProvider>& known) {
+  std::vector<SignedProvider> out = answer.providers;
+  drop_superseded(out, known);
+  std::erase_if(out, [](const SignedProvider& one) { return one.record.is_withdrawal(); });
+  return out;
+}
+
 Result<bool> IndexShard::try_providers(Request& request) {
   TRY(const RankQuery query, parse_rank_query(request));
   const auto said = providers_->try_find(query.address);
   if (!said && said.error().code == ErrorCode::busy) return false;
   if (!said) return fail(said.error());
-  if (!said->empty()) {
+  if (any_stands(*said)) {
     answer_providers(request, query, *said, "local", {});
     return true;
   }
   if (const KnownPtr known = finder_->find_known(query.address)) {
     shared_.metrics.hits.add(slot_);
-    if (known->answer.is_empty()) return nobody();
-    answer_found(request, query, known->answer, machine_.shard.now() - known->learned, "cache", {});
+    const std::vector<SignedProvider> others = standing(known->answer, *said);
+    if (others.empty()) return nobody();
+    answer_found(request, query, others, machine_.shard.now() - known->learned, "cache", {});
     return true;
   }
   TRY_VOID(check_wait(policies_.finder.lookup.deadline));
@@ -113,23 +122,26 @@ Result<bool> IndexShard::try_providers(Request& request) {
 Task<Result<>> IndexShard::providers(Call call, Request& request) {
   CO_TRY(const RankQuery query, parse_rank_query(request));
   CO_TRY(const auto said, co_await providers_->find(call, query.address));
-  if (!said.empty()) {
+  if (any_stands(said)) {
     answer_providers(request, query, said, "local", {});
     co_return Result<>{};
   }
   CO_TRY(const Finder::Found found, co_await find(call, query.address, false));
   const std::string_view winner = found.cached ? "cache" : found.waves.beta_won ? "beta" : "alpha";
-  answer_found(request, query, found.answer, found.age, winner, found.waves);
+  const std::vector<SignedProvider> others = standing(found.answer, said);
+  if (others.empty()) co_return nobody();
+  answer_found(request, query, others, found.age, winner, found.waves);
   co_return Result<>{};
 }
 
 // What others said: they were heard of when it was learned.
-void IndexShard::answer_found(Request& request, const RankQuery& query, const Answer& answer, Duration age,
+void IndexShard::answer_found(Request& request, const RankQuery& query,
+                              const std::vector<SignedProvider>& others, Duration age,
                               std::string_view winner, const Waves& waves) {
   const WallTime heard{machine_.shard.wall().ms - age.ns / 1'000'000};
   std::vector<KnownProvider> known;
-  known.reserve(answer.providers.size());
-  for (const SignedProvider& one : answer.providers) known.push_back({one, heard});
+  known.reserve(others.size());
+  for (const SignedProvider& one : others) known.push_back({one, heard});
   answer_providers(request, query, known, winner, waves);
 }
 

@@ -129,11 +129,11 @@ Task<> Publisher::put(Call call, Address address) {
 Task<Result<bool>> Publisher::put_records(Call call, Address address) {
   CO_TRY(const auto known, co_await providers_.find(call, address));
   for (const KnownProvider& one : known) {
-    if (!can_reach(one.record, policy_.reach)) continue;
+    if (one.record.is_withdrawal() || !can_reach(one.record, policy_.reach)) continue;
     CO_TRY_VOID(co_await dht_.put(call, io::dht_key(provider_key_tag, policy_.network, address),
                                   {value_id(one.bytes), one.bytes}));
   }
-  co_return !known.empty();
+  co_return any_stands(known);
 }
 
 void Publisher::publish_status() {

@@ -125,14 +125,14 @@ Result<bool> IndexShard::try_foreign(Request& request, std::string name) {
 Result<bool> IndexShard::try_address(Request& request, const Address& address) {
   const auto kept = port_->try_has_manifest(address);
   const auto said = providers_->try_find(address);
-  if ((kept && *kept) || (said && !said->empty())) {
+  if ((kept && *kept) || (said && any_stands(*said))) {
     answer_cid(request, address, "db", {});
     return true;
   }
   if (!kept || !said) return false;
   if (const KnownPtr known = finder_->find_known(address)) {
     shared_.metrics.hits.add(slot_);
-    if (known->answer.is_empty()) return nobody();
+    if (standing(known->answer, *said).empty()) return nobody();
     answer_cid(request, address, "cache", machine_.shard.now() - known->learned);
     return true;
   }
@@ -166,15 +166,17 @@ Task<Result<>> IndexShard::resolve(Call call, Request& request) {
 // NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the request outlives its answer
 Task<Result<>> IndexShard::resolve_address(Call call, Request& request, Address address, bool fresh) {
   CO_TRY(bool here, co_await port_->has_manifest(call, address));
+  std::vector<KnownProvider> said;
   if (!here) {
-    CO_TRY(const auto said, co_await providers_->find(call, address));
-    here = !said.empty();
+    CO_TRY(said, co_await providers_->find(call, address));
+    here = any_stands(said);
   }
   if (here) {
     answer_cid(request, address, "db", {});
     co_return Result<>{};
   }
   CO_TRY(const Finder::Found found, co_await find(call, address, fresh));
+  if (standing(found.answer, said).empty()) co_return nobody();
   answer_cid(request, address, found.cached ? "cache" : "dht", found.age);
   co_return Result<>{};
 }

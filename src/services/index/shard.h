@@ -56,6 +56,9 @@ struct Shared {
 enum class RefusedRecord : std::uint8_t { forged, expired, older, crowded };
 enum class AskedFor : std::uint8_t { name, cid };
 
+// What others say, but for what is known here to be over.
+std::vector<SignedProvider> standing(const Answer& answer, const std::vector<KnownProvider>& known);
+
 class IndexShard final : public serve::ServiceShard, public LookupEvents {
  public:
   IndexShard(Shared& shared, serve::ShardContext context);
@@ -96,8 +99,9 @@ class IndexShard final : public serve::ServiceShard, public LookupEvents {
   Result<RankQuery> parse_rank_query(const serve::Request& request) const;
   void answer_providers(serve::Request& request, const RankQuery& query,
                         const std::vector<KnownProvider>& known, std::string_view winner, const Waves& waves);
-  void answer_found(serve::Request& request, const RankQuery& query, const Answer& answer, Duration age,
-                    std::string_view winner, const Waves& waves);
+  void answer_found(serve::Request& request, const RankQuery& query,
+                    const std::vector<SignedProvider>& others, Duration age, std::string_view winner,
+                    const Waves& waves);
 
   // --- names.cpp
   Result<bool> try_name(serve::Request& request);
