@@ -52,6 +52,15 @@ std::optional<IpNetwork> parse_network(std::string_view text) noexcept {
   return network;
 }
 
+std::optional<IpBytes> parse_ip(std::string_view text) noexcept {
+  char room[INET6_ADDRSTRLEN + 4] = {};
+  if (text.size() > INET6_ADDRSTRLEN || text.find('/') != std::string_view::npos) return std::nullopt;
+  std::memcpy(room, text.data(), text.size());
+  std::memcpy(room + text.size(), text.find(':') == std::string_view::npos ? "/32" : "/128", 4);
+  const auto network = parse_network({room, std::strlen(room)});
+  return network ? std::optional(network->bytes) : std::nullopt;
+}
+
 std::string format_ip(const IpBytes& ip) {
   constexpr std::uint8_t mapped[] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
   const bool v4 = std::memcmp(ip.data(), mapped, sizeof mapped) == 0;

@@ -24,6 +24,8 @@ struct IpNetwork {
 
 std::optional<IpNetwork> parse_network(std::string_view text) noexcept;
 
+// An address without a prefix and without brackets.
+std::optional<IpBytes> parse_ip(std::string_view text) noexcept;
 // As people write it: 10.0.0.1 of a mapped address, else RFC 5952.
 std::string format_ip(const IpBytes& ip);
 

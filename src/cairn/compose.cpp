@@ -18,6 +18,7 @@
 #include "cairn/tls_file.h"
 #include "cairn/verbs.h"
 #include "crypto/blake3.h"
+#include "io/interfaces.h"
 #include "io/open_dht.h"
 #include "io/process.h"
 #include "io/small_file.h"
@@ -138,6 +139,7 @@ class Composition {
     hosted.schema = &storage_schema_;
     hosted.keys = keys.server;
     hosted.workers = storage::workers_per_shard;
+    hosted.peers = {{"index", keys.index}};
     hosted.make =
         [this, keys](
             const config::Snapshot& snapshot) -> std::expected<std::unique_ptr<serve::Service>, std::string> {
@@ -145,6 +147,15 @@ class Composition {
       if (!options.amnesia) {
         if (auto there = keep_stores("storage", options.data_dirs); !there)
           return std::unexpected(there.error());
+      }
+      const bool has_index = up_ || !snapshot.get(keys.index).empty();
+      if (options.announce.enabled && has_index) {
+        auto key = find_node_key(options.amnesia);
+        if (!key) return std::unexpected(key.error());
+        storage::AnnouncerOptions& announcer = options.announce.announcer;
+        announcer.key = std::move(*key);
+        announcer.bound = storage_bound_;
+        announcer.machine_addresses = io::interface_addresses;
       }
       store::KvMaker& kv = options.amnesia ? static_cast<store::KvMaker&>(memory_kv_) : rocks_kv_;
       return storage::make_service(std::move(options), kv, keys);
@@ -183,10 +194,13 @@ class Composition {
     return hosted;
   }
 
-  // The key that this node signs with: the data directory's, which the first start makes, or one in memory
-  // for a process that leaves nothing behind.
+  // The key that this node signs with, the same for all services: the data directory's, which the first start
+  // makes, or one in memory for a process that leaves nothing behind.
   std::expected<std::shared_ptr<const crypto::Ed25519Key>, std::string> find_node_key(bool amnesia) {
-    if (amnesia) return std::make_shared<const crypto::Ed25519Key>(new_signing_key());
+    if (amnesia) {
+      if (node_key_ == nullptr) node_key_ = std::make_shared<const crypto::Ed25519Key>(new_signing_key());
+      return node_key_;
+    }
     auto kept = load_or_make_key(data_, node_key_name);
     if (!kept) return std::unexpected(kept.error().message);
     return std::make_shared<const crypto::Ed25519Key>(std::move(kept->key));
@@ -349,7 +363,11 @@ class Composition {
       if (amnesia_) return {};
       return renew_admin_capability(data_, left);
     };
-    options.listening = [this](std::span<const serve::Served> served) { write_addresses(served); };
+    options.listening = [this](std::span<const serve::Served> served) {
+      write_addresses(served);
+      for (const serve::Served& one : served)
+        if (one.service == "storage") *storage_bound_ = {one.address, one.tls};
+    };
     if (const char* chaos = std::getenv("CAIRN_CHAOS")) options.chaos = chaos;
     options.ready = [this](std::span<const serve::Served> served) { tell(served); };
     if (up_)
@@ -455,6 +473,9 @@ class Composition {
   io::OpenDhtMaker dht_;
   Prepared prepared_;
   std::optional<crypto::Ed25519Key> operator_key_;
+  std::shared_ptr<const crypto::Ed25519Key> node_key_;  // in memory; none: the data directory's
+  // Where storage listens. Written before the shards run, then on the first one.
+  std::shared_ptr<storage::Bound> storage_bound_ = std::make_shared<storage::Bound>();
 };
 
 }  // namespace
@@ -463,14 +484,14 @@ std::span<const ServiceEntry> services() noexcept { return all_services; }
 
 int with_up_configuration(const Invocation& invocation, std::optional<std::string> file,
                           const UpConfiguration& use) {
-  Composition composition(invocation, {"registry", "storage", "index", "gateway"});
+  Composition composition(invocation, {"registry", "index", "storage", "gateway"});
   if (file) composition.set_file(std::move(*file));
   return composition.configure(use);
 }
 
 int serve_up(const Invocation& invocation) {
   crypto::warm_up();
-  Composition composition(invocation, {"registry", "storage", "index", "gateway"});
+  Composition composition(invocation, {"registry", "index", "storage", "gateway"});
   if (!composition.take_port_base())
     return complain_usage(invocation, "--port-base must be a port below 65496");
   return composition.serve();

@@ -1,7 +1,13 @@
 // The typed client of the index, against a server that says what it is told to say.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
 
 #include "client/index_client.h"
 #include "client/reference.h"

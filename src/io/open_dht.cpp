@@ -18,10 +18,10 @@
 namespace cairn::io {
 namespace {
 
-// Of our values. Numbers below 256 belong to OpenDHT's own types and are refused.
-constexpr dht::ValueType::Id value_type = 0xca19;
-constexpr dht::ValueType::Id foreign_types = 256;
+constexpr dht::ValueType::Id value_type = 0xca19;  // of our values
+constexpr dht::ValueType::Id foreign_types = 256;  // and all below
 constexpr ssize_t requests_per_second = 8192;
+constexpr std::size_t greeted_most = 32;
 
 dht::InfoHash to_hash(const DhtKey& key) {
   return {reinterpret_cast<const std::uint8_t*>(key.bytes.data()), key.bytes.size()};
@@ -137,6 +137,8 @@ class Core {
 
  private:
   Result<> run(const dht::InfoHash& id);
+  // Makes nodes known and asks the first of them whether they are there. Gets and puts wait for an answer.
+  void greet(std::vector<dht::NodeExport> nodes);
   // On OpenDHT's thread.
   void hear_end(const DhtCaller& caller, bool ok) const noexcept;
 
@@ -151,7 +153,8 @@ class Core {
   dht::DhtRunner runner_;
 };
 
-// Values of types that OpenDHT knows are for other programs.
+// [OD-1] A type that is not registered has a policy of OpenDHT's own, which takes anything up to 64 KiB. So
+// all are registered, and all but ours refuse.
 void register_types(dht::DhtRunner& runner) {
   const auto refuse = [](dht::InfoHash, std::shared_ptr<dht::Value>&, const dht::InfoHash&,
                          const dht::SockAddr&) { return false; };
@@ -170,9 +173,18 @@ Result<> Core::start() {
   }));
   std::vector<dht::NodeExport> nodes;
   for (const DhtPeer& peer : options_.peers) nodes.push_back(from_peer(peer));
-  runner_.bootstrap(std::move(nodes));
+  greet(std::move(nodes));
   bootstrap(options_.bootstrap);
   return {};
+}
+
+void Core::greet(std::vector<dht::NodeExport> nodes) {
+  if (nodes.empty()) return;
+  std::vector<dht::SockAddr> addresses;
+  for (const dht::NodeExport& node : nodes) addresses.emplace_back(node.ss, node.sslen);
+  if (addresses.size() > greeted_most) addresses.resize(greeted_most);
+  runner_.bootstrap(std::move(nodes));
+  runner_.bootstrap(std::move(addresses));
 }
 
 // OpenDHT throws when it cannot bind.
@@ -217,13 +229,16 @@ void Core::renew() {
   id_.with([this](dht::InfoHash& id) {
     if (is_closed() || !is_worn()) return;
     auto nodes = runner_.exportNodes();
-    const auto values = runner_.exportValues();
+    // Values that it takes over have nobody's address, by which OpenDHT would decide what goes first when
+    // there is no room: they must not fill it.
+    auto values = runner_.exportValues();
+    if (runner_.getStoreSize().first > options_.store_bytes / 2) values.clear();
     runner_.join();
     alone_.store(true, std::memory_order_relaxed);
     if (!run(id)) return;  // the next caller tries again
     keys_.store(0, std::memory_order_relaxed);
     runner_.importValues(values);
-    runner_.bootstrap(std::move(nodes));
+    greet(std::move(nodes));
     bootstrap(options_.bootstrap);
   });
 }

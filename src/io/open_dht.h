@@ -4,8 +4,9 @@
 // A node has two threads of OpenDHT's own: one reads the socket, the other does everything else and calls
 // back. Calls from a shard only queue their work for the second; whatever takes a lock that this thread holds
 // while it works (status, export, close) goes to the pool, lane `upkeep`.
-//   [OD-1] What strangers store here is bounded: `store_bytes` in all, and of the types that are not ours the
-//         common ones are refused.
+//   [OD-1] What strangers store here is `store_bytes` at most. Values of our type are kept only as put()
+//   makes
+//         them, and values of the types that OpenDHT knows not at all.
 //   [OD-2] OpenDHT remembers each key that was asked for for an hour. Each costs memory and makes every later
 //         search slower; at a limit of its own, OpenDHT hangs. So the node begins anew after half of
 //         keys_most as soon as nothing is under way, and after keys_most at once: what is under way then

@@ -1,9 +1,15 @@
 // What only the real network can show; what it promises beside is in dht_test.cpp.
 #include "io/open_dht.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <set>
+#include <thread>
 
 #include "io/open_dht_setting.h"
 
@@ -21,6 +27,82 @@ Task<> run_get(Call call, Dht* dht, DhtKey key, std::vector<DhtValue>* values,
 }
 Task<> run_put(Call call, Dht* dht, DhtKey key, std::optional<Result<>>* outcome) {
   *outcome = co_await dht->put(call, key, sample);
+}
+
+// Another program of the same network: OpenDHT's own `dhtnode`, which knows nothing of our type of values.
+class Stranger {
+ public:
+  explicit Stranger(const Endpoint& known) {
+    std::array<int, 2> in{}, out{};
+    CHECK(::pipe2(in.data(), O_CLOEXEC) == 0 && ::pipe2(out.data(), O_CLOEXEC) == 0);
+    posix_spawn_file_actions_t actions;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_adddup2(&actions, in[0], STDIN_FILENO);
+    posix_spawn_file_actions_adddup2(&actions, out[1], STDOUT_FILENO);
+    std::vector<std::string> words{"dhtnode", "-n", "7", "-p", "0", "-b", format_endpoint(known)};
+    std::vector<char*> arguments;
+    for (std::string& word : words) arguments.push_back(word.data());
+    arguments.push_back(nullptr);
+    CHECK(::posix_spawnp(&child_, "dhtnode", &actions, nullptr, arguments.data(), environ) == 0);
+    posix_spawn_file_actions_destroy(&actions);
+    ::close(in[0]);
+    ::close(out[1]);
+    write_ = in[1];
+    read_ = out[0];
+  }
+  ~Stranger() {
+    ::kill(child_, SIGKILL);
+    ::waitpid(child_, nullptr, 0);
+    ::close(write_);
+    ::close(read_);
+  }
+  Stranger(const Stranger&) = delete;
+  Stranger& operator=(const Stranger&) = delete;
+
+  // As it told when it began.
+  Endpoint endpoint() {
+    const std::string line = read_line_with("running on port ");
+    return {"127.0.0.1", static_cast<std::uint16_t>(std::stoi(line.substr(line.rfind(' ') + 1)))};
+  }
+  // Whether its put was acknowledged.
+  bool put(const DhtKey& key, std::string_view text) {
+    const std::string line = "p " + format_hex(key.bytes) + ' ' + std::string(text) + '\n';
+    CHECK(::write(write_, line.data(), line.size()) == static_cast<ssize_t>(line.size()));
+    return read_line_with("Put: ").find("Put: success") != std::string::npos;
+  }
+
+ private:
+  std::string read_line_with(std::string_view text) {
+    std::string line;
+    for (char next = 0; ::read(read_, &next, 1) == 1;) {
+      if (next != '\n')
+        line += next;
+      else if (line.find(text) != std::string::npos)
+        return line;
+      else
+        line.clear();
+    }
+    ADD_FAILURE() << "it ended before it said " << text;
+    return "0";
+  }
+
+  pid_t child_ = 0;
+  int write_ = -1;
+  int read_ = -1;
+};
+
+TEST(OpenDht, OD1_values_that_are_not_ours_are_neither_kept_nor_given) {
+  OpenNet net(2);
+  Stranger keeper(net[1].endpoint());
+  Stranger writer(keeper.endpoint());
+  ASSERT_TRUE(writer.put(sample_key(1), "of a stranger"));
+  EXPECT_EQ(net[0].status().stored_values, 0u);
+  EXPECT_EQ(net[1].status().stored_values, 0u);
+  const auto got = net[1].get(sample_key(1));
+  ASSERT_EQ(code_of(got.outcome), ErrorCode::ok);
+  EXPECT_TRUE(got.values.empty());
+  EXPECT_GE(got.outcome->dropped, 1u) << "the other stranger has kept it";
+  EXPECT_GE(net[1].status().dropped, 1u);
 }
 
 TEST(OpenDht, five_nodes_find_what_one_of_them_has_put) {
@@ -169,18 +251,37 @@ TEST(OpenDht, many_gets_and_puts_at_once_all_end) {
   }
 }
 
-TEST(OpenDht, OD2_a_node_begins_anew_before_it_remembers_too_many_keys) {
+TEST(OpenDht, each_shard_hears_what_it_has_asked) {
   OpenNet net(2);
-  OpenPlace& worn = net.add({.keys_most = 100});
-  ASSERT_TRUE(worn.becomes_ready());
-  OpenPlace other(options_of(DhtMode::private_network, {worn.endpoint()}));
-  ASSERT_TRUE(other.becomes_ready());
-  for (unsigned i = 0; i < 10; ++i) ASSERT_EQ(code_of(other.put(sample_key(i), sample)), ErrorCode::ok);
+  for (unsigned i = 0; i < 20; ++i) ASSERT_EQ(code_of(net[1].put(sample_key(i), sample)), ErrorCode::ok);
+  RealPlace other;
+  const std::unique_ptr<Dht> port = net[1].node->make_port(other.machine);
+  std::thread second([&] {
+    for (unsigned i = 0; i < 20; ++i) {
+      std::vector<DhtValue> values;
+      std::optional<Result<DhtOutcome>> outcome;
+      other.real.spawn(run_get(other.call(), port.get(), sample_key(i), &values, &outcome));
+      EXPECT_TRUE(other.real.turn_until([&] { return outcome.has_value(); }));
+      EXPECT_EQ(each_once(values), std::vector{sample}) << i;
+    }
+  });
+  for (unsigned i = 20; i-- > 0;)
+    EXPECT_EQ(each_once(net[1].get(sample_key(i)).values), std::vector{sample}) << i;
+  second.join();
+}
+
+TEST(OpenDht, OD2_a_node_begins_anew_before_it_remembers_too_many_keys) {
+  OpenPlace worn(options_of(DhtMode::private_network), {.keys_most = 100});
+  const DhtOptions joining = options_of(DhtMode::private_network, {worn.endpoint()});
+  OpenPlace first(joining);
+  OpenPlace second(joining);
+  ASSERT_TRUE(first.becomes_ready() && second.becomes_ready() && worn.becomes_ready());
+  for (unsigned i = 0; i < 10; ++i) ASSERT_EQ(code_of(second.put(sample_key(i), sample)), ErrorCode::ok);
   const DhtStatus before = worn.status();
   EXPECT_GT(before.stored_values, 0u);
   for (unsigned i = 0; i < 200; ++i)
     EXPECT_EQ(each_once(worn.get(sample_key(i % 10)).values), std::vector{sample}) << i;
-  EXPECT_TRUE(worn.becomes_ready());
+  EXPECT_TRUE(worn.status().ready);
   const DhtStatus after = worn.status();
   EXPECT_EQ(after.port, before.port);
   EXPECT_EQ(after.stored_values, before.stored_values) << "what it keeps for others";

@@ -1,6 +1,7 @@
 #include "store/committer.h"
 
 #include "crypto/outboard.h"
+#include "store/change_feed.h"
 #include "store/compactor.h"
 #include "store/index_keeper.h"
 #include "store/sweeper.h"
@@ -67,11 +68,15 @@ Task<Result<std::vector<Entry>>> Committer::append(Call call, ChangeGroup& group
 
 // NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the group waits for it
 Task<Result<>> Committer::apply(Call call, ChangeGroup& group, std::vector<Entry> placed) {
+  ChangeFeed* const feed = parts_.store.options().changed;
   if (group.adopts) {
     CO_TRY_VOID(co_await keeper_.adopt_index(call));
     indexed_ = parts_.segments->end().sequence;
+    if (feed != nullptr) feed->tell_all(parts_.machine.shard.now());
     co_return Result<>{};
   }
+  changed_.clear();
+  parts_.indexer->note_changes(feed == nullptr ? nullptr : &changed_);
   for (Entry& one : placed) {
     parts_.store.status().groups_written.fetch_add(crypto::group_count(one.header.data_size),
                                                    std::memory_order_relaxed);
@@ -90,6 +95,7 @@ Task<Result<>> Committer::apply(Call call, ChangeGroup& group, std::vector<Entry
   indexed_ = end.sequence;
   note_uploads(group);
   for (const Address& address : parts_.indexer->take_gone()) parts_.store.cache().erase(address);
+  if (feed != nullptr) feed->tell(changed_, parts_.machine.shard.now());
   co_return Result<>{};
 }
 

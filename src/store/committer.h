@@ -93,7 +93,8 @@ class Committer final : public GroupCommit<Mutation, ChangeGroup> {
   Sweeper& sweeper_;
   IndexKeeper& keeper_;
   PoolSeat index_seat_;
-  std::uint64_t indexed_ = 0;  // the last sequence that the index took in
+  std::uint64_t indexed_ = 0;     // the last sequence that the index took in
+  std::vector<Address> changed_;  // by the group that is applied
   observe::LogEvery failure_told_{Duration::seconds(10)};
 };
 

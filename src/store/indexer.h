@@ -56,6 +56,9 @@ class Indexer {
   std::size_t changes() const noexcept { return overlay_.size(); }
   // Addresses whose bytes are no longer served, since the last call.
   std::vector<Address> take_gone() { return std::exchange(gone_, {}); }
+  // From now on apply() adds to `changed` each address whose bytes begin or cease to be served. Null: it does
+  // not.
+  void note_changes(std::vector<Address>* changed) noexcept { changed_ = changed; }
 
   // Sees changes that were applied and not yet taken. Cancel: clean.
   Task<Result<std::optional<ObjectEntry>>> object(Call call, Address address);
@@ -121,6 +124,9 @@ class Indexer {
   void count_removal(const TombstoneEntry& shadow, bool needed);
   void set_live(std::int64_t& live, std::int64_t bytes) noexcept;
   void erase_live(std::uint32_t segment);
+  void note_change(const Address& address) {
+    if (changed_ != nullptr) changed_->push_back(address);
+  }
 
   Task<Result<>> apply_object(Call call, RecordHeader header, Place place, ObjectEntry fresh,
                               Address address);
@@ -159,6 +165,7 @@ class Indexer {
   std::map<Ulid, OpenUpload> open_uploads_;
   std::uint64_t upload_bytes_ = 0;  // their sum
   std::vector<Address> gone_;
+  std::vector<Address>* changed_ = nullptr;
   bool rebuilding_ = false;
   bool has_tombstones_ = false;  // or had: most stores never do, and need not look for them
 };

@@ -139,6 +139,7 @@ Task<Result<>> Indexer::apply_object(Call call, RecordHeader header, Place place
   count(place, true);
   ++totals_.objects;
   totals_.bytes += fresh.size;
+  note_change(address);
   if (fresh.token) {
     change(token_key(*fresh.token), std::string(as_text(address.bytes)));
     CO_TRY(auto began, co_await upload(call, *fresh.token));
@@ -200,6 +201,7 @@ Task<Result<>> Indexer::apply_remove(Call call, RecordHeader header, Place place
     if (!shadow) shadow.emplace();
     CO_TRY_VOID(co_await retire(call, record.address, *now, *shadow));
     change(object_key(record.address), std::nullopt);
+    note_change(record.address);
   }
   // With no older copy anywhere there is nothing to shadow.
   if (!shadow || shadow->origin > header.origin) co_return Result<>{};
@@ -277,6 +279,7 @@ Task<Result<>> Indexer::apply_quarantine(Call call, RecordHeader header, Quarant
   }
   now->quarantine_origin = header.origin;
   now->whole_again = record.lifts();
+  note_change(record.address);
   change(object_key(record.address), encode(*now));
   if (now->whole_again) co_return Result<>{};
   ++totals_.quarantined;

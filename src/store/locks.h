@@ -6,6 +6,8 @@
 
 namespace cairn::store {
 
+inline constexpr LockDeclaration changed_lock{"changed", 17,
+                                              "addresses on their way from the committers to the announcer"};
 inline constexpr LockDeclaration ports_lock{
     "ports", 18, "the shards' ports of a store, to tell them of a segment that is gone"};
 inline constexpr LockDeclaration index_in_use_lock{"index-in-use", 19,

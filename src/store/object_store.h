@@ -25,6 +25,7 @@
 
 namespace cairn::store {
 
+class ChangeFeed;
 class ObjectHome;
 class StorePort;
 
@@ -44,6 +45,8 @@ struct StoreOptions {
   std::uint64_t pending_max = changes_capacity;
   std::uint64_t reserve = 8u << 20;
   std::uint64_t spare_files = 0;  // as LogOptions
+  // Told of every address whose bytes begin or cease to be served; outlives the store. None: nobody asks.
+  ChangeFeed* changed = nullptr;
 };
 
 // Numbers that any thread may read.

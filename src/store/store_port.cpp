@@ -436,6 +436,7 @@ Task<Result<std::vector<Listed>>> StorePort::list(Call call, std::string prefix,
     std::memcpy(one.address.bytes.data(), pair.key.data() + 1, one.address.bytes.size());
     one.size = entry.size;
     one.pinned = entry.pinned;
+    one.quarantined = entry.quarantined();
     out.push_back(one);
   }
   co_return out;

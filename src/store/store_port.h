@@ -33,6 +33,7 @@ struct Listed {
   Address address;
   std::uint64_t size = 0;
   bool pinned = false;
+  bool quarantined = false;
 };
 
 struct NewUpload {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <tuple>
 
 namespace cairn::store {
 namespace {
@@ -166,7 +167,10 @@ Task<Result<std::vector<Listed>>> SetPort::list(Call call, std::string prefix, s
     all.insert(all.end(), some.begin(), some.end());
   }
   if (ports_.size() > 1) {
-    std::sort(all.begin(), all.end(), [](const Listed& a, const Listed& b) { return a.address < b.address; });
+    // Of several copies a good one is told of.
+    std::sort(all.begin(), all.end(), [](const Listed& a, const Listed& b) {
+      return std::tie(a.address, a.quarantined) < std::tie(b.address, b.quarantined);
+    });
     all.erase(std::unique(all.begin(), all.end(),
                           [](const Listed& a, const Listed& b) { return a.address == b.address; }),
               all.end());

@@ -117,7 +117,7 @@ class Up(UpProcess):
                 lines = [json.loads(line) for line in log if line.startswith("{") and line.endswith("}\n")]
             return {line["source"] for line in lines if line["msg"] == "registry updated" and line["version"] == 2}
 
-        wire.poll(lambda: heard() == {"registry", "storage", "gateway"}, "all have heard of it")
+        wire.poll(lambda: heard() == {"registry", "storage", "index", "gateway"}, "all have heard of it")
         self.stop(process)
 
     def test_the_registry_is_ready_once_the_first_version_is_there(self):
@@ -174,14 +174,15 @@ class Up(UpProcess):
     def test_status_and_health_tell_of_every_service(self):
         process = self.start()
         self.await_version(1)
-        gateway, storage, registry = self.tell("status")
-        self.assertEqual([(one["service"], one["ready"], one["write_ready"]) for one in (gateway, storage, registry)],
-                         [("gateway", True, True), ("storage", True, True), ("registry", True, True)])
+        gateway, storage, index, registry = self.tell("status")
+        self.assertEqual([(one["service"], one["ready"], one["write_ready"]) for one in (gateway, storage, index, registry)],
+                         [("gateway", True, True), ("storage", True, True), ("index", True, True), ("registry", True, True)])
         self.assertEqual(storage["status"]["objects"], 0)
         self.assertEqual(registry["status"], self.get("/registry/head"))
         [alone] = self.tell("status", "--url", f"http://127.0.0.1:{self.ports['registry']}")
         self.assertEqual((alone["service"], alone["status"]["version"]), ("registry", 1))
-        self.assertEqual([(one["service"], one["ready"]) for one in self.tell("health")], [("gateway", True), ("storage", True), ("registry", True)])
+        self.assertEqual([(one["service"], one["ready"]) for one in self.tell("health")],
+                         [("gateway", True), ("storage", True), ("index", True), ("registry", True)])
         lost = cairn("ls", "--url", f"127.0.0.1:{self.ports['registry']}")
         self.assertEqual((lost.returncode, lost.stdout), (69, ""), lost)
         self.assertIn(f"there is registry at 127.0.0.1:{self.ports['registry']}", lost.stderr)

@@ -418,9 +418,9 @@ class Up(unittest.TestCase):
             process = subprocess.Popen([os.path.join(demo.BUILD, "cairn"), "up", "--tls", "--data", data, "--port-base", str(base)],
                                        stdout=subprocess.PIPE, stderr=log, text=True, env=demo.clean_environment())
         try:
-            urls = dict(process.stdout.readline().split() for _ in range(3))
+            urls = dict(process.stdout.readline().split() for _ in range(4))
             self.assertEqual({name: url.split(":")[0] for name, url in urls.items()},
-                             {"gateway": "https", "storage": "http", "registry": "http"})
+                             {"gateway": "https", "storage": "http", "index": "http", "registry": "http"})
             authority = os.path.join(data, "keys", "tls", "ca.pem")
             for version, spoken in (("--http1.1", "1.1"), ("--http2", "2")):
                 got = subprocess.run(["curl", "-sS", version, "--cacert", authority, "-o", os.devnull,

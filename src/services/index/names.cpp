@@ -19,14 +19,18 @@ constexpr std::size_t list_usual = 100, list_most = 1000;
 
 std::unexpected<Error> no_name() { return fail(ErrorCode::not_found, "there is no such name", Side::client); }
 
-// `?history`, with or without parameters behind it; gives the rest of the query.
-std::optional<std::string_view> behind_history(std::string_view raw) {
+// The names of another key are not in this ledger, whatever it knew of them before.
+std::unexpected<Error> another_speaks() {
+  return fail(ErrorCode::not_found, "another key speaks for this name: ask for it with /resolve",
+              Side::client);
+}
+
+// `?history` has no value; for the parser it gets an empty one.
+std::string with_values(std::string_view raw) {
   constexpr std::string_view word = "history";
-  if (!raw.starts_with(word)) return std::nullopt;
-  raw.remove_prefix(word.size());
-  if (raw.empty()) return raw;
-  if (raw.starts_with("&")) return raw.substr(1);
-  return std::nullopt;
+  std::string out(raw);
+  if (raw == word || raw.starts_with("history&")) out.insert(word.size(), 1, '=');
+  return out;
 }
 
 void write_state(JsonWriter& json, std::string_view name, const NameState& state) {
@@ -62,6 +66,11 @@ Result<Wish> read_wish(codec::JsonReader& reader, std::string_view document) {
 
 }  // namespace
 
+Result<> IndexShard::check_own(std::string_view name) const {
+  if (!finder_->is_foreign(name)) return {};
+  return fail(ErrorCode::forbidden, "another key speaks for this name", Side::client);
+}
+
 // NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the request's state outlives it
 Task<Result<>> IndexShard::take_document(Call call, Request& request, Incoming& incoming) {
   return take_body(call, request, incoming, document_max);
@@ -70,6 +79,7 @@ Task<Result<>> IndexShard::take_document(Call call, Request& request, Incoming& 
 // NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the request's state outlives it
 Task<Result<>> IndexShard::set_name(Call call, Request& request, Incoming& incoming) {
   CO_TRY(const std::string_view name, parse_name(request.route.at[0].text));
+  CO_TRY_VOID(check_own(name));
   codec::JsonReader reader;
   auto wish = read_wish(reader, incoming.document);
   if (!wish) co_return answer_malformed(request, wish.error(), reader.detail());
@@ -90,6 +100,7 @@ Task<Result<>> IndexShard::set_name(Call call, Request& request, Incoming& incom
 // NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the request outlives its answer
 Task<Result<>> IndexShard::remove_name(Call call, Request& request) {
   CO_TRY(const std::string_view name, parse_name(request.route.at[0].text));
+  CO_TRY_VOID(check_own(name));
   auto mutation = std::make_unique<Mutation>(Mutation::Kind::remove_name);
   mutation->by = request.who();
   mutation->name = name;
@@ -103,6 +114,7 @@ Task<Result<>> IndexShard::remove_name(Call call, Request& request) {
 Result<bool> IndexShard::try_name(Request& request) {
   TRY(const std::string_view name, parse_name(request.route.at[0].text));
   if (!request.head().query().empty()) return false;
+  if (finder_->is_foreign(name)) return another_speaks();
   const auto found = port_->try_find_name(name);
   if (!found && found.error().code == ErrorCode::busy) return false;
   if (!found) return fail(found.error());
@@ -125,21 +137,21 @@ Result<> IndexShard::answer_name(Request& request, std::string_view name,
 // NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the request outlives its answer
 Task<Result<>> IndexShard::name(Call call, Request& request) {
   CO_TRY(const std::string_view name, parse_name(request.route.at[0].text));
-  const std::string_view raw = request.head().query();
-  if (const auto rest = behind_history(raw))
-    co_return co_await history(call, request, std::string(name), *rest);
-  if (!raw.empty())
-    co_return fail(ErrorCode::malformed, "ask for a name, or with ?history&after=SEQUENCE&limit=N",
-                   Side::client);
+  if (finder_->is_foreign(name)) co_return another_speaks();
+  if (!request.head().query().empty()) co_return co_await history(call, request, std::string(name));
   CO_TRY(const auto found, co_await port_->find_name(call, std::string(name)));
   co_return answer_name(request, name, found);
 }
 
 // NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the request outlives its answer
-Task<Result<>> IndexShard::history(Call call, Request& request, std::string name, std::string_view raw) {
+Task<Result<>> IndexShard::history(Call call, Request& request, std::string name) {
+  const std::string raw = with_values(request.head().query());
   std::string room(raw.size(), '\0');
   CO_TRY(const http::Query query, http::parse_query(raw, room));
-  CO_TRY_VOID(query.allow_only({"after", "limit"}));
+  CO_TRY_VOID(query.allow_only({"history", "after", "limit"}));
+  if (query.find("history") != "")
+    co_return fail(ErrorCode::malformed, "ask for a name, or with ?history&after=SEQUENCE&limit=N",
+                   Side::client);
   CO_TRY(const std::size_t limit, parse_limit(query, list_usual, list_most));
   std::optional<std::uint64_t> below;
   if (const auto after = query.find("after")) {
@@ -176,7 +188,8 @@ Task<Result<>> IndexShard::names(Call call, Request& request) {
   const std::string_view prefix = query.find("prefix").value_or(""), after = query.find("after").value_or("");
   if (prefix.size() > format::name_size_max || after.size() > format::name_size_max)
     co_return fail(ErrorCode::malformed, "no name is so long", Side::client);
-  CO_TRY(const NamePage page, co_await port_->list(call, std::string(prefix), std::string(after), limit));
+  CO_TRY(NamePage page, co_await port_->list(call, std::string(prefix), std::string(after), limit));
+  std::erase_if(page.names, [this](const ListedName& one) { return finder_->is_foreign(one.name); });
   JsonWriter json(request.response.text);
   json.begin_object().key("names").begin_array();
   for (const ListedName& one : page.names)

@@ -18,6 +18,7 @@ using store::FieldWriter;
 constexpr char address_prefix = 'P';
 constexpr std::size_t looked_up_per_turn = 32;
 constexpr std::size_t sweep_page = 256;
+constexpr Duration patience = Duration::seconds(10);
 constexpr Duration sweep_period = Duration::seconds(1);
 // The first walk after a start, which tells of everything that is here.
 constexpr Duration first_sweep_period = Duration::millis(20);
@@ -69,8 +70,8 @@ Taken take(std::vector<KnownProvider>& all, SignedProvider&& fresh, WallTime now
   const auto at = std::ranges::lower_bound(all, fresh.record.key, {},
                                            [](const KnownProvider& one) { return one.record.key; });
   const bool known = at != all.end() && at->record.key == fresh.record.key;
-  if (known && at->record.sequence >= fresh.record.sequence) return Taken::older;  // PT-1
-  if (!known && all.size() >= providers_max) return Taken::crowded;                // PT-2
+  if (known && at->record.sequence >= fresh.record.sequence) return Taken::older;  // PV-1
+  if (!known && all.size() >= providers_max) return Taken::crowded;                // PV-2
   KnownProvider one{std::move(fresh), now};
   if (known)
     *at = std::move(one);
@@ -125,7 +126,7 @@ Task<Result<>> ProviderTable::open(Call call, io::Machine& machine, observe::Log
   const auto known = before && clean ? parse_ulid(*before) : std::nullopt;
   std::array<std::uint64_t, 2> random{};
   machine.entropy.fill(std::as_writable_bytes(std::span(random)));
-  epoch_ = known ? *known : make_ulid(machine.shard.wall(), random[0], random[1]);  // PT-3
+  epoch_ = known ? *known : make_ulid(machine.shard.wall(), random[0], random[1]);  // PV-3
   store::KvBatch batch;
   batch.put(epoch_key(), format_ulid(epoch_));
   batch.remove(clean_key());
@@ -140,14 +141,14 @@ Task<> ProviderTable::keep(Call call) {
     (void)co_await home_->errands.arrived(call.by(next_sweep));
     while (Announcement* next = home_->errands.next()) {
       home_->errands.take(*next);
-      next->result = co_await home_->take_in(call.unbounded(), *next);
+      next->result = co_await home_->take_in(call.within(patience), *next);
       home_->errands.answer(*next);
     }
     if (home_->machine.shard.now() < next_sweep) continue;
-    if (auto swept = co_await sweep_some(call.unbounded(), sweep_page); !swept && !status_.damaged)
+    if (auto swept = co_await sweep_some(call.within(patience), sweep_page); !swept && !status_.damaged)
       home_->log.warn("records that are over were not dropped", {{"why", swept.error().context}});
     if (status_.damaged)
-      (void)co_await store::mark_index_damaged(call.unbounded(), home_->machine, directory_);
+      (void)co_await store::mark_index_damaged(call.within(patience), home_->machine, directory_);
     next_sweep = home_->machine.shard.now() + (first_walk_ ? first_sweep_period : sweep_period);
   }
 }

@@ -2,11 +2,11 @@
 // them. Soft state beside the ledger: it is in a map of its own without a log, and a node that hears of a new
 // epoch says everything again.
 //
-//   [PT-1] Of two records of a node for one address the one with the higher sequence is in force, also when
+//   [PV-1] Of two records of a node for one address the one with the higher sequence is in force, also when
 //          it says that the node no longer has the object.
-//   [PT-2] Each node has one record per address. An address has at most `providers_max`: while so many are
+//   [PV-2] Each node has one record per address. An address has at most `providers_max`: while so many are
 //          in force, no other node's is taken.
-//   [PT-3] A table that may have lost what it took has another epoch than before.
+//   [PV-3] A table that may have lost what it took has another epoch than before.
 #pragma once
 
 #include <atomic>
@@ -38,8 +38,8 @@ struct KnownProvider : SignedProvider {
 
 struct Announced {
   std::size_t taken = 0;
-  std::size_t older = 0;    // another of the node was in force (PT-1)
-  std::size_t crowded = 0;  // too many nodes have the object (PT-2)
+  std::size_t older = 0;    // another of the node was in force (PV-1)
+  std::size_t crowded = 0;  // too many nodes have the object (PV-2)
 };
 struct Announcement : Errand<Announcement, Announced> {
   std::vector<SignedProvider> records;

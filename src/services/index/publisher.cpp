@@ -73,7 +73,7 @@ void Publisher::uncover(Covered::iterator at) {
 }
 
 void Publisher::drop_surplus() {
-  while (covered_.size() > policy_.keys_most) uncover(covered_.find(by_rank_.begin()->second));  // PB-1
+  while (covered_.size() > policy_.keys_most) uncover(covered_.find(by_rank_.begin()->second));  // DP-1
 }
 
 Task<> Publisher::run(Call call) {
@@ -96,7 +96,7 @@ Task<> Publisher::run(Call call) {
 
 // NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): not a coroutine
 void Publisher::start_due(Scope& scope) {
-  while (under_way_ < puts_most && !by_due_.empty() && by_due_.begin()->first <= shard_.now()) {  // PB-2
+  while (under_way_ < puts_most && !by_due_.empty() && by_due_.begin()->first <= shard_.now()) {  // DP-2
     const Address address = by_due_.begin()->second;
     Task<> putting = put(scope.call(), address);
     by_due_.erase(by_due_.begin());
@@ -117,7 +117,7 @@ Task<> Publisher::put(Call call, Address address) {
   entry.under_way = false;
   if (stands && !*stands) {
     entry.due = {};
-    uncover(at);  // PB-3
+    uncover(at);  // DP-3
     co_return;
   }
   const Instant now = shard_.now();

@@ -1,10 +1,10 @@
 // Publisher: puts what was announced here into the DHT, and keeps it there. The DHT searches once for each
 // put and forgets a value after ten minutes, so only so many addresses can be there, at a pace.
 //
-//   [PB-1] At most `keys_most` addresses are covered: those that names lead to, then those that were
+//   [DP-1] At most `keys_most` addresses are covered: those that names lead to, then those that were
 //         announced last. The others are counted as uncovered.
-//   [PB-2] At most `puts_most` puts are under way.
-//   [PB-3] A covered address is put again `renew` after its last put, for as long as a record of it is in
+//   [DP-2] At most `puts_most` puts are under way.
+//   [DP-3] A covered address is put again `renew` after its last put, for as long as a record of it is in
 //         force; then it is covered no more. Nothing is ever deleted from the DHT.
 // Of one shard, the table's home.
 #pragma once

@@ -181,6 +181,7 @@ Task<Result<>> IndexShard::resolve_address(Call call, Request& request, Address 
 
 Task<Result<Finder::Found>> IndexShard::find(Call call, Question question, bool fresh) {
   const Instant begun = machine_.shard.now();
+  const bool for_name = asks_for_name(question);
   auto found = co_await finder_->find(call, std::move(question), fresh);
   wait_.count(machine_.shard.now() - begun);
   if (found && found->cached)
@@ -188,6 +189,7 @@ Task<Result<Finder::Found>> IndexShard::find(Call call, Question question, bool 
   else
     shared_.metrics.misses.add(slot_);
   if (!found && found.error().code == ErrorCode::timeout) shared_.metrics.deadline_hits.add(slot_);
+  if (!found && found.error().code == ErrorCode::not_found) co_return for_name ? no_name() : nobody();
   co_return found;
 }
 

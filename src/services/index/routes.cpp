@@ -23,7 +23,6 @@ constexpr serve::ParameterSpec resolve_query[] = {
     {"scope", "`local`: nobody else is asked, and the answer is the signed records themselves"}};
 constexpr serve::AnswerSpec resolve_answers[] = {
     {200, "What the name or the address stands for, and who said so", {json, "http-resolved"}, tag_field},
-    {200, "", {json, "http-records"}},
     {304, "The client has it", {}, tag_field}};
 
 constexpr serve::ParameterSpec providers_query[] = {

@@ -104,8 +104,9 @@ class IndexShard final : public serve::ServiceShard, public LookupEvents {
   Task<Result<>> name(Call call, serve::Request& request);
   Task<Result<>> names(Call call, serve::Request& request);
   Result<> answer_name(serve::Request& request, std::string_view name, const std::optional<NameState>& state);
-  // `raw`: the query behind `history`.
-  Task<Result<>> history(Call call, serve::Request& request, std::string name, std::string_view raw);
+  Task<Result<>> history(Call call, serve::Request& request, std::string name);
+  // `forbidden` where another key speaks for the name.
+  Result<> check_own(std::string_view name) const;
   Task<Result<>> take_document(Call call, serve::Request& request, Incoming& incoming);
   Task<Result<>> set_name(Call call, serve::Request& request, Incoming& incoming);
   Task<Result<>> remove_name(Call call, serve::Request& request);

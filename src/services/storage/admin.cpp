@@ -110,6 +110,11 @@ Task<> StorageShard::watch_gates(Call call) {
     std::uint64_t waiting = 0;
     for (std::size_t i = 0; i < shared_.stores->size(); ++i) waiting += shared_.stores->at(i).waiting();
     context_.metrics.show_depth("changes", slot_, waiting);
+    if (shared_.changed == nullptr) continue;
+    const store::ChangeFeed::Depth depth = shared_.changed->depth();
+    context_.metrics.show_depth("changed", slot_, depth.changes);
+    context_.metrics.count_dropped("changed", slot_,
+                                   depth.dropped - std::exchange(changed_dropped_, depth.dropped));
   } while (co_await sleep_for(call, Duration::millis(100)));
 }
 

@@ -4,6 +4,8 @@
 #include "io/ram_disk.h"
 #include "serve/shared_rows.h"
 #include "serve/sizes.h"
+#include "services/storage/endpoints.h"
+#include "store/change_feed.h"
 #include "store/locks.h"
 #include "store/object_home.h"
 
@@ -24,6 +26,8 @@ constexpr TaskDeclaration own_tasks[] = {
      "makes a new index from the log when the one in use was found damaged", "supervisor"},
     {"pages", "preparer", "one, unless the cache is small", Criticality::degrading,
      "keeps large pages of the cache ready", "supervisor"},
+    {"announcer", "announcer", "one, where there is an index", Criticality::degrading,
+     "tells the index what this node has, and what it no longer has", "the supervisor of the first shard"},
     {"gates", "observer", "one", Criticality::degrading, "opens and closes readiness as the stores say",
      "supervisor"},
 };
@@ -38,13 +42,21 @@ constexpr QueueDeclaration own_queues[] = {
      OverflowPolicy::refuse,
      "queue_depth",
      store::changes_full},
+    {"changed",
+     QueueKind::mpsc,
+     store::changed_capacity,
+     {"committer"},
+     {"announcer"},
+     OverflowPolicy::refuse,
+     "queue_depth",
+     store::changed_full},
 };
 constexpr auto queues = serve::join(serve::shared_queues(shared), own_queues);
 
 constexpr LockDeclaration own_locks[] = {
-    store::ports_lock,       store::index_in_use_lock, store::cache_stripe_lock,
-    store::cache_slots_lock, store::index_map_lock,    store::index_files_lock,
-    io::ram_names_lock,      io::ram_bytes_lock,       store::index_recent_lock,
+    store::changed_lock,     store::ports_lock,        store::index_in_use_lock, store::cache_stripe_lock,
+    store::cache_slots_lock, store::index_map_lock,    store::index_files_lock,  io::ram_names_lock,
+    io::ram_bytes_lock,      store::index_recent_lock,
 };
 constexpr auto locks = serve::join(serve::shared_locks, own_locks);
 
@@ -52,6 +64,7 @@ constexpr WriterDeclaration own_writers[] = {
     {"a data directory's log and index", "its committer"},
     {"changes that an index has not written down", "its committer, under `index-recent`"},
     {"which index is in use", "its committer, under `index-in-use`"},
+    {"what this node says that it has", "announcer"},
     {"the cache of verified groups", "whoever verified a group, under its `cache-stripe`"},
 };
 constexpr auto writers = serve::join(serve::shared_writers, own_writers);
@@ -69,7 +82,38 @@ const ServiceDeclaration declaration{
     .locks = locks,
     .lanes = lane_declarations,
     .writers = writers,
+    .calls = {"index"},
 };
+
+namespace {
+
+void declare_announcing(config::Schema& schema, Keys& keys) {
+  using config::Reload;
+  keys.index = config::declare_peer_key(schema, "index", "");
+  keys.announce = schema.add<bool>({.name = "announce.enabled",
+                                    .default_value = "true",
+                                    .doc = "Whether the index, if there is one, is told what this node has.",
+                                    .reload = Reload::restart});
+  keys.announce_endpoints = schema.add<std::vector<std::string>>(
+      {.name = "announce.endpoints",
+       .default_value = "",
+       .doc = "Where others reach this service, the best first: HOST:PORT or https://HOST:PORT with IP "
+              "addresses. Empty: where it listens; if that is on all addresses, those of the machine, "
+              "loopback only if it has no other.",
+       .reload = Reload::restart,
+       .check =
+           config::Check{"at most 8 of HOST:PORT or https://HOST:PORT, with IP addresses, each once",
+                         [](const config::Value& value) {
+                           return parse_all_announced(std::get<std::vector<std::string>>(value)).has_value();
+                         }}});
+  keys.announce_token_file = schema.add<std::string>(
+      {.name = "announce.token_file",
+       .default_value = "",
+       .doc = "A file with a capability for op node.peer of the index, if that is another process.",
+       .reload = Reload::restart});
+}
+
+}  // namespace
 
 Keys declare_keys(config::Schema& schema, const Defaults& where) {
   using config::Reload;
@@ -130,6 +174,7 @@ Keys declare_keys(config::Schema& schema, const Defaults& where) {
        .reload = Reload::restart,
        .min = "1m",
        .max = "30d"});
+  declare_announcing(schema, keys);
   schema.add_memory("storage.cache_bytes", [keys](const config::Snapshot& snapshot) {
     const std::uint64_t cache = snapshot.get(keys.cache_bytes).count;
     return snapshot.get(keys.server.amnesia) ? cache + cache / 16 : cache;

@@ -24,6 +24,10 @@ struct Keys {
   config::Key<Rate> scrub_rate;
   config::Key<Duration> scrub_interval;
   config::Key<Duration> uploads_ttl;
+  config::Key<std::string> index;
+  config::Key<bool> announce;
+  config::Key<std::vector<std::string>> announce_endpoints;
+  config::Key<std::string> announce_token_file;
 };
 // Where the service listens when the configuration does not say.
 struct Defaults {

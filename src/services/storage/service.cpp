@@ -46,6 +46,7 @@ StorageShard::~StorageShard() = default;
 
 Task<Result<>> StorageShard::make_stores(Call) {
   const Options& asked = shared_.options;
+  prepare_announcing();
   // With amnesia the disk is in memory, and the cache only makes its bytes sendable.
   const std::uint64_t capacity =
       asked.amnesia ? asked.cache_bytes / 16 + store::GroupCache::least_capacity : asked.cache_bytes;
@@ -63,6 +64,7 @@ Task<Result<>> StorageShard::make_stores(Call) {
   options.fsync = asked.fsync && !asked.amnesia;
   options.scrub_rate = asked.scrub_rate;
   options.scrub_interval = asked.scrub_interval;
+  options.changed = announcing_ ? shared_.changed.get() : nullptr;
   options.upload_ttl = asked.uploads_ttl;
   options.uploads_max = asked.uploads_max;
   shared_.stores =
@@ -101,6 +103,7 @@ Task<Result<>> StorageShard::start(Call call) {
   }
   if (machine_.shard.index() != 0) co_return Result<>{};
   CO_TRY_VOID(context_.tasks.start("gates", [this](Call c) { return watch_gates(c); }));
+  if (announcing_) CO_TRY_VOID(context_.tasks.start("announcer", [this](Call c) { return announce(c); }));
   if (shared_.cache->has_large_pages())
     CO_TRY_VOID(context_.tasks.start("pages", [this](Call c) { return prepare_cache(c); }));
   co_return Result<>{};
@@ -149,9 +152,13 @@ class StorageService final : public serve::Service {
                 .keys = keys,
                 .kv = kv,
                 .metrics = {},
+                .changed = {},
+                .announced = {},
                 .ram = {},
                 .cache = {},
                 .stores = {}} {
+    if (const AnnounceOptions& asked = shared_.options.announce; asked.enabled && asked.announcer.key)
+      shared_.changed = std::make_unique<store::ChangeFeed>(asked.changed_max);
     if (shared_.options.amnesia) shared_.ram = std::make_unique<io::RamDisk>(shared_.options.cache_bytes);
   }
 
@@ -174,6 +181,7 @@ class StorageService final : public serve::Service {
       const auto* cache = shared_.made_cache.load(std::memory_order_acquire);
       return cache != nullptr ? static_cast<double>(cache->bytes()) : 0;
     });
+    observe_announcer(registry);
     registry.observed_gauge("cache_large_page_bytes", "Memory of the cache that is in large pages.", [this] {
       const auto* cache = shared_.made_cache.load(std::memory_order_acquire);
       return cache != nullptr ? static_cast<double>(cache->large_pages().bytes) : 0;
@@ -220,6 +228,32 @@ class StorageService final : public serve::Service {
       registry.observed_gauge(name, help, sum);
   }
 
+  // Without an announcer all of it is zero.
+  void observe_announcer(observe::Registry& registry) {
+    registry.observed_gauge(
+        "announce_lag_seconds", "Age of the oldest change that the index was not told of.", [this] {
+          const Shard* const here = current_shard();
+          return shared_.changed == nullptr || here == nullptr
+                     ? 0.0
+                     : find_lag(*shared_.changed, shared_.announced, here->now()).to_seconds();
+        });
+    registry.observed_gauge("announce_covered_keys",
+                            "Objects of which the index was told that they are here.",
+                            [this] { return static_cast<double>(shared_.announced.covered); });
+    registry.observed_gauge(
+        "announce_pending_keys", "Objects of which the index has yet to be told.", [this] {
+          return shared_.changed == nullptr
+                     ? 0.0
+                     : static_cast<double>(count_pending(*shared_.changed, shared_.announced));
+        });
+    auto requests = registry.observed_counters(
+        {"announce_requests_total",
+         "Batches of records for the index, by what became of them.",
+         {{"result", {"taken", "busy", "unauthorized", "refused", "unanswered"}}}});
+    for (std::size_t i = 0; i < said_count; ++i)
+      requests.bind([this, i] { return static_cast<double>(shared_.announced.requests[i]); }, i);
+  }
+
   Shared shared_;
 };
 
@@ -237,6 +271,11 @@ Options read_options(const config::Snapshot& snapshot, const Keys& keys, const s
   options.scrub_interval = snapshot.get(keys.scrub_interval);
   options.uploads_ttl = snapshot.get(keys.uploads_ttl);
   options.changes_max = serve::queue_capacity(declaration, snapshot, keys.server, "changes");
+  options.announce.enabled = snapshot.get(keys.announce);
+  options.announce.token_file = snapshot.get(keys.announce_token_file);
+  options.announce.changed_max = serve::queue_capacity(declaration, snapshot, keys.server, "changed");
+  if (auto endpoints = parse_all_announced(snapshot.get(keys.announce_endpoints)))
+    options.announce.announcer.endpoints = std::move(*endpoints);
   return options;
 }
 

@@ -5,11 +5,21 @@
 
 #include "config/snapshot.h"
 #include "serve/service.h"
+#include "services/storage/announcer.h"
 #include "services/storage/declarations.h"
 #include "store/kv.h"
 #include "store/object_store.h"
 
 namespace cairn::storage {
+
+struct AnnounceOptions {
+  bool enabled = true;
+  // Of its own keys the configuration gives the endpoints; the rest is for whoever makes the service. Without
+  // a key nothing is announced.
+  AnnouncerOptions announcer = {};
+  std::string token_file = {};
+  std::uint64_t changed_max = store::changed_capacity;  // changes that wait for the announcer
+};
 
 struct Options {
   std::vector<std::string> data_dirs;
@@ -24,6 +34,7 @@ struct Options {
   std::uint64_t changes_max = store::changes_capacity;  // changes that wait for one data directory
   std::uint64_t reserve = 8u << 20;  // kept free in each directory for operations that free space
   std::uint64_t spare_files = 16;    // likewise; a start needs a few, and so does a merge of the index
+  AnnounceOptions announce = {};
 };
 // The service's route table (routes.cpp).
 std::span<const serve::RouteSpec> routes();

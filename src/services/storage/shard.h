@@ -27,6 +27,8 @@ struct Shared {
   // The bytes of a client's address are counted in the same slot as its requests.
   static_assert(serve::Shares::slots == store::ByteBudget::slots &&
                 serve::Shares::Asker::none == store::Taker::none);
+  std::unique_ptr<store::ChangeFeed> changed;  // none: nobody is told
+  AnnounceStatus announced;
   std::unique_ptr<io::RamDisk> ram;          // instead of a disk, when nothing may be written to one
   std::shared_ptr<store::GroupCache> cache;  // a job of the pool may hold it, too
   std::unique_ptr<store::StoreSet> stores;
@@ -42,6 +44,17 @@ struct Shared {
   std::atomic<store::StoreSet*> made_stores{nullptr};
 };
 
+// The announcer and what it is given of this process. Of shard 0.
+struct Announcing {
+  Announcing(io::Machine& machine, serve::Peer& peer, const std::string& token_file)
+      : index(machine, peer, token_file) {}
+
+  IndexPeer index;
+  // Made when the stores are there.
+  std::optional<StoreHoldings> holdings;
+  std::optional<Announcer> announcer;
+};
+
 class StorageShard final : public serve::ServiceShard {
  public:
   StorageShard(Shared& shared, serve::ShardContext context);
@@ -50,6 +63,7 @@ class StorageShard final : public serve::ServiceShard {
   Task<Result<>> start(Call call) override;
   Task<> stop(Call call) override;
   void apply(const config::Snapshot& snapshot) override;
+  void take_keys(const serve::KeySnapshotPtr& keys) override;
   static std::span<const serve::RouteSpec> routes();
 
  private:
@@ -114,6 +128,11 @@ class StorageShard final : public serve::ServiceShard {
   Task<Result<>> open_store(Call call, store::ObjectStore& store);
   void show_gates() noexcept;
 
+  // --- announcing.cpp
+  void prepare_announcing();
+  // Waits until every store is open, and runs the announcer. Cancel: clean.
+  Task<> announce(Call call);
+
   // Keeps large pages of the cache ready. Cancel: clean.
   Task<> prepare_cache(Call call);
 
@@ -129,6 +148,8 @@ class StorageShard final : public serve::ServiceShard {
   io::Machine machine_;
   observe::Slot slot_;
   std::unique_ptr<store::SetPort> ports_;
+  std::unique_ptr<Announcing> announcing_;  // none: there is nobody to tell
+  std::uint64_t changed_dropped_ = 0;       // as counted
 };
 
 store::UploadOwner owner_of(const serve::Request& request);
