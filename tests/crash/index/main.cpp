@@ -4,7 +4,7 @@
 int main(int count, char** arguments) {
   using namespace cairn::crash;  // NOLINT(google-build-using-namespace): this program is that suite
   Settings settings;
-  settings.most = 160'000;
+  settings.most = 130'000;
   settings.length = 4;
   settings.tears = 2;
   settings.sequences = 1000;
