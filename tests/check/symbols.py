@@ -53,7 +53,7 @@ ALLOWED_STATE = [
     ("base", r"cairn::\(anonymous namespace\)::handler_of_tests", "a failed CHECK has nobody to ask"),
     ("runtime", r".*", "the current shard, by which everything else is found"),
 ]
-FOREIGN = re.compile(r"(guard variable for )?(std|fmt|toml|simdjson|__gnu_cxx|testing)::|DW\.ref\.|\.L|__\w+$")
+FOREIGN = re.compile(r"(guard variable for )?(std|fmt|toml|simdjson|dht|__gnu_cxx|testing)::|DW\.ref\.|\.L|__\w+$")
 
 
 def symbols(tree):
