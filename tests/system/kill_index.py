@@ -13,10 +13,8 @@ import argparse
 import collections
 import os
 import random
-import re
 import select
 import shutil
-import subprocess
 import sys
 import threading
 import time
@@ -27,40 +25,13 @@ sys.dont_write_bytecode = True
 
 import demo  # noqa: E402
 import wire  # noqa: E402
-from storage_server import Storage, b3sum, binary  # noqa: E402
+from index_server import Index  # noqa: E402
+from storage_server import b3sum  # noqa: E402
 
 GONE = (OSError, wire.Broken)
 JSON = "application/json"
 MANIFESTS_EACH, OWN_EACH, SHARED = 24, 4, 3
 PAGE = 7  # of the list: more than one
-
-
-class Index(Storage):
-    """`cairn index` alone."""
-
-    directory = property(lambda self: os.path.join(self.data, "index"))
-    map = property(lambda self: os.path.join(self.directory, "index"))
-
-    def spawn(self):
-        arguments = [binary(), "index", "--data", self.data, "--bind", self.bind, *self.arguments]
-        for key, value in self.settings.items():
-            arguments += ["--set", f"{key}={value}"]
-        self.code = None
-        with open(self.log_path, "ab") as log:
-            self.process = subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=log, bufsize=0,
-                                            env=demo.clean_environment(self.environment))
-        return self
-
-    def await_ready(self):
-        line = self.line()
-        match = re.fullmatch(r"index +http://([0-9.]+):([0-9]+)\n", line)
-        if not match:
-            self.process.kill()
-            raise AssertionError(f"did not start ({self.process.wait()}): {line!r} {self.log()[-2000:]}")
-        self.address = (match[1], int(match[2]))
-        with open(os.path.join(self.data, "keys", "admin.cap")) as file:
-            self.token = file.read().strip()
-        return self
 
 
 def cbor_text(text):

@@ -79,7 +79,7 @@ def flatten(suite):
             yield test
 
 
-KINDS = ("test_*.py", "cli_*.py", "storage_*.py", "registry_*.py", "macaroon_*.py", "browser.py")
+KINDS = ("index_*.py", "test_*.py", "cli_*.py", "storage_*.py", "registry_*.py", "macaroon_*.py", "browser.py")
 TOTALS = re.compile(r"(\d+) s, (\d+) skipped\n(\d+) passed, (\d+) failed\n\Z")
 
 

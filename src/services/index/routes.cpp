@@ -27,7 +27,7 @@ constexpr serve::AnswerSpec resolve_answers[] = {
 
 constexpr serve::ParameterSpec providers_query[] = {
     {"region", "The client's region: providers there come first"},
-    {"limit", "How many at most; 5 without", "Int", false, 1, 32},
+    {"limit", "How many at most, up to 32; 5 without", "Int"},
     {"min_freshness", "Only providers that were heard of in so many seconds", "Int"}};
 constexpr serve::AnswerSpec providers_answers[] = {
     {200, "The providers by their score, and how they were found", {json, "http-providers"}}};
@@ -47,7 +47,7 @@ constexpr serve::AnswerSpec names_answers[] = {
 constexpr serve::ParameterSpec name_query[] = {
     {"history", "Without a value, before all others: its changes, the newest first"},
     {"after", "With `history`: the sequence below which the list goes on: `next` of the page before", "Int"},
-    {"limit", "With `history`: how many at most; 100 without", "Int", false, 1, 1000}};
+    {"limit", "With `history`: how many at most, up to 1000; 100 without", "Int"}};
 constexpr serve::AnswerSpec name_answers[] = {
     {200, "The name's newest change; with `history`, all of them", {json, "http-name"}, tag_field},
     {304, "The client has it", {}, tag_field}};
