@@ -32,6 +32,17 @@ bool names_address(const RouteSpec& spec) noexcept {
   return spec.pattern.find(":Address}") != std::string_view::npos;
 }
 
+// The name that the request is about, by the parameter's name in the pattern: `{name:Rest}`, or `{key:Rest}`,
+// which is an address (`b3:…`) or a name, with or without `name:`.
+std::string_view name_asked(const RouteSpec& spec, const http::RouteMatch& route) noexcept {
+  if (spec.pattern.find("{name:Rest}") != std::string_view::npos) return route.at[0].text;
+  if (spec.pattern.find("{key:Rest}") == std::string_view::npos) return {};
+  std::string_view key = route.at[0].text;
+  if (key.starts_with("b3:")) return {};
+  if (key.starts_with("name:")) key.remove_prefix(5);
+  return key;
+}
+
 // How many bytes the request would store. Unknown before the end of a chunked body, and before a body with a
 // content coding is decoded.
 std::optional<std::uint64_t> stored_bytes(const http::RequestHead& head, const RouteSpec& spec) noexcept {
@@ -468,6 +479,7 @@ Result<> Pipeline::authorize(Request& request, const RouteSpec& spec) {
                                   .bytes = stored_bytes(request.head(), spec),
                                   .local = request.peer().local};
   if (names_address(spec)) asked.address = request.route.address;
+  asked.name = name_asked(spec, request.route);
   if (!request.peer().local) asked.ip = std::to_array(request.peer().bytes);
   TRY(const Principal* bearer, authorizer_->authorize(request.fields(), asked));
   request.bearer = *bearer;

@@ -8,7 +8,7 @@ import unittest
 
 import wire
 from index_server import Index
-from storage_server import b3sum
+from storage_server import b3sum, cairn
 
 FIRST, SECOND = "b3:" + "1" * 64, "b3:" + "2" * 64
 
@@ -90,6 +90,17 @@ class Names(unittest.TestCase):
                 self.assertEqual(index.ask_openly(method, target, b"{}" if method != "DELETE" else None).status, 401, target)
             for target in ("/names", "/names/a", "/resolve/a", f"/providers/{FIRST}", f"/manifests/{FIRST}"):
                 self.assertIn(index.ask_openly("GET", target).status, (200, 404), target)
+
+    def test_a_capability_for_some_names_changes_no_others(self):
+        with Index() as index:
+            minted = cairn("cap", "mint", "--data", index.data, "--op", "index.write", "--name", "docs/")
+            self.assertEqual(minted.returncode, 0, minted.stderr)
+            narrow = index.bearer(minted.stdout.strip())
+            self.assertEqual(index.put_name("docs/a", FIRST, **narrow).status, 201)
+            for name in ("docs", "docs2/a", "a"):
+                self.assertEqual(index.put_name(name, FIRST, **narrow).status, 403, name)
+            self.assertEqual(index.ask("DELETE", "/names/docs/a", **narrow).status, 200)
+            self.assertEqual(index.ask("PUT", f"/manifests/{FIRST}", b"x", **narrow).status, 403)
 
     def test_one_client_with_1000_connections_is_refused_its_257th_and_others_are_served(self):
         with Index({"server.max_conns_per_ip": 256, "uds.path": ""}) as index:

@@ -3,6 +3,7 @@
 #include "codec/json_writer.h"
 #include "serve/answer.h"
 #include "services/index/asked.h"
+#include "services/index/documents.h"
 #include "services/index/incoming.h"
 
 namespace cairn::index {
@@ -46,22 +47,6 @@ void answer_state(Request& request, std::string_view name, const NameState& stat
   write_state(json, name, state);
   json.end_object().finish();
   request.response.answer_text(json_type);
-}
-
-struct Wish {
-  Address manifest;
-  std::string note;
-};
-
-Result<Wish> read_wish(codec::JsonReader& reader, std::string_view document) {
-  TRY(const codec::JsonValue root, reader.parse(document));
-  TRY(codec::JsonObject object, root.object());
-  TRY(const std::string_view manifest, object.required_string("manifest"));
-  TRY(const auto note, object.optional_string("note"));
-  TRY_VOID(object.finish());
-  const auto address = parse_address(manifest);
-  if (!address) return fail(ErrorCode::malformed, "the manifest of a name is an address, b3:…", Side::client);
-  return Wish{*address, std::string(note.value_or(""))};
 }
 
 }  // namespace

@@ -28,8 +28,6 @@ namespace cairn::index {
 // The capacity of `announced`: batches of records that may wait for the table's keeper.
 inline constexpr std::uint64_t announced_capacity = 64;
 inline constexpr char announced_full[] = "too many announcements wait";
-// Records in one batch.
-inline constexpr std::size_t batch_most = 1000;
 
 // A record that a reader finds, and when it came here last.
 struct KnownProvider : SignedProvider {

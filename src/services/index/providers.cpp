@@ -9,6 +9,7 @@
 #include "crypto/blake3.h"
 #include "runtime/pool.h"
 #include "services/index/asked.h"
+#include "services/index/documents.h"
 #include "services/index/incoming.h"
 #include "services/index/ranking.h"
 
@@ -22,44 +23,11 @@ namespace {
 constexpr std::string_view json_type = "application/json";
 constexpr std::size_t announcement_max = std::size_t{1} << 20;
 constexpr std::size_t usual_limit = 5;
-// A record that is in force for longer says nothing about today.
-constexpr Duration longest_life = Duration::seconds(48 * 3600);
 
 std::unexpected<Error> nobody() {
   return fail(ErrorCode::not_found, "nobody says that it has it", Side::client);
 }
 std::unexpected<Error> malformed(const char* why) { return fail(ErrorCode::malformed, why, Side::client); }
-
-struct Batch {
-  std::vector<SignedProvider> records;
-  std::size_t forged = 0, expired = 0;
-};
-
-// Blocks: signatures cost.
-Result<Batch> read_batch(codec::JsonReader& reader, std::string_view document, WallTime now) {
-  TRY(const codec::JsonValue root, reader.parse(document));
-  TRY(codec::JsonObject object, root.object());
-  TRY(const codec::JsonValue list, object.required("records"));
-  TRY_VOID(object.finish());
-  TRY(const codec::JsonItems items, list.items());
-  Batch batch;
-  std::size_t count = 0;
-  for (const codec::JsonValue& item : items) {
-    if (++count > batch_most) return item.refuse("a batch has at most 1000 records");
-    TRY(const std::string_view text, item.as_string());
-    auto bytes = codec::decode_base64(text);
-    if (!bytes) return item.refuse("a record is base64");
-    auto record = format::decode_provider_record(as_bytes(*bytes));
-    if (!record && record.error().code != ErrorCode::invalid_sig) return item.refuse("not a provider record");
-    if (!record)
-      ++batch.forged;
-    else if (record->expiry <= now || record->expiry.ms - now.ms > longest_life.ns / 1'000'000)
-      ++batch.expired;
-    else
-      batch.records.push_back({std::move(*record), std::move(*bytes)});
-  }
-  return batch;
-}
 
 std::string format_url(const format::Endpoint& endpoint) {
   const Endpoint at{format_ip(std::bit_cast<IpBytes>(endpoint.ip)), endpoint.port, {}, endpoint.tls};
@@ -201,16 +169,16 @@ Task<Result<>> IndexShard::take_announcement(Call call, Request& request, Incomi
 Task<Result<>> IndexShard::announce(Call call, Request& request, Incoming& incoming) {
   const auto document = std::make_shared<const std::string>(std::move(incoming.document));
   struct Read {
-    Result<Batch> batch;
+    Result<Announcements> batch;
     std::string why;
   };
   CO_TRY(Read read, co_await run(machine_.pool, call, Lane::cpu, [document, now = machine_.shard.wall()] {
            codec::JsonReader reader;
-           auto batch = read_batch(reader, *document, now);
+           auto batch = read_announcements(reader, *document, now);
            return Read{std::move(batch), reader.detail()};
          }));
   if (!read.batch) co_return answer_malformed(request, read.batch.error(), read.why);
-  Batch& batch = *read.batch;
+  Announcements& batch = *read.batch;
   shared_.metrics.refused_records.at(RefusedRecord::forged).add(slot_, batch.forged);
   shared_.metrics.refused_records.at(RefusedRecord::expired).add(slot_, batch.expired);
   auto taken = co_await providers_->announce(call, std::move(batch.records));
