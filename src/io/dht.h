@@ -49,7 +49,7 @@ inline constexpr Duration dht_value_life = Duration::seconds(600);
 
 // What a service that uses a Dht declares among its locks.
 inline constexpr LockDeclaration dht_lock{
-    "dht", 27, "values on their way from the DHT to one get; the values of a DHT within the process"};
+    "dht", 27, "searches of the DHT that are under way; the values of a DHT within the process"};
 
 // Where values are kept: the nodes whose ids are nearest to the key keep them.
 struct DhtKey {

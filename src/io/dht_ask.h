@@ -74,7 +74,7 @@ class DhtAsk final : public MailItem, public std::enable_shared_from_this<DhtAsk
   std::shared_ptr<DhtLoad> load_;
   PermitHold place_;
   Mailbox& home_;
-  Guarded<State, dht_lock.rank> state_;
+  Guarded<State, lock_rank::dht_ask> state_;
   WaitList waiting_;  // of the shard
 };
 

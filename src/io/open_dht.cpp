@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <map>
 #include <tuple>
 #include <utility>
 
@@ -139,8 +140,33 @@ class Core {
   Result<> run(const dht::InfoHash& id);
   // Makes nodes known and asks the first of them whether they are there. Gets and puts wait for an answer.
   void greet(std::vector<dht::NodeExport> nodes);
+
+  // [OD-3]
+  struct Search {
+    Search(Core& of, const DhtKey& key_) : core(of), key(key_) {}
+    ~Search() {
+      for (std::size_t i = 0; i < values.size(); ++i) core.load_->held.give();
+    }
+    Search(const Search&) = delete;
+    Search& operator=(const Search&) = delete;
+    Core& core;
+    DhtKey key;
+    std::vector<DhtValue> values;  // so far, for gets that come later
+    std::size_t dropped = 0;
+    std::vector<DhtCaller> callers;
+  };
+  struct Running {
+    explicit Running(std::shared_ptr<Search> of) noexcept : search(std::move(of)) {}
+    ~Running() { search->core.hear_end(search, DhtEnd::failed); }
+    Running(const Running&) = delete;
+    Running& operator=(const Running&) = delete;
+    std::shared_ptr<Search> search;
+  };
+  using Searches = std::map<DhtKey, std::shared_ptr<Search>>;
   // On OpenDHT's thread.
-  void hear_end(const DhtCaller& caller, bool ok) const noexcept;
+  void hear_values(Search& search, const std::vector<std::shared_ptr<dht::Value>>& values);
+  void hear_end(const std::shared_ptr<Search>& search, DhtEnd how) noexcept;
+  DhtEnd end_of(bool ok) const noexcept;
 
   DhtOptions options_;
   std::size_t keys_most_;
@@ -148,13 +174,19 @@ class Core {
   // Publish no other memory.
   std::atomic<std::size_t> keys_{0};  // asked for since the node was begun; counted again when asked again
   std::atomic<bool> alone_{true};     // no node is known
-  // Who starts or stops the threads. A second stop() waits here until they have ended.
-  Guarded<dht::InfoHash, dht_lock.rank> id_;
+  // Of the node, whenever it begins. Who starts or stops the threads holds it: a second stop() waits here
+  // until they have ended.
+  struct Identity {
+    dht::InfoHash id;
+    std::vector<dht::NodeExport> peers;
+  };
+  Guarded<Identity, dht_lock.rank> identity_;
+  Guarded<Searches, dht_lock.rank> searches_;
   dht::DhtRunner runner_;
 };
 
-// [OD-1] A type that is not registered has a policy of OpenDHT's own, which takes anything up to 64 KiB. So
-// all are registered, and all but ours refuse.
+// [OD-1] Of a type that is not registered OpenDHT takes anything up to 64 KiB. To register all of them would
+// cost 37 MB.
 void register_types(dht::DhtRunner& runner) {
   const auto refuse = [](dht::InfoHash, std::shared_ptr<dht::Value>&, const dht::InfoHash&,
                          const dht::SockAddr&) { return false; };
@@ -167,15 +199,14 @@ void register_types(dht::DhtRunner& runner) {
 }
 
 Result<> Core::start() {
-  TRY_VOID(id_.with([this](dht::InfoHash& id) {
-    id = dht::InfoHash::getRandom();
-    return run(id);
-  }));
-  std::vector<dht::NodeExport> nodes;
-  for (const DhtPeer& peer : options_.peers) nodes.push_back(from_peer(peer));
-  greet(std::move(nodes));
-  bootstrap(options_.bootstrap);
-  return {};
+  return identity_.with([this](Identity& self) -> Result<> {
+    self.id = dht::InfoHash::getRandom();
+    for (const DhtPeer& peer : options_.peers) self.peers.push_back(from_peer(peer));
+    TRY_VOID(run(self.id));
+    greet(self.peers);
+    bootstrap(options_.bootstrap);
+    return {};
+  });
 }
 
 void Core::greet(std::vector<dht::NodeExport> nodes) {
@@ -226,26 +257,26 @@ Result<> Core::run(const dht::InfoHash& id) try {
 }
 
 void Core::renew() {
-  id_.with([this](dht::InfoHash& id) {
+  identity_.with([this](Identity& self) {
     if (is_closed() || !is_worn()) return;
-    auto nodes = runner_.exportNodes();
+    if (auto peers = runner_.exportNodes(); !peers.empty()) self.peers = std::move(peers);
     // Values that it takes over have nobody's address, by which OpenDHT would decide what goes first when
     // there is no room: they must not fill it.
     auto values = runner_.exportValues();
     if (runner_.getStoreSize().first > options_.store_bytes / 2) values.clear();
     runner_.join();
     alone_.store(true, std::memory_order_relaxed);
-    if (!run(id)) return;  // the next caller tries again
+    if (!run(self.id)) return;  // the next caller tries again
     keys_.store(0, std::memory_order_relaxed);
     runner_.importValues(values);
-    greet(std::move(nodes));
+    greet(self.peers);
     bootstrap(options_.bootstrap);
   });
 }
 
 void Core::stop() {
   load_->closed.store(true, std::memory_order_relaxed);
-  id_.with([this](dht::InfoHash&) { runner_.join(); });
+  identity_.with([this](Identity&) { runner_.join(); });
 }
 
 void Core::drop() {
@@ -276,15 +307,48 @@ void Core::bootstrap(const std::vector<Endpoint>& nodes) {
 }
 
 void Core::get(const DhtKey& key, std::shared_ptr<DhtAsk> ask) {
-  keys_.fetch_add(1, std::memory_order_relaxed);
   const DhtCaller caller(std::move(ask));
-  const dht::GetCallback give = [caller](const std::vector<std::shared_ptr<dht::Value>>& values) {
-    for (const auto& value : values)
-      if (!(is_ours(*value) ? caller.give(value->id, bytes_of(*value)) : caller.drop())) return false;
-    return caller.wanted();
+  const std::shared_ptr<Search> begun = searches_.with([&](Searches& searches) -> std::shared_ptr<Search> {
+    std::shared_ptr<Search>& search = searches[key];
+    const bool is_new = search == nullptr;
+    if (is_new) search = std::make_shared<Search>(*this, key);
+    for (const DhtValue& value : search->values) (void)caller.give(value.id, as_bytes(value.bytes));
+    for (std::size_t i = 0; i < search->dropped; ++i) (void)caller.drop();
+    search->callers.push_back(caller);
+    return is_new ? search : nullptr;
+  });
+  if (begun == nullptr) return;
+  keys_.fetch_add(1, std::memory_order_relaxed);
+  // Whichever way OpenDHT lets go of these, the search ends.
+  const auto running = std::make_shared<Running>(begun);
+  const dht::GetCallback give = [this, running](const std::vector<std::shared_ptr<dht::Value>>& values) {
+    hear_values(*running->search, values);
+    return true;
   };
-  const dht::DoneCallbackSimple end = [this, caller](bool ok) { hear_end(caller, ok); };
+  const dht::DoneCallbackSimple end = [this, running](bool ok) { hear_end(running->search, end_of(ok)); };
   runner_.get(to_hash(key), give, end);
+}
+
+void Core::hear_values(Search& search, const std::vector<std::shared_ptr<dht::Value>>& values) {
+  searches_.with([&](Searches&) {
+    for (const auto& value : values) {
+      const bool ours = is_ours(*value);
+      for (const DhtCaller& caller : search.callers)
+        (void)(ours ? caller.give(value->id, bytes_of(*value)) : caller.drop());
+      if (ours && search.values.size() < dht_values_most && load_->held.try_take())
+        search.values.push_back({value->id, std::string(as_text(bytes_of(*value)))});
+      else
+        ++search.dropped;
+    }
+  });
+}
+
+void Core::hear_end(const std::shared_ptr<Search>& search, DhtEnd how) noexcept {
+  searches_.with([&](Searches& searches) {
+    if (const auto at = searches.find(search->key); at != searches.end() && at->second == search)
+      searches.erase(at);
+    for (const DhtCaller& caller : std::exchange(search->callers, {})) caller.end(how);
+  });
 }
 
 void Core::put(const DhtKey& key, DhtValue value, std::shared_ptr<DhtAsk> ask) {
@@ -292,14 +356,14 @@ void Core::put(const DhtKey& key, DhtValue value, std::shared_ptr<DhtAsk> ask) {
   const auto* bytes = reinterpret_cast<const std::uint8_t*>(value.bytes.data());
   auto put = std::make_shared<dht::Value>(value_type, bytes, value.bytes.size(), value.id);
   const dht::DoneCallbackSimple end = [this, caller = DhtCaller(std::move(ask))](bool ok) {
-    hear_end(caller, ok);
+    caller.end(end_of(ok));
   };
   runner_.put(to_hash(key), std::move(put), end);
 }
 
-void Core::hear_end(const DhtCaller& caller, bool ok) const noexcept {
-  const bool alone = alone_.load(std::memory_order_relaxed);
-  caller.end(ok ? DhtEnd::complete : alone ? DhtEnd::no_node : DhtEnd::failed);
+DhtEnd Core::end_of(bool ok) const noexcept {
+  if (ok) return DhtEnd::complete;
+  return alone_.load(std::memory_order_relaxed) ? DhtEnd::no_node : DhtEnd::failed;
 }
 
 class OpenPort final : public Dht {

@@ -182,7 +182,29 @@ TEST(OpenDht, DH1_what_comes_after_a_cancel_is_heard_by_nobody) {
     ASSERT_TRUE(at.real.turn_until([&] { return outcome.has_value(); }));
     if (!*outcome) EXPECT_EQ(code_of(*outcome), ErrorCode::cancelled);
   }
-  EXPECT_EQ(at.get(sample_key(1)).values.size(), 20u);
+  const auto whole = at.get(sample_key(1));
+  ASSERT_EQ(code_of(whole.outcome), ErrorCode::ok);
+  EXPECT_EQ(each_once(whole.values).size(), 20u);
+}
+
+TEST(OpenDht, OD3_gets_of_one_key_that_overlap_each_other_and_puts_are_all_whole) {
+  OpenNet net(2);
+  for (std::uint64_t id = 1; id <= 20; ++id)
+    ASSERT_EQ(code_of(net[1].put(sample_key(1), {id, "value"})), ErrorCode::ok);
+  OpenPlace& at = net.add();
+  ASSERT_TRUE(at.becomes_ready());
+  std::vector<std::vector<DhtValue>> values(30);
+  std::vector<std::optional<Result<DhtOutcome>>> gets(values.size());
+  for (std::size_t i = 0; i < gets.size(); ++i) {
+    at.real.spawn(run_get(at.call(), at.dht.get(), sample_key(1), &values[i], &gets[i]));
+    for (std::size_t turn = 0; turn < i % 5; ++turn) at.real.loop.turn(Duration{0});
+  }
+  ASSERT_TRUE(at.real.turn_until(
+      [&] { return std::ranges::all_of(gets, [](const auto& one) { return one.has_value(); }); }));
+  for (std::size_t i = 0; i < gets.size(); ++i) {
+    EXPECT_EQ(code_of(*gets[i]), ErrorCode::ok);
+    EXPECT_EQ(each_once(values[i]).size(), 20u) << i;
+  }
 }
 
 TEST(OpenDht, DH5_a_close_ends_gets_and_puts_that_are_under_way) {

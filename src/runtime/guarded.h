@@ -22,6 +22,7 @@ namespace cairn {
 
 // The ranks of the runtime's own locks. They are leaves, above every rank a service declares (0..27).
 namespace lock_rank {
+inline constexpr unsigned dht_ask = 28;
 inline constexpr unsigned tls_tickets = 29;
 inline constexpr unsigned pool_lane = 30;
 inline constexpr unsigned mailbox = 31;

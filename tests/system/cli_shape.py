@@ -12,7 +12,7 @@ import demo
 from storage_server import Storage, b3sum, binary, cairn
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-TYPES = {"object": dict, "array": list, "string": str, "boolean": bool, "number": (int, float)}
+TYPES = {"null": type(None), "object": dict, "array": list, "string": str, "boolean": bool, "number": (int, float)}
 
 
 def mismatch(schema, value, where="$"):

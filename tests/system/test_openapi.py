@@ -1,5 +1,6 @@
 """The HTTP reference says what the servers do: every operation is there, asks for what it says, and answers as it says."""
 
+import base64
 import json
 import os
 import tempfile
@@ -7,11 +8,17 @@ import unittest
 
 import wire
 from cli_shape import mismatch, schema_of
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from index_server import Index, provider_record
 from registry_server import Registry, approval, region
-from storage_server import PART, Storage, cairn
+from storage_server import PART, Storage, b3sum, cairn
 
 METHODS = ("get", "head", "put", "post", "patch", "delete", "options")
 SAMPLES = {"Address": "b3:" + "0" * 64, "Id": "01ARZ3NDEKTSV4RRFFQ69G5FAV", "Int": "0", "Rest": "0/000"}
+
+
+KINDS = (("storage", Storage), ("registry", Registry), ("index", Index))
 
 
 def setUpModule():
@@ -138,17 +145,17 @@ class Doors(Case):
     """What a stranger meets."""
 
     def test_every_operation_is_there_and_asks_for_the_capability_it_names(self):
-        for name, kind in (("storage", Storage), ("registry", Registry)):
+        for name, kind in KINDS:
             with kind() as server:
                 self.without_a_token(server, name, False)
 
     def test_where_reads_need_a_capability_the_reads_that_say_so_do(self):
-        for name, kind in (("storage", Storage), ("registry", Registry)):
+        for name, kind in KINDS:
             with kind({"auth.reads": "required"}) as server:
                 self.without_a_token(server, name, True)
 
     def test_a_path_takes_the_methods_it_says_and_no_other(self):
-        for name, kind in (("storage", Storage), ("registry", Registry)):
+        for name, kind in KINDS:
             with kind() as server:
                 for operation in operations(name):
                     with self.subTest(operation.id):
@@ -158,7 +165,7 @@ class Doors(Case):
 
     def test_the_bounds_of_a_number_are_those_that_are_told(self):
         asked = 0
-        for name, kind in (("storage", Storage), ("registry", Registry)):
+        for name, kind in KINDS:
             with kind() as server:
                 for operation in operations(name):
                     for one in [one for one in operation.parameters if one["in"] == "query" and operation.method == "GET"]:
@@ -173,7 +180,7 @@ class Doors(Case):
         self.assertGreaterEqual(asked, 8)
 
     def test_a_query_that_is_not_told_is_not_taken(self):
-        for name, kind in (("storage", Storage), ("registry", Registry)):
+        for name, kind in KINDS:
             with kind() as server:
                 for operation in operations(name):
                     told = [one["name"] for one in operation.parameters if one["in"] == "query"]
@@ -191,15 +198,15 @@ class Tour(Case):
         self.server, self.left = server, {operation.id: operation for operation in operations(name)}
         self.known = dict(self.left)
 
-    def go(self, name, status, body=None, target=None, query="", fields=None, **given):
+    def go(self, operation_id, status, body=None, target=None, query="", fields=None, **given):
         """One operation; of a GET the HEAD, too."""
-        operation = self.known[name]
+        operation = self.known[operation_id]
         asked = (target or operation.target(**given)) + query
         answer = operation.ask(self.server, asked, body, self.server.token, **(fields or {}))
-        self.assertEqual(answer.status, status, f"{name}: {answer}")
-        self.assertIsNone(operation.wrong(answer), name)
-        self.left.pop(name, None)
-        twin = "head" + name.removeprefix("get")
+        self.assertEqual(answer.status, status, f"{operation_id}: {answer}")
+        self.assertIsNone(operation.wrong(answer), operation_id)
+        self.left.pop(operation_id, None)
+        twin = "head" + operation_id.removeprefix("get")
         if operation.method == "GET" and twin in self.known:
             # A range is asked for with GET alone.
             self.go(twin, 200 if status == 206 else status, target=asked, fields=fields)
@@ -238,6 +245,38 @@ class Tour(Case):
             self.go("get_admin_status", 200)
             self.go("post_admin_scrub", 202)
             self.go("post_admin_accept_loss", 202)
+            self.end()
+
+    def test_through_the_index(self):
+        first, second = "b3:" + "1" * 64, "b3:" + "2" * 64
+        content = b"\xa2dkindidirectorygentries\x80"
+        [address] = b3sum(content)
+        with Index() as server:
+            self.begin(server, "index")
+            wish = {"manifest": first, "note": "why"}
+            self.assertIsNone(mismatch(schema_of("http-name-set"), wish))
+            self.go("put_names_by_name", 201, json.dumps(wish).encode(), name="docs/a")
+            self.go("put_names_by_name", 200, json.dumps({"manifest": second}).encode(), name="docs/a")
+            self.go("put_names_by_name", 201, json.dumps({"manifest": second}).encode(), name="docs/b")
+            self.assertIn("next", self.go("get_names", 200, query="?prefix=docs&limit=1").json())
+            self.go("get_names", 200, query="?after=docs/a")
+            tag = self.go("get_names_by_name", 200, name="docs/a").get("ETag")
+            self.go("get_names_by_name", 304, name="docs/a", fields={"If_None_Match": tag})
+            self.assertIn("next", self.go("get_names_by_name", 200, target="/names/docs/a?history&limit=1").json())
+            self.go("get_names_by_name", 200, target="/names/docs/a?history&after=2")
+            self.go("get_resolve_by_key", 200, key="docs/a")
+            self.go("get_resolve_by_key", 304, key="docs/a", fields={"If_None_Match": tag})
+            self.go("get_resolve_by_key", 200, key="docs/a", query="?fresh=true")
+            self.go("get_resolve_by_key", 200, key="docs/a", query="?scope=local")
+            self.go("delete_names_by_name", 200, name="docs/a")
+            self.go("put_manifests_by_address", 201, content, address=address)
+            self.go("put_manifests_by_address", 200, content, address=address)
+            self.go("get_manifests_by_address", 200, address=address)
+            said = {"records": [base64.b64encode(provider_record(Ed25519PrivateKey.generate(), first)).decode()]}
+            self.assertIsNone(mismatch(schema_of("http-announcement"), said))
+            self.go("post_providers", 200, json.dumps(said).encode())
+            self.go("get_providers_by_address", 200, query="?region=eu&limit=3&min_freshness=60", address=first)
+            self.go("get_resolve_by_key", 200, key=first)
             self.end()
 
     def propose(self, **fields):

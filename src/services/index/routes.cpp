@@ -21,9 +21,11 @@ constexpr serve::ParameterSpec write_conditions[] = {
 constexpr serve::ParameterSpec resolve_query[] = {
     {"fresh", "`true`: what was learned before is asked for again"},
     {"scope", "`local`: nobody else is asked, and the answer is the signed records themselves"}};
+constexpr serve::ParameterSpec resolved_tag[] = {
+    {"ETag", "The sequence of the name's newest change, or the address; not with `scope`"}};
 constexpr serve::AnswerSpec resolve_answers[] = {
-    {200, "What the name or the address stands for, and who said so", {json, "http-resolved"}, tag_field},
-    {304, "The client has it", {}, tag_field}};
+    {200, "What the name or the address stands for, and who said so", {json, "http-resolved"}, resolved_tag},
+    {304, "The client has it", {}, resolved_tag}};
 
 constexpr serve::ParameterSpec providers_query[] = {
     {"region", "The client's region: providers there come first"},
@@ -48,8 +50,10 @@ constexpr serve::ParameterSpec name_query[] = {
     {"history", "Without a value, before all others: its changes, the newest first"},
     {"after", "With `history`: the sequence below which the list goes on: `next` of the page before", "Int"},
     {"limit", "With `history`: how many at most, up to 1000; 100 without", "Int"}};
+constexpr serve::ParameterSpec newest_tag[] = {
+    {"ETag", "The sequence of the newest change; not with `history`"}};
 constexpr serve::AnswerSpec name_answers[] = {
-    {200, "The name's newest change; with `history`, all of them", {json, "http-name"}, tag_field},
+    {200, "The name's newest change; with `history`, all of them", {json, "http-name"}, newest_tag},
     {304, "The client has it", {}, tag_field}};
 constexpr serve::BodySpec wish_bodies[] = {{json, "http-name-set"}};
 constexpr serve::ParameterSpec set_fields[] = {tag, {"Location", "The name"}};

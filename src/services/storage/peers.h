@@ -28,7 +28,7 @@ class IndexPort {
 };
 
 // The index of this process, or of another one.
-//   [PI-1] A token that this process mints for itself never leaves the process: an index elsewhere is shown
+//   [TO-1] A token that this process mints for itself never leaves the process: an index elsewhere is shown
 //         the one of `announce.token_file`.
 class IndexPeer final : public IndexPort {
  public:
