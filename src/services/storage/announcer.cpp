@@ -12,8 +12,9 @@ namespace {
 // A record is signed in 25 us. One job of the pool does so many.
 constexpr std::size_t chunk = 100;
 constexpr BackoffPolicy again_policy{.base = Duration::millis(100), .cap = Duration::seconds(30), .tries = 0};
-// So many times as long as a request took it rests after it.
-constexpr int rest_of_first = 1, rest_of_others = 3;
+// So many times as long as a request took it rests after it. More changes than it can say, so that a walk has
+// to, are a flood: then the machine has better things to do.
+constexpr int rest_of_first = 1, rest_usual = 3, rest_in_flood = 9;
 
 Said judge(const Error& why) noexcept {
   switch (why.code) {
@@ -109,7 +110,12 @@ Task<> Announcer::take(Call call, Step::What what) {
   if (endpoints_stale_ && !co_await find_endpoints(call)) co_return;
   if (what == Step::What::changes) co_return co_await say_changes(call);
   if (what == Step::What::walk) co_return co_await say_page(call);
-  (void)co_await say(call, {}, rest_of_first);
+  (void)co_await say(call, {}, rest_usual);
+}
+
+int Announcer::rest() const noexcept {
+  if (again_ || (walk_.running && walk_.pace == Pace::again)) return rest_in_flood;
+  return walk_.running && walk_.pace == Pace::first ? rest_of_first : rest_usual;
 }
 
 // --- changes
@@ -135,7 +141,7 @@ Task<> Announcer::say_changes(Call call) {
     else
       say_all_again(in_hand_.oldest.value_or(now()));
   }
-  const Said said = batch.empty() ? Said::taken : co_await say(call, std::move(batch), rest_of_others);
+  const Said said = batch.empty() ? Said::taken : co_await say(call, std::move(batch), rest());
   if (call.stopped()) co_return;
   if (said != Said::taken && said != Said::refused && ++in_hand_.tries < tries_most) co_return;
   if (said != Said::taken) say_all_again(in_hand_.oldest.value_or(now()));
@@ -172,8 +178,7 @@ Task<> Announcer::say_page(Call call) {
     std::vector<Saying> batch;
     batch.reserve(count);
     for (const Address& address : page->addresses) batch.push_back({address, true});
-    const Said said =
-        co_await say(call, std::move(batch), walk_.pace == Pace::first ? rest_of_first : rest_of_others);
+    const Said said = co_await say(call, std::move(batch), rest());
     if (said != Said::taken && said != Said::refused) co_return;  // the same page again
   }
   walk_.after = page->last;

@@ -79,7 +79,7 @@ class Announcer {
     Address address;
     bool has = false;
   };
-  // A walk over everything. A first one may take half of the time, one that says something again a quarter.
+  // A walk over everything: a first one may take half of the time, one after a flood of changes a tenth.
   enum class Pace : std::uint8_t { first, again, renewal };
   struct Walk {
     bool running = false;
@@ -103,11 +103,11 @@ class Announcer {
   Instant now() const noexcept { return machine_.shard.now(); }
   void look_at_feed();
   Step next_step() const noexcept;
+  int rest() const noexcept;
   Task<> wait(Call call, Instant until);
   Task<> take(Call call, Step::What what);
   Task<> say_changes(Call call);
   Task<> say_page(Call call);
-  // Precondition: there are endpoints, or nothing is there.
   Task<Said> say(Call call, std::vector<Saying> batch, int rest);
   Task<Result<std::string>> sign(Call call, std::vector<Saying> batch);
   void heard(const IndexPort::Told& told, std::size_t asked);

@@ -524,6 +524,18 @@ TEST(Announcer, it_takes_at_most_a_quarter_of_the_time_of_a_flood_of_changes) {
   EXPECT_GE(a.index.batches[3].at - a.index.batches[0].at, Duration::millis(1'200));
 }
 
+TEST(Announcer, more_than_it_can_say_takes_a_tenth_of_the_time) {
+  Announcing a({.capacity = 1'000});
+  a.index.checks = false;
+  a.index.takes = Duration::millis(100);
+  a.start();
+  ASSERT_TRUE(a.settle());
+  a.index.batches.clear();
+  for (std::uint32_t i = 0; i < 4'000; ++i) a.put(i);
+  ASSERT_TRUE(a.run_until([&] { return a.index.known.size() == 4'000; }));
+  EXPECT_GE(a.index.batches.back().at - a.index.batches.front().at, Duration::millis(900) * 3);
+}
+
 TEST(Announcer, an_object_that_cannot_be_looked_up_is_not_called_gone) {
   Announcing a;
   a.start();

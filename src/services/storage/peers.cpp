@@ -100,7 +100,11 @@ Task<Result<>> IndexPeer::find_token(Call call) {
   if (peer_.is_inside()) {
     if (keys_ != nullptr) co_return mint_token();
   } else if (!token_file_.empty()) {
-    CO_TRY(token_, co_await read_token(call, machine_.disk, token_file_));
+    auto token = co_await read_token(call, machine_.disk, token_file_);
+    if (!token && (call.stopped() || call.expired())) co_return fail(token.error());
+    if (!token)
+      co_return fail(ErrorCode::unauthorized, "the file of announce.token_file cannot be read as a token");
+    token_ = std::move(*token);
   }
   co_return Result<>{};
 }
