@@ -13,6 +13,16 @@ from storage_server import b3sum, cairn
 FIRST, SECOND = "b3:" + "1" * 64, "b3:" + "2" * 64
 
 
+def is_closed(connection):
+    """By the server; or it has said that it will be."""
+    try:
+        return connection.socket.recv(1, socket.MSG_DONTWAIT | socket.MSG_PEEK) is not None
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
+
+
 class Names(unittest.TestCase):
     def test_a_name_leads_where_it_was_set_and_its_history_is_kept(self):
         with Index() as index:
@@ -110,14 +120,11 @@ class Names(unittest.TestCase):
                 for _ in range(256):
                     held.append(index.connect())
                     held[-1].send(b"GET /resolve/a HTTP/1.1\r\n")
-                refused = 0
-                for _ in range(20):
-                    try:
-                        with index.connect() as one:
-                            refused += one.ask("GET", "/resolve/a").status == 429
-                    except (OSError, wire.Broken):
-                        refused += 1
-                self.assertGreater(refused, 0)
+                for _ in range(44):
+                    held.append(index.connect())
+                    held[-1].send(b"GET /resolve/a HTTP/1.1\r\n")
+                # A newcomer is refused, or one that is idle gives way to it: more are never held.
+                wire.poll(lambda: sum(not is_closed(one) for one in held) <= 256 + 8, "the cap")
                 with socket.create_connection(index.address, wire.PATIENCE, ("127.0.0.2", 0)) as other:
                     other.sendall(b"GET /resolve/a HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
                     self.assertTrue(other.recv(64).startswith(b"HTTP/1.1 200 "))
