@@ -42,8 +42,8 @@ OF_REGISTRY = {"registry_updates_total", "registry_pending_proposals", "registry
 # of them come in one turn. The simulator does that (open_test); the registry's subscribers lag here.
 NOT_IN_STORAGE = {"bus_lagged_total"}
 # A job waits only while every thread of its lane is busy. The weather makes that so for some lanes; that the others
-# can move is for the tests of the pool.
-LANES = re.compile(r'pool_waiting\{lane="\w+"\}')
+# can move is for the tests of the pool. Only the index asks a DHT.
+OF_OTHERS = re.compile(r'pool_waiting\{lane="\w+"\}|backoff_retries_total\{op="dht"\}')
 # Moves only where TLS is spoken: test_tls.
 OF_TLS = {"tls_handshakes_total"}
 
@@ -330,7 +330,7 @@ class Series:
                      self.wait_too_long, self.hang_a_shard, self.run_out_of_memory, self.fail_every_task, self.reload, self.lose_log_lines,
                      self.forget_everything, *self.own_steps(), lambda: self.end(False), lambda: self.end(True)):
             step()
-        standing = [series for series in self.ledger.standing() if not LANES.fullmatch(series)]
+        standing = [series for series in self.ledger.standing() if not OF_OTHERS.fullmatch(series)]
         self.assertEqual([series for series in standing if series not in self.excepted], [])
         self.assertEqual((self.ledger.names | self.facts) - self.ledger.names_moved(), self.excepted)
 
@@ -365,7 +365,7 @@ class ScriptedIndex:
                 pass
 
         server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        server.daemon_threads, server.block_on_close = True, False
+        server.daemon_threads, server.block_on_close, server.handle_error = True, False, lambda *_: None
         self.address = "%s:%d" % server.server_address
         thread = threading.Thread(target=server.serve_forever, daemon=True)
         thread.start()
@@ -444,7 +444,17 @@ class StorageSeries(Series, unittest.TestCase):
                 return all(self.ledger.moved[series] for series in ("announce_lag_seconds", "announce_pending_keys", 'queue_depth{queue="changed"}',
                                                                     'queue_dropped_total{queue="changed"}'))
             wire.poll(one_more, "more has changed than there is room for")
+            self.ledger.until(storage, 'io_timeouts_total{op="rpc"}', 'backoff_retries_total{op="upstream"}')
             self.index.say(200)
+        # A listener whose places are all taken leaves everybody else waiting.
+        with contextlib.ExitStack() as stack:
+            deaf = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))
+            for _ in range(8):
+                waiting = stack.enter_context(socket.socket())
+                waiting.setblocking(False)
+                waiting.connect_ex(deaf.getsockname())
+            with self.server({"peers.index": "%s:%d" % deaf.getsockname()}) as storage:
+                self.ledger.until(storage, 'io_timeouts_total{op="connect"}')
 
     def find_damage(self):
         with self.server({"storage.segment_size": "16MiB", "storage.cache_bytes": "1MiB"}) as storage:
