@@ -5,6 +5,7 @@ the specification asks for are typed as facts. Of a histogram the count is looke
 
 import contextlib
 import gzip
+import http.server
 import json
 import os
 import random
@@ -32,7 +33,8 @@ SHARED = {"http_requests_total", "request_latency_seconds", "inflight_requests",
           "io_timeouts_total", "io_orphaned", "backoff_retries_total", "shard_stalls_total", "amnesia_mode", "build_info",
           "config_reload_total", "bus_lagged_total", "log_dropped_total"}
 OF_STORAGE = {"storage_get_latency_seconds", "storage_put_latency_seconds", "chunks_read_total", "chunks_written_total", "bytes_in_total",
-              "bytes_out_total", "integrity_fail_total", "decompress_reject_total", "cache_hits_total", "cache_misses_total", "cache_bytes"}
+              "bytes_out_total", "integrity_fail_total", "decompress_reject_total", "cache_hits_total", "cache_misses_total", "cache_bytes", "announce_lag_seconds",
+              "announce_covered_keys", "announce_pending_keys", "announce_requests_total"}
 OF_REGISTRY = {"registry_updates_total", "registry_pending_proposals", "registry_signers", "commit_cas_fail_total", "storage_backoff_total",
                "registry_recoveries_total", "audit_chain_verify_seconds", "registry_storage_bytes", "registry_log_segments",
                "registry_checkpoint_age_seconds", "registry_reload_success_total", "registry_reload_fail_total", "integrity_fail_total"}
@@ -40,8 +42,8 @@ OF_REGISTRY = {"registry_updates_total", "registry_pending_proposals", "registry
 # of them come in one turn. The simulator does that (open_test); the registry's subscribers lag here.
 NOT_IN_STORAGE = {"bus_lagged_total"}
 # A job waits only while every thread of its lane is busy. The weather makes that so for some lanes; that the others
-# can move is for the tests of the pool.
-LANES = re.compile(r'pool_waiting\{lane="\w+"\}')
+# can move is for the tests of the pool. Only the index asks a DHT.
+OF_OTHERS = re.compile(r'pool_waiting\{lane="\w+"\}|backoff_retries_total\{op="dht"\}')
 # Moves only where TLS is spoken: test_tls.
 OF_TLS = {"tls_handshakes_total"}
 
@@ -328,7 +330,7 @@ class Series:
                      self.wait_too_long, self.hang_a_shard, self.run_out_of_memory, self.fail_every_task, self.reload, self.lose_log_lines,
                      self.forget_everything, *self.own_steps(), lambda: self.end(False), lambda: self.end(True)):
             step()
-        standing = [series for series in self.ledger.standing() if not LANES.fullmatch(series)]
+        standing = [series for series in self.ledger.standing() if not OF_OTHERS.fullmatch(series)]
         self.assertEqual([series for series in standing if series not in self.excepted], [])
         self.assertEqual((self.ledger.names | self.facts) - self.ledger.names_moved(), self.excepted)
 
@@ -337,11 +339,56 @@ ADDRESS = "b3:" + "0" * 64
 SAMPLES = {"Address": ADDRESS, "Id": "01ARZ3NDEKTSV4RRFFQ69G5FAV", "Int": "0", "Ulid": "01ARZ3NDEKTSV4RRFFQ69G5FAV", "Segment": "x", "Rest": "0/000"}
 
 
+class ScriptedIndex:
+    """Says to each batch of records what it is told to say; "wait": nothing, until it is told something else."""
+
+    def __init__(self, stack):
+        self.says, self.changed = 200, threading.Condition()
+        owner = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_POST(self):
+                self.rfile.read(int(self.headers["Content-Length"]))
+                with owner.changed:
+                    owner.changed.wait_for(lambda: owner.says != "wait")
+                    status = owner.says
+                body = json.dumps({"taken": 1, "ignored": 0, "epoch": SAMPLES["Ulid"]}).encode()
+                with contextlib.suppress(OSError):
+                    self.send_response(status)
+                    self.send_header("Content-Length", str(len(body)))
+                    self.end_headers()
+                    self.wfile.write(body)
+
+            def log_message(self, *_):
+                pass
+
+        server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        server.daemon_threads, server.block_on_close, server.handle_error = True, False, lambda *_: None
+        self.address = "%s:%d" % server.server_address
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        stack.callback(lambda: (self.say(200), server.shutdown(), thread.join(), server.server_close()))
+
+    def say(self, what):
+        with self.changed:
+            self.says = what
+            self.changed.notify_all()
+
+
 class StorageSeries(Series, unittest.TestCase):
     Server, name = Storage, "storage"
     takes_body = ("POST", "/o")
     amnesia = {"storage.cache_bytes": "64MiB"}
     facts = SHARED | OF_STORAGE
+
+    def setUp(self):
+        super().setUp()
+        self.index = ScriptedIndex(self.stack)
+
+    def server(self, settings=None, **options):
+        return super().server({"peers.index": self.index.address, **(settings or {})}, **options)
 
     def prepare(self, server):
         pass
@@ -355,7 +402,8 @@ class StorageSeries(Series, unittest.TestCase):
             return NOT_IN_STORAGE | OF_TLS | ({"cache_large_page_bytes"} if "[never]" in file.read() else set())
 
     def own_steps(self):
-        return (self.keep_and_serve, self.refuse_decoding, self.find_damage, self.damage_the_index, self.fill_changes, self.leave_a_read)
+        return (self.keep_and_serve, self.refuse_decoding, self.find_damage, self.damage_the_index, self.fill_changes, self.leave_a_read,
+                self.announce)
 
     def keep_and_serve(self):
         with self.server({"scrub.rate": "1000MiB/s"}) as storage:
@@ -378,6 +426,35 @@ class StorageSeries(Series, unittest.TestCase):
             for body in (gzip.compress(b"x" * 1_000_000), gzip.compress(CHANCE.randbytes(100_000)), b"not gzip at all"):
                 self.assertGreaterEqual(storage.ask("POST", "/o", body, Content_Encoding="gzip").status, 400)
             self.ledger.until(storage, *(f'decompress_reject_total{{reason="{reason}"}}' for reason in ("ratio", "size", "malformed")))
+
+    def announce(self):
+        """To an index that says everything that one can say, and nothing for a while."""
+        with self.server({"queues.changed": 4}) as storage:
+            storage.post(b"announced")
+            self.ledger.until(storage, 'announce_requests_total{result="taken"}', "announce_covered_keys")
+            for status, result in ((429, "busy"), (401, "unauthorized"), (400, "refused"), (503, "unanswered")):
+                self.index.say(status)
+                storage.post(b"announced when it says %d" % status)
+                self.ledger.until(storage, f'announce_requests_total{{result="{result}"}}')
+                self.index.say(200)
+            self.index.say("wait")
+            def one_more():
+                storage.post(CHANCE.randbytes(100))
+                self.ledger.look(storage)
+                return all(self.ledger.moved[series] for series in ("announce_lag_seconds", "announce_pending_keys", 'queue_depth{queue="changed"}',
+                                                                    'queue_dropped_total{queue="changed"}'))
+            wire.poll(one_more, "more has changed than there is room for")
+            self.ledger.until(storage, 'io_timeouts_total{op="rpc"}', 'backoff_retries_total{op="upstream"}')
+            self.index.say(200)
+        # A listener whose places are all taken leaves everybody else waiting.
+        with contextlib.ExitStack() as stack:
+            deaf = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))
+            for _ in range(8):
+                waiting = stack.enter_context(socket.socket())
+                waiting.setblocking(False)
+                waiting.connect_ex(deaf.getsockname())
+            with self.server({"peers.index": "%s:%d" % deaf.getsockname()}) as storage:
+                self.ledger.until(storage, 'io_timeouts_total{op="connect"}')
 
     def find_damage(self):
         with self.server({"storage.segment_size": "16MiB", "storage.cache_bytes": "1MiB"}) as storage:

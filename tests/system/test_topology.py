@@ -20,7 +20,7 @@ def how_many(count):
     if match := re.fullmatch(r"(one|\d+) per shard", count):
         return SHARDS * (1 if match[1] == "one" else int(match[1]))
     workers = max(SHARDS, min(os.cpu_count(), 8))
-    return {"one": 1, "1": 1, "1, where quotas are kept": 1, "one per process": 1, "one per data directory": DIRECTORIES,
+    return {"one": 1, "1": 1, "1, where quotas are kept": 1, "one, where there is an index": 1, "one per process": 1, "one per data directory": DIRECTORIES,
             "one, in tests of whole processes": 0, "pools.workers in the process, at least one per shard": workers}[count]
 
 

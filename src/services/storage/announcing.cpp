@@ -9,7 +9,9 @@ void StorageShard::prepare_announcing() {
   if (shared_.changed == nullptr) return;
   if (peer == nullptr)
     return context_.log.info("nobody is told what this node has: peers.index names no index");
-  announcing_ = std::make_unique<Announcing>(context_.machine, *peer, shared_.options.announce.token_file);
+  announcing_ = std::make_unique<Announcing>(
+      context_.machine, *peer, shared_.options.announce.token_file,
+      IndexPeer::Counters{slot_, context_.metrics.io_timeouts, context_.metrics.backoff_retries});
   announcing_->index.take_keys(context_.keys);
 }
 

@@ -5,6 +5,7 @@
 #include "base/heap_bytes.h"
 #include "codec/json_reader.h"
 #include "crypto/macaroon.h"
+#include "serve/metrics.h"
 
 namespace cairn::storage {
 namespace {
@@ -68,8 +69,9 @@ Task<Result<std::string>> read_token(Call call, io::Disk& disk, std::string path
 
 }  // namespace
 
-IndexPeer::IndexPeer(io::Machine& machine, serve::Peer& peer, std::string token_file)
-    : machine_(machine), peer_(peer), token_file_(std::move(token_file)) {
+IndexPeer::IndexPeer(io::Machine& machine, serve::Peer& peer, std::string token_file,
+                     const Counters& counters)
+    : machine_(machine), peer_(peer), token_file_(std::move(token_file)), counters_(counters) {
   peer_.set_retries({.backoff = {.tries = 1}, .total = Instant::never() - Instant{}});
   peer_.set_limits({.connections = connections_most, .lasting = 1, .waiting = 0});
 }
@@ -111,8 +113,11 @@ Task<Result<>> IndexPeer::find_token(Call call) {
 
 Task<Result<IndexPort::Told>> IndexPeer::tell(Call call, std::string document) {
   CO_TRY_VOID(co_await find_token(call));
+  if (failed_) counters_.retries.at(serve::Repeated::upstream).add(counters_.slot);
   auto answer = co_await ask(call, std::move(document));
+  failed_ = !answer;
   if (!answer) {
+    count(answer.error());
     // Its file may be another one by now.
     if (answer.error().code == ErrorCode::unauthorized || answer.error().code == ErrorCode::forbidden)
       token_.clear();
@@ -121,6 +126,11 @@ Task<Result<IndexPort::Told>> IndexPeer::tell(Call call, std::string document) {
   auto told = read_told(*answer);
   if (!told) co_return fail(no_answer());
   co_return *told;
+}
+
+void IndexPeer::count(const Error& why) noexcept {
+  if (why.code != ErrorCode::timeout) return;
+  counters_.timeouts.at(why.undone ? serve::IoOp::connect : serve::IoOp::rpc).add(counters_.slot);
 }
 
 Task<Result<std::string>> IndexPeer::ask(Call call, std::string document) {

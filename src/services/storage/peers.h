@@ -6,6 +6,7 @@
 
 #include "base/ulid.h"
 #include "io/machine.h"
+#include "observe/metric.h"
 #include "serve/authorizer.h"
 #include "serve/peers.h"
 
@@ -32,8 +33,12 @@ class IndexPort {
 //         the one of `announce.token_file`.
 class IndexPeer final : public IndexPort {
  public:
+  struct Counters {
+    observe::Slot slot = 0;
+    observe::CounterFamily timeouts, retries;  // serve::Metrics has them: by serve::IoOp, serve::Repeated
+  };
   // All outlive it. The token's file is read by `machine`'s disk; empty: there is none.
-  IndexPeer(io::Machine& machine, serve::Peer& peer, std::string token_file);
+  IndexPeer(io::Machine& machine, serve::Peer& peer, std::string token_file, const Counters& counters);
 
   // The keys by which the services of this process know tokens. Null: they ask for none.
   void take_keys(serve::KeySnapshotPtr keys) noexcept;
@@ -43,12 +48,15 @@ class IndexPeer final : public IndexPort {
   Task<Result<>> find_token(Call call);
   Result<> mint_token();
   Task<Result<std::string>> ask(Call call, std::string document);
+  void count(const Error& why) noexcept;
 
   io::Machine& machine_;
   serve::Peer& peer_;
   std::string token_file_;
   serve::KeySnapshotPtr keys_;
   std::string token_;  // empty: has to be found
+  Counters counters_;
+  bool failed_ = false;  // the last request
 };
 
 }  // namespace cairn::storage

@@ -8,6 +8,7 @@
 
 #include "io/sim/world.h"
 #include "runtime/wait.h"
+#include "serve/metrics.h"
 
 namespace cairn::storage {
 namespace {
@@ -45,7 +46,10 @@ class Elsewhere {
     ShardScope on(here_.shard());
     machine_.emplace(here_.machine());
     peer_.emplace(*machine_, serve::PeerTarget{"index", nullptr, {"away", port, {}}});
-    index_.emplace(*machine_, *peer_, std::move(token_file));
+    const observe::Label op{"op", {"a", "b", "c", "d", "e"}};
+    counters_ = {0, registry_.counters({"timeouts_total", "t", {op}}),
+                 registry_.counters({"retries_total", "r", {op}})};
+    index_.emplace(*machine_, *peer_, std::move(token_file), counters_);
     if (keys) index_->take_keys(std::move(keys));
   }
   ~Elsewhere() {
@@ -74,8 +78,12 @@ class Elsewhere {
     CHECK(world_.run_until([&] { return done; }));
   }
 
+  std::uint64_t timeouts(serve::IoOp op) const { return counters_.timeouts.at(op).value(); }
+  std::uint64_t retries() const { return counters_.retries.at(serve::Repeated::upstream).value(); }
+
   std::deque<Answer> answers;
   std::vector<std::string> asked;
+  bool hangs = false;
 
  private:
   Task<> ask(Call call, std::string document, std::optional<Result<IndexPort::Told>>* into) {
@@ -114,6 +122,7 @@ class Elsewhere {
       if (!got.ends_with("]}")) continue;
       asked.push_back(std::exchange(got, {}));
       Answer answer;
+      if (hangs) co_return (void) co_await sleep_until(call, Instant::never());
       if (!answers.empty()) {
         answer = answers.front();
         answers.pop_front();
@@ -135,6 +144,8 @@ class Elsewhere {
   io::sim::Node& here_;
   io::sim::Node& away_;
   std::unique_ptr<io::Listener> listener_;
+  observe::Registry registry_{1};
+  IndexPeer::Counters counters_;
   std::optional<io::Machine> machine_;
   std::optional<serve::Peer> peer_;
   std::optional<IndexPeer> index_;
@@ -196,6 +207,19 @@ TEST(IndexPeer, each_refusal_is_told_apart_from_no_answer) {
     index.answers = {{.status = status, .body = "{}"}};
     EXPECT_EQ(code_of(index.tell()), code) << status;
   }
+}
+
+TEST(IndexPeer, an_index_that_does_not_answer_in_time_is_counted_and_so_is_the_next_try) {
+  Elsewhere index;
+  index.hangs = true;
+  EXPECT_EQ(code_of(index.tell()), ErrorCode::timeout);
+  EXPECT_EQ(index.timeouts(serve::IoOp::rpc), 1u);
+  EXPECT_EQ(index.timeouts(serve::IoOp::connect), 0u);
+  EXPECT_EQ(index.retries(), 0u);
+  index.hangs = false;
+  ASSERT_TRUE(index.tell());
+  ASSERT_TRUE(index.tell());
+  EXPECT_EQ(index.retries(), 1u);
 }
 
 TEST(IndexPeer, an_answer_that_is_not_the_indexs_is_no_answer) {

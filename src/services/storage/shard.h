@@ -46,8 +46,9 @@ struct Shared {
 
 // The announcer and what it is given of this process. Of shard 0.
 struct Announcing {
-  Announcing(io::Machine& machine, serve::Peer& peer, const std::string& token_file)
-      : index(machine, peer, token_file) {}
+  Announcing(io::Machine& machine, serve::Peer& peer, const std::string& token_file,
+             const IndexPeer::Counters& counters)
+      : index(machine, peer, token_file, counters) {}
 
   IndexPeer index;
   // Made when the stores are there.
