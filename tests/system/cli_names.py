@@ -135,14 +135,13 @@ class Apart(Case):
             self.assertEqual(ended.stdout, "" if code else "steps")
         self.assertIn("is a pack", ended.stderr)
 
-    def test_a_file_here_is_no_name_unless_it_is_said(self):
-        self.ask("name", "set", "lone", self.write("lone", "text"))
-        ended = self.ask("cat", "lone", code=64)
-        self.assertIn("cairn put lone", ended.stderr)
-        self.assertIn("name:lone", ended.stderr)
-        self.assertEqual(self.ask("cat", "name:lone").stdout, "text")
-        os.remove(os.path.join(self.home, "lone"))
+    def test_a_word_that_is_a_file_here_is_a_name_all_the_same(self):
+        self.write("lone", "text")
+        self.assertIn("`lone` is a file here: cairn put lone", self.ask("cat", "lone", code=3).stderr)
+        self.ask("name", "set", "lone", os.path.join(self.home, "lone"))
+        self.write("lone", "changed")
         self.assertEqual(self.ask("cat", "lone").stdout, "text")
+        self.assertEqual(self.ask("cat", "name:lone").stdout, "text")
         for word in ("", "b3:", "b3:12", "Upper", "/abs", "name:", "name:A/b", ".."):
             self.assertIn("not an address", self.ask("cat", word, code=64).stderr)
         # Only an address can be deleted or pinned.

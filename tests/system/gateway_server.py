@@ -15,9 +15,9 @@ TRUSTING = {"server.trusted": "127.0.0.0/8,unix"}
 class Gateway(Storage):
     """It has no data directory; `token` is the storage's."""
 
-    def __init__(self, settings=None, storage="", registry="", token=None, roomy=True, environment=None):
+    def __init__(self, settings=None, storage="", index="", registry="", token=None, roomy=True, environment=None):
         self.given_token = token
-        super().__init__({"peers.storage": storage, "peers.registry": registry, **(settings or {})}, roomy=roomy, environment=environment)
+        super().__init__({"peers.storage": storage, "peers.index": index, "peers.registry": registry, **(settings or {})}, roomy=roomy, environment=environment)
 
     def spawn(self):
         import subprocess  # as the base class does

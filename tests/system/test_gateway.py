@@ -97,7 +97,7 @@ class Objects(GatewayTest):
                 self.assertEqual(self.connect().ask("GET", f"/o/b3:{'0' * 64}?{name}={self.storage.token}").status, 400)
 
     def test_what_is_not_built_says_501(self):
-        for target in ("/resolve/x", "/names", "/search/x", "/edge/x"):
+        for target in ("/search/x", "/graph/x", "/edge/x"):
             answer = self.connect().ask("GET", target)
             self.assertEqual((answer.status, answer.error()["code"]), (501, "not_implemented"))
 

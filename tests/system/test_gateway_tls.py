@@ -389,7 +389,7 @@ class HeldByUp(Case):
         self.addCleanup(process.stdout.close)
         self.addCleanup(process.wait)
         self.addCleanup(process.kill)
-        urls = dict(process.stdout.readline().split() for _ in range(3))
+        urls = dict(process.stdout.readline().split() for _ in range(4))
         address, storage = ((LOCAL, int(urls[name].rsplit(":", 1)[1])) for name in ("gateway", "storage"))
         with open(os.path.join(data, "keys", "admin.cap")) as file:
             token = file.read().strip()

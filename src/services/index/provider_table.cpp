@@ -188,7 +188,8 @@ Task<Result<Announced>> ProviderTable::Home::take_in(Call call, Announcement& an
     auto at = changed.find(key);
     if (at == changed.end()) {
       CO_TRY(auto all, co_await look_up(call, key));
-      if (all.empty()) ++fresh;
+      // What the first walk has yet to come to, it counts.
+      if (all.empty() && (!table.first_walk_ || key <= swept)) ++fresh;
       at = changed.emplace(std::move(key), std::move(all)).first;
     }
     switch (take(at->second, std::move(one), now)) {
@@ -234,7 +235,7 @@ Task<Result<>> ProviderTable::sweep_some(Call call, std::size_t most) {
       continue;
     }
     batch.remove(pair.key);
-    if (status_.addresses > 0) --status_.addresses;
+    if (!first_walk_ && status_.addresses > 0) --status_.addresses;
   }
   if (!batch.empty()) CO_TRY_VOID(co_await home_->kv->write(call, std::move(batch)));
   if (page.size() < most) {

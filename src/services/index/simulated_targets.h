@@ -36,7 +36,13 @@ inline SignedProvider sample_provider(ProviderParts parts = {}, WallTime now = s
                                 {},
                                 parts.sequence,
                                 WallTime{now.ms + parts.lives.to_millis()}};
-  if (!parts.withdrawn) record.endpoints.push_back({{}, 7400, false});
+  if (!parts.withdrawn) {
+    record.endpoints.push_back({{}, 7400, false});
+    auto& ip = record.endpoints.front().ip;  // 10.0.0.KEY
+    ip[10] = ip[11] = std::byte{0xff};
+    ip[12] = std::byte{10};
+    ip[15] = std::byte{parts.key};
+  }
   auto bytes = format::sign_provider_record(record, key);
   CHECK(bytes.has_value());
   return {std::move(record), std::move(*bytes)};
