@@ -13,7 +13,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   using namespace cairn;
   const std::string text(reinterpret_cast<const char*>(data), size);
   const auto name = index::parse_name(text);
-  const auto prefixed = index::parse_key("name:" + text);
+  const std::string with_word = "name:" + text;
+  const auto prefixed = index::parse_key(with_word);
   CHECK(name.has_value() == prefixed.has_value());
   if (!name) {
     CHECK(name.error().code == ErrorCode::malformed);

@@ -161,9 +161,10 @@ Task<> IndexShard::publish(Call call) {
   co_await publisher_->run(call);
 }
 
-// NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): both outlive the call
+// NOLINTBEGIN(cppcoreguidelines-avoid-reference-coroutine-parameters): both outlive the call
 Task<Result<>> IndexShard::take_newest(Call call, serve::Peer& registry,
                                        std::optional<std::uint64_t>& known) {
+  // NOLINTEND(cppcoreguidelines-avoid-reference-coroutine-parameters)
   CO_TRY(const auto newest, co_await read_newest_set(call, registry, known));
   if (!newest) co_return Result<>{};
   Members members = Members::read(newest->set, shared_.options.ledger.key->public_key());
