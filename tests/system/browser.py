@@ -74,7 +74,7 @@ class Trusting(unittest.TestCase):
             self.process = subprocess.Popen([binary(), "up", "--tls", "--data", self.data, "--port-base", str(free_port_base())],
                                             stdout=subprocess.PIPE, stderr=log, text=True, env=demo.clean_environment())
         self.addCleanup(self.end)
-        self.urls = dict(self.process.stdout.readline().split() for _ in range(3))
+        self.urls = dict(self.process.stdout.readline().split() for _ in range(4))
         self.authority = os.path.join(self.data, "keys", "tls", "ca.pem")
 
     def end(self):
