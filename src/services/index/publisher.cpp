@@ -58,7 +58,7 @@ void Publisher::cover(const Address& address, bool named) {
 }
 
 void Publisher::schedule(const Address& address, Entry& entry, Instant due) {
-  if (!entry.under_way) {
+  if (entry.put_number == 0) {
     by_due_.erase({entry.due, address});
     by_due_.emplace(due, address);
     while (!changed_.empty()) wake(changed_.front());
@@ -98,42 +98,41 @@ Task<> Publisher::run(Call call) {
 void Publisher::start_due(Scope& scope) {
   while (under_way_ < puts_most && !by_due_.empty() && by_due_.begin()->first <= shard_.now()) {  // DP-2
     const Address address = by_due_.begin()->second;
-    Task<> putting = put(scope.call(), address);
+    Task<> putting = put(scope.call(), address, ++puts_);
     by_due_.erase(by_due_.begin());
-    covered_.find(address)->second.under_way = true;
+    covered_.find(address)->second.put_number = puts_;
     ++under_way_;
     scope.spawn("put", std::move(putting));
   }
 }
 
-Task<> Publisher::put(Call call, Address address) {
+Task<> Publisher::put(Call call, Address address, std::uint64_t number) {
   auto stands = co_await put_records(call.within(put_patience), address);
   --under_way_;
   while (!changed_.empty()) wake(changed_.front());
   ++(stands ? status_.done : status_.failed);
   const auto at = covered_.find(address);
-  if (at == covered_.end() || call.stopped()) co_return;
+  // The address may have been given up meanwhile, and covered anew: that has a put of its own.
+  if (at == covered_.end() || at->second.put_number != number || call.stopped()) co_return;
   Entry& entry = at->second;
-  entry.under_way = false;
-  if (stands && !*stands) {
-    entry.due = {};
-    uncover(at);  // DP-3
-    co_return;
-  }
+  entry.put_number = 0;
+  if (stands && !*stands) co_return uncover(at);  // DP-3
   const Instant now = shard_.now();
   if (stands) entry.put = now;
   schedule(address, entry, now + (stands ? renew : again));
 }
 
-// False: no record of the address is in force.
+// False: no record of the address is in force and leads anywhere.
 Task<Result<bool>> Publisher::put_records(Call call, Address address) {
   CO_TRY(const auto known, co_await providers_.find(call, address));
+  bool any = false;
   for (const KnownProvider& one : known) {
     if (one.record.is_withdrawal() || !can_reach(one.record, policy_.reach)) continue;
+    any = true;
     CO_TRY_VOID(co_await dht_.put(call, io::dht_key(provider_key_tag, policy_.network, address),
                                   {value_id(one.bytes), one.bytes}));
   }
-  co_return any_stands(known);
+  co_return any;
 }
 
 void Publisher::publish_status() {

@@ -62,7 +62,7 @@ class Publisher {
     std::uint64_t noted = 0;  // rises
     Instant due{};
     std::optional<Instant> put{};  // the last time that it succeeded
-    bool under_way = false;
+    std::uint64_t put_number = 0;  // of the put under way; 0: none
   };
   using Covered = std::map<Address, Entry>;
   using Rank = std::pair<bool, std::uint64_t>;
@@ -73,7 +73,7 @@ class Publisher {
   void start_due(Scope& scope);
   void drop_surplus();
   void schedule(const Address& address, Entry& entry, Instant due);
-  Task<> put(Call call, Address address);
+  Task<> put(Call call, Address address, std::uint64_t number);
   Task<Result<bool>> put_records(Call call, Address address);
   void publish_status();
 
@@ -87,7 +87,7 @@ class Publisher {
   std::set<std::pair<Instant, Address>> by_due_;  // of those that are not under way
   std::set<Address> named_;                       // as many as may be covered
   std::deque<Address> named_order_;               // the oldest first
-  std::uint64_t noted_ = 0;
+  std::uint64_t noted_ = 0, puts_ = 0;
   std::size_t under_way_ = 0;
   WaitList changed_;
 };

@@ -143,6 +143,24 @@ TEST_F(PublisherTest, the_named_and_then_the_newest_are_covered) {  // DP-1
   EXPECT_EQ(values(5), 1u);
 }
 
+TEST_F(PublisherTest, an_address_that_is_covered_anew_during_its_put_has_a_put_of_its_own) {
+  PublishPolicy policy = everywhere;
+  policy.keys_most = 1;
+  begin(policy);
+  dht->lasts = Duration::millis(500);
+  announce({.address = 1});
+  at.world.run_for(Duration::millis(100));
+  announce({.address = 2});  // the first is given up, and its put goes on
+  announce({.sequence = 2, .address = 1});
+  at.world.run_for(Duration::seconds(5));
+  EXPECT_EQ(publisher->status().covered, 1u);
+  EXPECT_EQ(dht->puts, 3);
+  EXPECT_EQ(values(1), 2u);  // the DHT replaces nothing
+  announce({.sequence = 3, .withdrawn = true, .address = 1});
+  at.world.run_for(Duration::seconds(1000));
+  EXPECT_EQ(publisher->status().covered, 0u);
+}
+
 TEST_F(PublisherTest, a_put_that_failed_is_tried_again) {
   begin();
   dht->fails = true;
@@ -160,8 +178,9 @@ TEST_F(PublisherTest, a_record_that_leads_nowhere_is_not_put) {
   policy.reach = {io::DhtMode::public_network, false};
   begin(policy);
   announce({});  // it has a private address
-  at.world.run_for(Duration::seconds(1));
+  at.world.run_for(Duration::seconds(3));
   EXPECT_EQ(dht->puts, 0);
+  EXPECT_EQ(publisher->status().covered, 0u);
 }
 
 }  // namespace

@@ -171,14 +171,13 @@ Task<Result<>> IndexShard::take_newest(Call call, serve::Peer& registry,
   const MembersPtr before = shared_.finders->members();
   members.dht = before->dht;
   members.network = before->network;
+  // Who may change which names is in force whatever becomes of the DHT.
+  shared_.finders->set_members(std::make_shared<const Members>(members));
   if (!members.dht) {
     CO_TRY(const std::uint32_t network, co_await read_network(call, registry));
-    if (auto opened = co_await open_dht(call, network, members); !opened) {
-      context_.log.error("the DHT's node was not opened", {{"why", opened.error().context}});
-      co_return opened;
-    }
+    CO_TRY_VOID(co_await open_dht(call, network, members));
+    shared_.finders->set_members(std::make_shared<const Members>(std::move(members)));
   }
-  shared_.finders->set_members(std::make_shared<const Members>(std::move(members)));
   known = newest->version;
   co_return Result<>{};
 }
@@ -197,8 +196,9 @@ Task<> IndexShard::follow_registry(Call call) {
     const Result<> newest = co_await take_newest(call.within(registry_patience), *registry, known);
     if (!newest && !call.stopped()) {
       if (auto held = told.due(machine_.shard.now()))
-        context_.log.warn("the registry was not read: names and nodes are those of the last version",
-                          {{"why", newest.error().context}, {"suppressed", *held}});
+        context_.log.warn(
+            "the registry was not read, or the DHT not joined: what was known before is in force",
+            {{"why", newest.error().context}, {"suppressed", *held}});
     }
     const Instant next = machine_.shard.now() + (newest ? registry_period : registry_retry);
     // Another service of this process tells of a new version at once.
