@@ -150,6 +150,18 @@ class Network(unittest.TestCase):
             b.put_name("team/x", FIRST)
             self.assertEqual(a.ask_openly("GET", "/resolve/team/x?fresh=true").json()["manifest_cid"], FIRST)
             self.assertEqual(a.put_name("teams/x", FIRST).status, 201)
+            # Without the registry a start does not know who speaks for what: it answers, and changes nothing.
+            port = registry.address[1]
+            registry.stop()
+            a.restart()
+            refused = a.put_name("alone", FIRST)
+            self.assertEqual((refused.status, refused.error()["code"]), (503, "not_ready"))
+            self.assertFalse(a.ask_openly("GET", "/readyz").json()["write_ready"])
+            self.assertEqual(a.ask_openly("GET", "/resolve/teams/x").status, 200)
+            registry.bind = f"127.0.0.1:{port}"
+            registry.start()
+            wire.poll(lambda: a.put_name("alone", FIRST).status == 201, "the registry")
+            self.assertEqual(a.ask_openly("GET", "/resolve/team/x").json()["manifest_cid"], FIRST)
             # Nobody answered is not nobody has it.
             b.kill()
             gone = a.ask_openly("GET", "/resolve/team/other")

@@ -20,6 +20,7 @@ std::unexpected<Error> bad_answer(const char* why) { return fail(ErrorCode::upst
 
 Members Members::read(const format::DescriptorSet& set, const crypto::Ed25519PublicKey& own) {
   Members out;
+  out.known = true;
   if (auto authorities = format::NameAuthorities::read(set.items)) out.authorities = std::move(*authorities);
   for (const std::string& item : set.items) {
     if (format::name_of_item(as_bytes(item)).type != format::node_item_type) continue;

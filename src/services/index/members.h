@@ -27,6 +27,7 @@ struct IndexNode {
 };
 
 struct Members {
+  bool known = false;  // a registry was read, or there is none to read
   format::NameAuthorities authorities;
   std::vector<IndexNode> index_nodes;                          // by id
   std::map<crypto::Ed25519PublicKey, std::string> regions_by;  // of every node key

@@ -52,6 +52,8 @@ void answer_state(Request& request, std::string_view name, const NameState& stat
 }  // namespace
 
 Result<> IndexShard::check_own(std::string_view name) const {
+  if (!shared_.finders->members()->known)
+    return fail(ErrorCode::not_ready, "the registry was not read yet: another key may speak for this name");
   if (!finder_->is_foreign(name)) return {};
   return fail(ErrorCode::forbidden, "another key speaks for this name", Side::client);
 }

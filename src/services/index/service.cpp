@@ -23,7 +23,8 @@ constexpr std::uint64_t write_ahead = 1u << 20;
 constexpr std::uint32_t local_network = 1;
 constexpr std::uint64_t ram_bytes = std::uint64_t{256} << 20;
 constexpr Duration registry_patience = Duration::seconds(5), registry_period = Duration::seconds(30),
-                   registry_retry = Duration::seconds(1), peers_period = Duration::seconds(600);
+                   registry_retry = Duration::seconds(1), registry_soon = Duration::millis(5),
+                   peers_period = Duration::seconds(600);
 
 }  // namespace
 
@@ -93,7 +94,6 @@ Task<Result<>> IndexShard::start(Call call) {
     CO_TRY_VOID(
         context_.tasks.start("breaker-janitor", [&finders](Call c) { return finders.breakers.run(c); }));
     context_.health.set("store", true);
-    context_.health.set("writes", shared_.ledger->writable());
     CO_TRY_VOID(context_.tasks.start("gates", [this](Call c) { return watch_gates(c); }));
   }
   co_return Result<>{};
@@ -102,11 +102,15 @@ Task<Result<>> IndexShard::start(Call call) {
 Task<Result<>> IndexShard::start_dht(Call call) {
   finder_->set_targets([this](const Members& members) { return make_targets(members); });
   if (machine_.shard.index() != 0) co_return Result<>{};
-  if (shared_.options.dht.mode == io::DhtMode::local) {
-    Members alone;
+  serve::Peer* const registry = context_.peers.find("registry");
+  Members alone;
+  alone.known = registry == nullptr;
+  if (shared_.options.dht.mode == io::DhtMode::local)
     CO_TRY_VOID(co_await open_dht(call, local_network, alone));
-    shared_.finders->set_members(std::make_shared<const Members>(std::move(alone)));
-  }
+  shared_.finders->set_members(std::make_shared<const Members>(std::move(alone)));
+  // A registry of this process answers only once all of its services have started.
+  if (registry != nullptr && !registry->is_inside())
+    (void)co_await take_newest(call.within(registry_patience), *registry);
   co_return context_.tasks.start("follower", [this](Call c) { return follow_registry(c); });
 }
 
@@ -161,11 +165,9 @@ Task<> IndexShard::publish(Call call) {
   co_await publisher_->run(call);
 }
 
-// NOLINTBEGIN(cppcoreguidelines-avoid-reference-coroutine-parameters): both outlive the call
-Task<Result<>> IndexShard::take_newest(Call call, serve::Peer& registry,
-                                       std::optional<std::uint64_t>& known) {
-  // NOLINTEND(cppcoreguidelines-avoid-reference-coroutine-parameters)
-  CO_TRY(const auto newest, co_await read_newest_set(call, registry, known));
+// NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters): the peer outlives the call
+Task<Result<>> IndexShard::take_newest(Call call, serve::Peer& registry) {
+  CO_TRY(const auto newest, co_await read_newest_set(call, registry, version_));
   if (!newest) co_return Result<>{};
   Members members = Members::read(newest->set, shared_.options.ledger.key->public_key());
   const MembersPtr before = shared_.finders->members();
@@ -178,7 +180,8 @@ Task<Result<>> IndexShard::take_newest(Call call, serve::Peer& registry,
     CO_TRY_VOID(co_await open_dht(call, network, members));
     shared_.finders->set_members(std::make_shared<const Members>(std::move(members)));
   }
-  known = newest->version;
+  version_ = newest->version;
+  show_writes();
   co_return Result<>{};
 }
 
@@ -190,17 +193,22 @@ Task<> IndexShard::follow_registry(Call call) {
     co_return;
   }
   Broadcast<serve::Event>::Receiver events = context_.bus.events.subscribe();
-  std::optional<std::uint64_t> known;
   observe::LogEvery told(Duration::seconds(60));
+  const Instant begun = machine_.shard.now();
   while (!call.stopped()) {
-    const Result<> newest = co_await take_newest(call.within(registry_patience), *registry, known);
-    if (!newest && !call.stopped()) {
+    const Result<> newest = co_await take_newest(call.within(registry_patience), *registry);
+    const bool known = shared_.finders->members()->known;
+    // In its first moment the process's own registry does not answer yet.
+    const bool is_early = !known && registry->is_inside() && machine_.shard.now() - begun < registry_patience;
+    if (!newest && !call.stopped() && !is_early) {
       if (auto held = told.due(machine_.shard.now()))
         context_.log.warn(
             "the registry was not read, or the DHT not joined: what was known before is in force",
             {{"why", newest.error().context}, {"suppressed", *held}});
     }
-    const Instant next = machine_.shard.now() + (newest ? registry_period : registry_retry);
+    const Instant next = machine_.shard.now() + (newest     ? registry_period
+                                                 : is_early ? registry_soon
+                                                            : registry_retry);
     // Another service of this process tells of a new version at once.
     while (machine_.shard.now() < next && !call.stopped()) {
       const auto event = co_await events.recv(call.by(next));
@@ -254,11 +262,16 @@ void IndexShard::late(const Target&) noexcept {
   context_.metrics.io_timeouts.at(serve::IoOp::rpc).add(slot_);
 }
 
+// Names are changed once it is known whose they are.
+void IndexShard::show_writes() {
+  context_.health.set("writes", shared_.ledger->writable() && shared_.finders->members()->known);
+}
+
 Task<> IndexShard::watch_gates(Call call) {
   Ledger& ledger = *shared_.ledger;
   do {
     context_.health.set("store", !ledger.status().index_damaged);
-    context_.health.set("writes", ledger.writable());
+    show_writes();
     bool ready = false;
     if (dht_) {
       const auto status = co_await dht_->status(call.within(Duration::seconds(1)));

@@ -109,7 +109,7 @@ class IndexShard final : public serve::ServiceShard, public LookupEvents {
   Task<Result<>> names(Call call, serve::Request& request);
   Result<> answer_name(serve::Request& request, std::string_view name, const std::optional<NameState>& state);
   Task<Result<>> history(Call call, serve::Request& request, std::string name);
-  // `forbidden` where another key speaks for the name.
+  // `forbidden` where another key speaks for the name; `not_ready` while that is not known.
   Result<> check_own(std::string_view name) const;
   Task<Result<>> take_document(Call call, serve::Request& request, Incoming& incoming);
   Task<Result<>> set_name(Call call, serve::Request& request, Incoming& incoming);
@@ -130,12 +130,13 @@ class IndexShard final : public serve::ServiceShard, public LookupEvents {
 
   // --- service.cpp
   Task<> watch_gates(Call call);
+  void show_writes();
   Targets make_targets(const Members& members);
   Task<Result<>> start_dht(Call call);
   Task<Result<>> open_dht(Call call, std::uint32_t network, Members& members);
   // Remembers the DHT's peers for the next start, now and then.
   Task<> keep_peers(Call call);
-  Task<Result<>> take_newest(Call call, serve::Peer& registry, std::optional<std::uint64_t>& known);
+  Task<Result<>> take_newest(Call call, serve::Peer& registry);
   // Tells the publisher of what names lead to, and then runs it.
   Task<> publish(Call call);
   // Reads the registry's newest version again and again.
@@ -156,6 +157,7 @@ class IndexShard final : public serve::ServiceShard, public LookupEvents {
   std::unique_ptr<io::Dht> dht_;
   std::unique_ptr<ProviderPort> announced_;  // the publisher's way to the table
   std::unique_ptr<Publisher> publisher_;     // on the home shard
+  std::optional<std::uint64_t> version_;     // of the registry, that was taken in
   WaitEstimate wait_;
   std::uint64_t learned_lost_ = 0, outcomes_lost_ = 0;
 };
