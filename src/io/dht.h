@@ -13,8 +13,7 @@
 //         renewed when it is put again. Other bytes under its id do not replace it: who changes a value gives
 //         it another id.
 //   [DH-5] After close() every operation, also one under way, ends with `closed`, and no thread of the
-//   network
-//         runs any more.
+//         network runs any more.
 //
 // Everything that a get gives comes from strangers. A value may be forged, old, repeated or misplaced, and
 // comes in any order: the caller verifies it. Nothing is ever deleted from a network.

@@ -4,8 +4,7 @@
 //
 //   [CF-1] What was told is taken, or the reader is told that anything may have changed.
 //   [CF-2] A committer never waits for the reader: it copies addresses under a short lock, into memory that
-//   is
-//         there.
+//         is there.
 //   [CF-3] A reader that waits is woken by what is told after it had looked.
 #pragma once
 

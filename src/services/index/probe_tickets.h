@@ -1,8 +1,7 @@
 // ProbeTickets: the requests that may test a target while its breaker is half open. One object for each time
 // that a breaker becomes half open; every shard takes from it.
 //   [PK-1] At most `count` tickets are out or used up together. A ticket is used up by a probe that ended
-//   with
-//         a verdict; otherwise it is given back.
+//         with a verdict; otherwise it is given back.
 //   [PK-2] After close() no ticket is taken.
 //
 // Atomic: one word, the tickets that are left and whether it is closed. It publishes no other memory, so the

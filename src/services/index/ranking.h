@@ -2,8 +2,7 @@
 //   [RK-1] The same providers, facts and policy give the same ranking, in whatever order they come. Equal
 //         scores go by node key.
 //   [RK-2] One entry per node key, of its newest record, at most providers_max. A record of another address,
-//   a
-//         withdrawn or an expired one never counts, nor do older records of its node.
+//         a withdrawn or an expired one never counts, nor do older records of its node.
 //   [RK-3] A score lies in 0..1. A provider that is nearer, fresher, healthier or in the region asked for has
 //         no lower score for it.
 //

@@ -22,8 +22,8 @@ namespace cairn::index {
 
 struct Metrics {
   observe::CounterFamily integrity;
-  observe::CounterFamily refused_records;    // reason: see Refused
-  observe::HistogramFamily resolve_latency;  // type: see Asked
+  observe::CounterFamily refused_records;    // by RefusedRecord
+  observe::HistogramFamily resolve_latency;  // by AskedFor
   observe::Histogram lookups;
   observe::Counter hits, misses, deadline_hits;
   void declare(observe::Registry& registry);

@@ -1,7 +1,6 @@
 // Tally: what the targets of one lookup have answered so far, and whether that decides it. Pure.
 //   [TY-1] Providers are found when one record is fresh. A change of a name is found when two targets agree
-//   on
-//         the highest sequence, or when all that were asked have answered and it is the highest.
+//         on the highest sequence, or when all that were asked have answered and it is the highest.
 //   [TY-2] `not_here` only when all that were asked have answered, and none has a record that counts.
 //   [TY-3] A record that does not count (another name or address, or refused by the judge) is as if the
 //         target had not sent it.
